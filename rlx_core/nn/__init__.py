@@ -25,11 +25,53 @@ from rlx_core.nn.activations import (
     tanh_shrink,
     threshold,
 )
-from rlx_core.nn.attending import attention, rope
-from rlx_core.nn.dropping import dropout
-from rlx_core.nn.layers import embedding, linear, one_hot, residual_rms_norm, shared_linear_pair, swiglu
-from rlx_core.nn.losses.classes import cross_entropy
-from rlx_core.nn.normalization import batch_norm, batch_norm_inference, group_norm, layer_norm, rms_norm
+from rlx_core.nn.attending import attention, multi_head_attention, rope
+from rlx_core.nn.dropping import alpha_dropout, dropout
+from rlx_core.nn.layers import (
+    bilinear,
+    embedding,
+    embedding_bag,
+    linear,
+    one_hot,
+    residual_rms_norm,
+    shared_linear_pair,
+    swiglu,
+)
+from rlx_core.nn.losses.alignment import ctc_loss
+from rlx_core.nn.losses.classes import cross_entropy, multi_margin_loss, nll_loss
+from rlx_core.nn.losses.elements import (
+    gaussian_nll_loss,
+    huber_loss,
+    l1_loss,
+    log_cosh_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
+from rlx_core.nn.losses.margins import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    hinge_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
+from rlx_core.nn.losses.probabilities import (
+    binary_cross_entropy,
+    kl_div,
+    multilabel_soft_margin_loss,
+    sigmoid_focal_loss,
+)
+from rlx_core.nn.normalization import (
+    batch_norm,
+    batch_norm_inference,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
 from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
 from rlx_core.ops.fourier.mel import log_mel
 from rlx_core.ops.loss import binary_cross_entropy_with_logits, mean_squared_error
@@ -74,20 +116,28 @@ else:
 __all__ = [
     "adaptive_avg_pool",
     "adaptive_max_pool",
+    "alpha_dropout",
     "attention",
     "avg_pool",
     "batch_norm",
     "batch_norm_inference",
+    "bilinear",
+    "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
     "conv",
     "conv_transpose",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
     "fold",
     "gated_delta_net",
+    "gaussian_nll_loss",
     "gelu",
     "global_avg_pool",
     "global_max_pool",
@@ -99,23 +149,38 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
+    "hinge_embedding_loss",
+    "hinge_loss",
+    "huber_loss",
+    "instance_norm",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
     "linear_attention",
+    "local_response_norm",
+    "log_cosh_loss",
     "log_mel",
     "log_sigmoid",
     "log_softmax",
     "lp_pool",
     "lstm",
+    "margin_ranking_loss",
     "max_pool",
     "mean_squared_error",
     "min_pool",
     "mish",
+    "multi_head_attention",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
     "normalize",
     "one_hot",
+    "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -127,7 +192,10 @@ __all__ = [
     "selu",
     "shared_linear_pair",
     "sigmoid",
+    "sigmoid_focal_loss",
     "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "soft_shrink",
     "soft_sign",
     "softmax",
@@ -139,6 +207,7 @@ __all__ = [
     "tanh",
     "tanh_shrink",
     "threshold",
+    "triplet_margin_loss",
     "unfold",
     "update_cache",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.nn.layers import linear
 from rlx_core.ops import rope as _rope
 from rlx_core.ops.arguments import choice, whole
 from rlx_core.ops.array_shapes import shape_of
@@ -18,7 +19,7 @@ from rlx_core.ops.rope_tables import rope_tables
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["attention", "rope"]
+__all__ = ["attention", "multi_head_attention", "rope"]
 
 
 def attention(
@@ -86,6 +87,53 @@ def attention(
         empty_row=empty_row,
         name=name,
     )
+
+
+def multi_head_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    w_query: ArrayLike,
+    w_key: ArrayLike,
+    w_value: ArrayLike,
+    w_out: ArrayLike,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    b_query: ArrayLike | None = None,
+    b_key: ArrayLike | None = None,
+    b_value: ArrayLike | None = None,
+    b_out: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    causal: bool = False,
+) -> Array:
+    """Attention of several heads between four products with weights: `attention(q·w_query, k·w_key, v·w_value)·w_out`.
+
+    Args:
+        query: `[b, queries, d]`.
+        key, value: `[b, keys, d]`; the query once more where a sequence attends to itself.
+        w_query: `[d, num_heads·h]`, with heads of size h. PyTorch's, which is `[out, in]`, is passed as `w.T`.
+        w_key, w_value: `[d, num_kv_heads·h]`.
+        w_out: `[num_heads·h, out]`.
+        num_heads: How many heads.
+        num_kv_heads: How many of keys and values, which neighbouring heads share; as many without.
+        b_query, b_key, b_value, b_out: Added to the products, if given.
+        mask, bias, causal: As for `attention`.
+
+    Returns:
+        `[b, queries, out]`.
+
+    Raises:
+        ShapeError: Operands do not fit, or features do not split into heads.
+
+    Source:
+        Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762, section 3.2.2.
+    """
+    sides = ((query, w_query, b_query), (key, w_key, b_key), (value, w_value, b_value))
+    q, k, v = (linear(x, w, b) for x, w, b in sides)
+    found = attention(q, k, v, mask=mask, bias=bias, causal=causal, num_heads=num_heads, num_kv_heads=num_kv_heads)
+    return linear(found, w_out, b_out)
 
 
 def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Literal
 
+from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops import blocks
-from rlx_core.ops.comparison import equal
+from rlx_core.ops.arguments import choice, whole
+from rlx_core.ops.arithmetic import add, divide, maximum, multiply
+from rlx_core.ops.array_shapes import expand_dims, shape_of
+from rlx_core.ops.array_statistics import any, max, mean, sum
+from rlx_core.ops.comparison import equal, not_equal
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
-from rlx_core.ops.linalg import operand
+from rlx_core.ops.linalg import matmul, operand
+from rlx_core.ops.selection import where
 from rlx_core.ops.structural import reshape
 
 if TYPE_CHECKING:
@@ -20,7 +28,16 @@ if TYPE_CHECKING:
     from rlx_core.ir.op import Op
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["embedding", "linear", "one_hot", "residual_rms_norm", "shared_linear_pair", "swiglu"]
+__all__ = [
+    "bilinear",
+    "embedding",
+    "embedding_bag",
+    "linear",
+    "one_hot",
+    "residual_rms_norm",
+    "shared_linear_pair",
+    "swiglu",
+]
 
 
 def linear(
@@ -73,6 +90,90 @@ def embedding(ids: ArrayLike, table: ArrayLike) -> Array:
         IndexRangeError: When it runs: an id is outside the table.
     """
     return gather(table, ids, axis=0)
+
+
+def embedding_bag(
+    ids: ArrayLike,
+    table: ArrayLike,
+    *,
+    mode: Literal["mean", "sum", "max"] = "mean",
+    weights: ArrayLike | None = None,
+    ignore_index: int | None = None,
+) -> Array:
+    """The rows of `table` that each bag of ids names, as one: their mean, sum or maximum.
+
+    Args:
+        ids: int[.., n], bags of n.
+        table: f[rows, features].
+        mode: "mean", "sum" or "max".
+        weights: f[.., n], what each counts with; for "sum" alone.
+        ignore_index: An id that counts for nothing, with which bags are filled up; it need not name a row. A bag of nothing
+            else is 0.
+
+    Returns:
+        f[.., features].
+
+    Raises:
+        ConfigError: The mode is another word, or there are weights for another than "sum".
+        DtypeError: The ids are not integers.
+        ShapeError: The ids have no axis, or the weights are not of their shape.
+        IndexRangeError: When it runs: an id is outside the table.
+
+    >>> embedding_bag([[0, 2]], [[1.0], [5.0], [3.0]]).tolist()
+    [[2.0]]
+    """
+    choice("embedding_bag: mode", mode, ("mean", "sum", "max"))
+    bags, shape = operand(ids), tuple(shape_of(ids))
+    if not shape:
+        raise ShapeError("embedding_bag: ids must be [.., n], not a scalar")
+    given = {} if weights is None else {"weights": weights}
+    of, (rows, *shares) = floats("embedding_bag", table=table, **given)
+    if shares and mode != "sum":
+        raise ConfigError(f"embedding_bag: weights are for the mode sum, not {mode}")
+    if shares and tuple(shares[0].shape) != shape:
+        raise ShapeError(f"embedding_bag: weights must be {list(shape)}, not {list(shares[0].shape)}")
+    is_kept = None if ignore_index is None else not_equal(bags, whole("embedding_bag: ignore_index", ignore_index))
+    found = gather(rows, bags if is_kept is None else where(is_kept, bags, 0), axis=0)
+    if shares:
+        found = multiply(found, expand_dims(shares[0], -1))
+    if is_kept is None:
+        whole_bag = (
+            max(found, axis=-2) if mode == "max" else sum(found, axis=-2) if mode == "sum" else mean(found, axis=-2)
+        )
+        return narrowed(whole_bag, of)
+    is_there = expand_dims(is_kept, -1)
+    if mode == "max":
+        most = max(where(is_there, found, -math.inf), axis=-2)
+        return narrowed(where(any(is_there, axis=-2), most, 0.0), of)
+    total = sum(where(is_there, found, 0.0), axis=-2)
+    if mode == "sum":
+        return narrowed(total, of)
+    counted = maximum(sum(cast(is_there, to=of.accumulator), axis=-2), 1.0)
+    return narrowed(divide(total, counted), of)
+
+
+def bilinear(a: ArrayLike, b: ArrayLike, w: ArrayLike, bias: ArrayLike | None = None) -> Array:
+    """`Σ a[i]·w[i, j, k]·b[j]` over i and j, `+ bias`: features that are linear in each of two others.
+
+    Args:
+        a: f[.., i].
+        b: f[.., j].
+        w: f[i, j, out]; PyTorch's, which is `[out, i, j]`, is passed as `rlx.moveaxis(w, 0, -1)`.
+        bias: f[out], or none.
+
+    Raises:
+        ShapeError: The operands do not fit.
+    """
+    of, (x, y, weights, *biases) = floats("bilinear", a=a, b=b, w=w, **({} if bias is None else {"bias": bias}))
+    if weights.ndim != 3:
+        raise ShapeError(f"bilinear: w must be [i, j, out], not of {weights.ndim} axes")
+    i, j, out = weights.shape
+    lead = tuple(x.shape[:-1])
+    if not x.ndim or (x.shape[-1], *y.shape) != (i, *lead, j):
+        raise ShapeError(f"bilinear: a {list(x.shape)} and b {list(y.shape)} do not fit w {list(weights.shape)}")
+    left = reshape(matmul(x, reshape(weights, (i, j * out))), (*lead, j, out))
+    found = reshape(matmul(reshape(y, (*lead, 1, j)), left), (*lead, out))
+    return narrowed(add(found, biases[0]) if biases else found, of)
 
 
 def one_hot(ids: ArrayLike, depth: Dim, *, dtype: DType | str = f32) -> Array:

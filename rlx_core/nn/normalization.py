@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+from rlx_core.errors import ShapeError
 from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops import batch_norm as _batch_norm
 from rlx_core.ops import normalization
-from rlx_core.ops.convolution.arguments import Layout, channel_axis
+from rlx_core.ops.arguments import number, whole
+from rlx_core.ops.arithmetic import add, divide, multiply, pow, square
+from rlx_core.ops.array_api import pad
+from rlx_core.ops.convolution.arguments import Layout, channel_axis, spatially
 from rlx_core.ops.creation import ones, zeros
 from rlx_core.ops.linalg import operand
+from rlx_core.ops.movement import narrow
 from rlx_core.ops.statistics import as_axes
 
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["batch_norm", "batch_norm_inference", "group_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "batch_norm",
+    "batch_norm_inference",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "rms_norm",
+]
 
 
 def layer_norm(
@@ -57,6 +72,61 @@ def group_norm(
     """
     given: dict[str, Any] = {} if groups is None else {"groups": groups}
     return normalization.group_norm(x, gamma, beta, **given, eps=eps)
+
+
+def instance_norm(
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    *,
+    eps: float = 1e-5,
+    layout: Layout = "nchw",
+) -> Array:
+    """Zero mean and unit (biased) variance over the cells of each channel of each example, then `· gamma + beta` per channel.
+
+    Args:
+        x: `[n, c, ..]` with one spatial axis at least, or `[n, .., c]` in layout `nhwc`.
+        gamma, beta: `[c]`; 1 and 0 if absent.
+        eps: Added to the variance before the root.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: There is no spatial axis, the number of channels is not known, or an operand is not `[c]`.
+    """
+    data = operand(x)
+    count = data.shape[channel_axis("instance_norm", data, layout)]
+    if data.ndim < 3 or not isinstance(count, int):
+        raise ShapeError(
+            f"instance_norm: x must have spatial axes and a known number of channels, not {list(data.shape)}"
+        )
+    return spatially("instance_norm", data, layout, lambda y: group_norm(y, gamma, beta, groups=count, eps=eps))
+
+
+def local_response_norm(
+    x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, layout: Layout = "nchw"
+) -> Array:
+    """`x / (k + alpha · s)^beta`, with s the mean of the squares of `size` neighbouring channels, zeros beyond the ends.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
+        size: How many channels are neighbours: from `size // 2` before to `(size - 1) // 2` behind.
+        alpha, beta, k: As above.
+        layout: Where the channels are.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton 2012, "ImageNet classification with deep convolutional neural networks", section 3.3.
+    """
+    width = whole("local_response_norm: size", size, least=1)
+    of, (data,) = floats("local_response_norm", x=x)
+    axis = channel_axis("local_response_norm", data, layout)
+    share, power, base = (
+        number(f"local_response_norm: {n}", v) for n, v in (("alpha", alpha), ("beta", beta), ("k", k))
+    )
+    ends = [(width // 2, (width - 1) // 2) if i == axis else (0, 0) for i in range(data.ndim)]
+    squares = pad(square(data), ends)
+    near = [narrow(squares, axis=axis, start=i, length=data.shape[axis]) for i in range(width)]
+    scale = add(multiply(functools.reduce(add, near), share / width), base)
+    return narrowed(divide(data, pow(scale, power)), of)
 
 
 def batch_norm(

@@ -165,16 +165,20 @@ class SoftmaxCrossEntropyBackward(Op):
 softmax_cross_entropy_backward = op_function(SoftmaxCrossEntropyBackward)
 
 
-def mean_squared_error(predictions: Any, targets: Any) -> Any:
-    """The mean over all elements of `(predictions - targets)²`."""
-    errors = square(subtract(predictions, targets))
-    return mean_axes(errors, axes=tuple(range(errors.ndim)))
-
-
 Reduction = Literal["mean", "sum", "none"]
 """What a loss does with the losses of rows or elements."""
 
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
+
+
+def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
+    """`(predictions - targets)²`: the mean of it over all elements, the sum, or of each ("none").
+
+    Raises:
+        ConfigError: The reduction is another word.
+    """
+    wanted = choice("mean_squared_error: reduction", reduction, REDUCTIONS)
+    return _reduced(square(subtract(predictions, targets)), wanted)
 
 
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
@@ -190,7 +194,10 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Re
     """
     wanted = choice("binary_cross_entropy_with_logits: reduction", reduction, REDUCTIONS)
     linear = subtract(maximum(logits, 0.0), multiply(logits, targets))
-    losses = add(linear, log1p(exp(negative(absolute(logits)))))
+    return _reduced(add(linear, log1p(exp(negative(absolute(logits))))), wanted)
+
+
+def _reduced(losses: Any, wanted: str) -> Any:
     if wanted == "none":
         return losses
     axes = tuple(range(losses.ndim))

@@ -160,3 +160,85 @@ def test_log_mel_has_a_floor_below_which_nothing_moves():
         nn.log_mel(spectrum + 1j, bank)
     with pytest.raises(ConfigError, match="floor must be above 0"):
         nn.log_mel(spectrum, bank, floor=0.0)
+
+
+def by_numpy(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+
+
+def test_instance_norm_is_of_each_channel_of_each_example() -> None:
+    x, gamma, beta = RNG.normal(size=(2, 3, 4, 5)), RNG.normal(size=3), RNG.normal(size=3)
+    wanted = by_numpy(x, (2, 3)) * gamma[:, None, None] + beta[:, None, None]
+    np.testing.assert_allclose(nn.instance_norm(x, gamma, beta), wanted, rtol=1e-10)
+    last = nn.instance_norm(np.moveaxis(x, 1, -1), gamma, beta, layout="nhwc")
+    np.testing.assert_allclose(np.moveaxis(last, -1, 1), wanted, rtol=1e-10)
+    with pytest.raises(ShapeError, match="must have spatial axes"):
+        nn.instance_norm(x[:, :, 0, 0])
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_local_response_norm_divides_by_neighbouring_channels(size: int) -> None:
+    x = RNG.normal(size=(2, 6, 3))
+    around = np.pad(x * x, ((0, 0), (size // 2, (size - 1) // 2), (0, 0)))
+    means = np.stack([around[:, i : i + size].mean(1) for i in range(6)], 1)
+    wanted = x / (2 + 0.5 * means) ** 0.6
+    found = nn.local_response_norm(x, size, alpha=0.5, beta=0.6, k=2)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    last = nn.local_response_norm(np.moveaxis(x, 1, -1), size, alpha=0.5, beta=0.6, k=2, layout="nhwc")
+    np.testing.assert_allclose(np.moveaxis(last, -1, 1), wanted, rtol=1e-12)
+
+
+def test_bags_are_reduced_without_what_fills_them_up() -> None:
+    table, ids = RNG.normal(size=(5, 3)), np.array([[0, 4, 4], [2, -1, 1], [-1, -1, -1]])
+    kept = [[0, 4, 4], [2, 1], []]
+    for mode, reduce in {"mean": np.mean, "sum": np.sum, "max": np.max}.items():
+        wanted = [reduce(table[rows], axis=0) if rows else np.zeros(3) for rows in kept]
+        np.testing.assert_allclose(nn.embedding_bag(ids, table, mode=mode, ignore_index=-1), wanted)  # type: ignore[arg-type]
+        np.testing.assert_allclose(nn.embedding_bag(ids[:1], table, mode=mode), wanted[:1])  # type: ignore[arg-type]
+    w = RNG.normal(size=(3, 3))
+    weighted = nn.embedding_bag(ids, table, mode="sum", weights=w, ignore_index=-1)
+    np.testing.assert_allclose(weighted[1], w[1, 0] * table[2] + w[1, 2] * table[1])
+    gradient = rlx.grad(lambda t: rlx.sum(nn.embedding_bag(ids, t, mode="max", ignore_index=-1)))(table)
+    assert gradient.sum() == 6  # one for each feature of the two bags
+    with pytest.raises(ConfigError, match="weights are for the mode sum, not mean"):
+        nn.embedding_bag(ids, table, weights=w)
+    with pytest.raises(ShapeError, match=r"weights must be \[3, 3\], not \[3\]"):
+        nn.embedding_bag(ids, table, mode="sum", weights=w[0])
+    with pytest.raises(IndexRangeError):
+        nn.embedding_bag(ids, table)
+
+
+def test_bilinear_features_are_products_of_features() -> None:
+    a, b, w = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 3, 5)), RNG.normal(size=(4, 5, 6))
+    wanted = np.einsum("...i,ijo,...j->...o", a, w, b)
+    np.testing.assert_allclose(nn.bilinear(a, b, w, np.ones(6)), wanted + 1, rtol=1e-12)
+    np.testing.assert_allclose(nn.bilinear(a[0, 0], b[0, 0], w), wanted[0, 0], rtol=1e-12)
+    with pytest.raises(ShapeError, match="do not fit"):
+        nn.bilinear(a, b[:1], w)
+
+
+def test_attention_with_its_products_is_attention_between_products() -> None:
+    x, y = RNG.normal(size=(2, 3, 8)), RNG.normal(size=(2, 5, 8))
+    wq, wk, wv, wo = (RNG.normal(size=s) for s in ((8, 8), (8, 4), (8, 4), (8, 6)))
+    b = RNG.normal(size=6)
+    seen = np.array([[True] * 5, [True] * 2 + [False] * 3])
+    found = nn.multi_head_attention(x, y, y, wq, wk, wv, wo, num_heads=4, num_kv_heads=2, b_out=b, mask=seen)
+    q, k, v = ((z @ w).reshape(2, -1, w.shape[1] // 2, 2) for z, w in ((x, wq), (y, wk), (y, wv)))
+    k, v = np.repeat(k, 2, axis=2), np.repeat(v, 2, axis=2)
+    logits = np.where(seen[:, None, None], np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(2), -np.inf)
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    wanted = np.einsum("bhqk,bkhd->bqhd", shares, v).reshape(2, 3, 8) @ wo + b
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
+def test_alpha_dropout_keeps_mean_and_variance() -> None:
+    n = 40_000
+    x = RNG.normal(size=n)
+    y = nn.alpha_dropout(x, rlx.random.key(3), 0.3)
+    _, counts = np.unique(y, return_counts=True)
+    assert abs(counts.max() / n - 0.3) < 4 * (0.21 / n) ** 0.5
+    assert abs(y.mean()) < 5 * n**-0.5
+    assert abs(y.var() - 1) < 5 * (3 / n) ** 0.5
+    assert nn.alpha_dropout(x, rlx.random.key(3), 0.3, training=False) is x
+    with pytest.raises(ConfigError, match="from 0 to below 1"):
+        nn.alpha_dropout(x, rlx.random.key(3), 1.0)

@@ -1,47 +1,73 @@
-"""Losses of scores with the right class."""
+"""Losses of scores `[.., c]`, classes last, with the right class of each row `[..]`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rlx_core.errors import ShapeError
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.dims import product
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.dtypes import dtype as as_dtype
-from rlx_core.ops.arguments import choice
-from rlx_core.ops.arithmetic import maximum
-from rlx_core.ops.comparison import not_equal
+from rlx_core.nn.floats import floats, narrowed
+from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
+from rlx_core.ops.arguments import choice, number
+from rlx_core.ops.arithmetic import add, divide, maximum, multiply, negative, pow, subtract
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_shapes import expand_dims
+from rlx_core.ops.array_statistics import sum
+from rlx_core.ops.comparison import equal, not_equal
 from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import iota, ones
+from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
-from rlx_core.ops.loss import REDUCTIONS, Reduction, softmax_cross_entropy_with_logits
+from rlx_core.ops.loss import REDUCTIONS, softmax_cross_entropy_with_logits
 from rlx_core.ops.reduction import mean_axes
+from rlx_core.ops.selection import where
+from rlx_core.ops.softmax import log_softmax
 from rlx_core.ops.structural import reshape, sum_axes
 
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
-__all__ = ["cross_entropy"]
+__all__ = ["cross_entropy", "multi_margin_loss", "nll_loss"]
 
 
 def cross_entropy(
-    logits: ArrayLike, labels: ArrayLike, *, ignore_index: int | None = None, reduction: Reduction = "mean"
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Array:
     """Softmax cross-entropy of logits `[.., c]` with integer labels `[..]`.
 
     Args:
         logits: Unnormalised log-probabilities, classes last.
         labels: The right class of each row.
+        weight: `[c]`, what rows of each class count with, in the sum and in the mean's denominator; 1 without.
+        label_smoothing: How much of the probability that is aimed at all classes share, 0 to 1.
         ignore_index: A label whose rows count for nothing, neither in the sum nor in the mean's denominator.
         reduction: "mean" over rows, "sum", or "none".
 
     Raises:
-        ConfigError: The reduction is another word.
+        ConfigError: The reduction is another word, or the smoothing outside of 0..1.
+        ShapeError: The labels are not the logits' rows, or the weights not their classes.
     """
     choice("cross_entropy: reduction", reduction, REDUCTIONS)
+    smoothing = at_least("cross_entropy: label_smoothing", label_smoothing)
+    if smoothing > 1:
+        raise ConfigError(f"cross_entropy: label_smoothing must be from 0 to 1, not {smoothing}")
     scores, targets = operand(logits), operand(labels)
     shape = tuple(targets.shape)
     if tuple(scores.shape[:-1]) != shape:
         raise ShapeError(
             f"cross_entropy: labels {list(shape)} do not match logits {list(scores.shape)} without classes"
+        )
+    if weight is not None or smoothing:
+        return _of_log_probabilities(
+            "cross_entropy", scores, targets, weight, ignore_index, reduction, smoothing, is_normalised=False
         )
     rows = product(shape)
     losses = softmax_cross_entropy_with_logits(
@@ -57,3 +83,115 @@ def cross_entropy(
     # At least 1, so that a batch of nothing but ignored rows has loss 0.
     counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
     return total / cast(counted, to=as_dtype(total.dtype))
+
+
+def nll_loss(
+    log_probabilities: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "mean",
+) -> Array:
+    """`-log_probabilities[label]` of each row: cross-entropy of what `log_softmax` has normalised.
+
+    Args:
+        log_probabilities: f[.., c], classes last.
+        labels: int[..], the right class of each row.
+        weight, ignore_index, reduction: As for `cross_entropy`.
+
+    Raises:
+        ConfigError: The reduction is another word.
+        DtypeError: The labels are not integers.
+        ShapeError: The labels are not the rows, or the weights not the classes.
+    """
+    wanted = checked("nll_loss", reduction)
+    x, targets = operand(log_probabilities), operand(labels)
+    return _of_log_probabilities("nll_loss", x, targets, weight, ignore_index, wanted, 0.0, is_normalised=True)
+
+
+def multi_margin_loss(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    power: int = 1,
+    margin: float = 1.0,
+    weight: ArrayLike | None = None,
+    reduction: Reduction = "mean",
+) -> Array:
+    """`Σ max(0, margin - scores[label] + scores[i])^power / c` over the other classes i: a hinge for several classes.
+
+    Args:
+        scores: f[.., c], classes last.
+        labels: int[..], the right class of each row.
+        power: 1 or 2.
+        margin: By how much the right class should have the larger score.
+        weight: `[c]`, what rows of each class count with; 1 without. The mean is over rows, whatever they weigh.
+        reduction: "mean" over rows, "sum", or "none".
+
+    Raises:
+        ConfigError: The power or the reduction is another.
+        DtypeError: The labels are not integers.
+        ShapeError: The labels are not the rows, or the weights not the classes.
+    """
+    wanted, wide = checked("multi_margin_loss", reduction), number("multi_margin_loss: margin", margin)
+    if number("multi_margin_loss: power", power) not in (1, 2):
+        raise ConfigError(f"multi_margin_loss: power must be 1 or 2, not {power}")
+    of, x, targets, weights = _rows("multi_margin_loss", operand(scores), operand(labels), weight)
+    right = expand_dims(_chosen(x, targets), -1)
+    short = maximum(add(subtract(x, right), wide), 0.0)
+    losses = pow(short, 2.0) if power == 2 else short
+    if weights is not None:
+        losses = multiply(losses, expand_dims(gather(weights, targets, axis=0), -1))
+    classes = iota(axis=x.ndim - 1, shape=(*(1,) * (x.ndim - 1), x.shape[-1]), dtype=dtype_of(targets))
+    others = where(equal(classes, expand_dims(targets, -1)), 0.0, losses)
+    return reduced(divide(sum(others, axis=-1), x.shape[-1]), wanted, of)
+
+
+def _of_log_probabilities(
+    what: str,
+    x: Any,
+    labels: Any,
+    weight: Any,
+    ignore_index: int | None,
+    reduction: str,
+    smoothing: float,
+    *,
+    is_normalised: bool,
+) -> Any:
+    """The losses of rows, the mean of which is over the weights of their labels."""
+    of, x, targets, weights = _rows(what, x, labels, weight)
+    is_kept = None if ignore_index is None else not_equal(targets, ignore_index)
+    if is_kept is not None:  # a NaN in an ignored row reaches neither a value nor a derivative
+        x = where(expand_dims(is_kept, -1), x, 0.0)
+        targets = where(is_kept, targets, 0)
+    rows = x if is_normalised else log_softmax(x, axis=-1)
+    own = ones(tuple(targets.shape), of.accumulator) if weights is None else gather(weights, targets, axis=0)
+    losses = negative(multiply(own, _chosen(rows, targets)))
+    if smoothing:
+        shared = sum(rows if weights is None else multiply(rows, weights), axis=-1)
+        losses = subtract(multiply(losses, 1 - smoothing), multiply(divide(shared, x.shape[-1]), smoothing))
+    if is_kept is not None:
+        losses, own = (where(is_kept, v, 0.0) for v in (losses, own))
+    if reduction != "mean":
+        return reduced(losses, reduction, of)
+    total = sum(own)
+    return narrowed(divide(sum(losses), where(equal(total, 0), 1.0, total)), of)
+
+
+def _rows(what: str, x: Any, labels: Any, weight: Any) -> tuple[DType, Any, Any, Any]:
+    """The dtype of the result, scores and weights in that of computing, and labels that fit them."""
+    if not dtype_of(labels).is_integer:
+        raise DtypeError(f"{what}: labels must be integers, not {dtype_of(labels)}")
+    if not x.ndim or tuple(x.shape[:-1]) != tuple(labels.shape):
+        raise ShapeError(f"{what}: labels {list(labels.shape)} do not match scores {list(x.shape)} without classes")
+    of, (wide, *weights) = floats(what, scores=x, **({} if weight is None else {"weight": weight}))
+    if weights and tuple(weights[0].shape) != (x.shape[-1],):
+        raise ShapeError(f"{what}: weight must be [{x.shape[-1]}], not {list(weights[0].shape)}")
+    return of, wide, labels, weights[0] if weights else None
+
+
+def _chosen(rows: Any, labels: Any) -> Any:
+    """The element of each row that its label names."""
+    rank = len(labels.shape)
+    return gather(rows, labels, axis=rank, batch_dims=rank)

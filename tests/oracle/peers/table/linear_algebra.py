@@ -94,6 +94,19 @@ FAMILY = Family(
             **PRODUCT,
         ),
         Row(
+            "bilinear",
+            nn.bilinear,
+            lambda d: (
+                (lambda n, i, j, k: (d.normal((n, i)), d.normal((n, j)), d.normal((i, j, k)), d.normal((k,))))(
+                    *d.shape(4, 1, 5)
+                ),
+                {},
+            ),
+            lambda a, b, w, bias: torch.nn.functional.bilinear(a, b, w.movedim(-1, 0), bias),
+            note="weights are `[i, j, out]` here, `[out, i, j]` in PyTorch",
+            **PRODUCT,
+        ),
+        Row(
             "einsum",
             lambda a, b: rlx.einsum("bij,bjk->bki", a, b),
             lambda d: ((lambda n, i, j, k: (d.normal((n, i, j)), d.normal((n, j, k))))(*d.shape(4, 1, 5)), {}),

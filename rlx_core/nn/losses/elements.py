@@ -1,0 +1,141 @@
+"""Losses of numbers that should be others: absolute, Huber's, and those of distributions with given parameters.
+
+Operands broadcast; integers among the targets are as good as floats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.errors import ConfigError
+from rlx_core.nn.floats import floats
+from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
+from rlx_core.ops.activation import exp, log
+from rlx_core.ops.arguments import flag
+from rlx_core.ops.arithmetic import absolute, add, divide, logaddexp, maximum, multiply, negative, square, subtract
+from rlx_core.ops.comparison import greater, less_equal
+from rlx_core.ops.selection import where
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = ["gaussian_nll_loss", "huber_loss", "l1_loss", "log_cosh_loss", "poisson_nll_loss", "smooth_l1_loss"]
+
+
+def l1_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
+    """`|predictions - targets|`: the mean of it, the sum, or of each element ("none")."""
+    wanted = checked("l1_loss", reduction)
+    of, (x, t) = floats("l1_loss", predictions=predictions, targets=targets)
+    return reduced(absolute(subtract(x, t)), wanted, of)
+
+
+def huber_loss(
+    predictions: ArrayLike, targets: ArrayLike, *, delta: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
+    """`e²/2` where the error is at most `delta`, and `delta·(|e| - delta/2)` beyond.
+
+    Raises:
+        ConfigError: `delta` is not above 0, or the reduction is another word.
+
+    Source:
+        Huber 1964, "Robust estimation of a location parameter", Annals of Mathematical Statistics 35.
+    """
+    wanted, bend = checked("huber_loss", reduction), _above("huber_loss: delta", delta)
+    of, (x, t) = floats("huber_loss", predictions=predictions, targets=targets)
+    return reduced(_huber(subtract(x, t), bend), wanted, of)
+
+
+def smooth_l1_loss(
+    predictions: ArrayLike, targets: ArrayLike, *, beta: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
+    """`e²/(2·beta)` where the error is at most `beta`, and `|e| - beta/2` beyond: Huber's over `beta`; `|e|` if that is 0.
+
+    Raises:
+        ConfigError: `beta` is below 0, or the reduction is another word.
+    """
+    wanted, bend = checked("smooth_l1_loss", reduction), at_least("smooth_l1_loss: beta", beta)
+    of, (x, t) = floats("smooth_l1_loss", predictions=predictions, targets=targets)
+    error = subtract(x, t)
+    return reduced(divide(_huber(error, bend), bend) if bend else absolute(error), wanted, of)
+
+
+def log_cosh_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
+    """`ln cosh e`: nearly `e²/2` for small errors and `|e| - ln 2` for large ones."""
+    wanted = checked("log_cosh_loss", reduction)
+    of, (x, t) = floats("log_cosh_loss", predictions=predictions, targets=targets)
+    error = subtract(x, t)
+    return reduced(subtract(logaddexp(error, negative(error)), math.log(2)), wanted, of)
+
+
+def poisson_nll_loss(
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    *,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: Reduction = "mean",
+) -> Array:
+    """The negative log-likelihood of counts under Poisson distributions of the predicted rates: `rate - t·ln rate`.
+
+    Args:
+        predictions: ln of the rates; the rates themselves if not `log_input`.
+        targets: The counts.
+        log_input: Which of the two.
+        full: Whether `ln t!` is added, by Stirling's formula where t is above 1 (and as 0 elsewhere).
+        eps: Added to a rate before its logarithm is taken.
+        reduction: "mean" over all elements, "sum", or "none".
+    """
+    wanted = checked("poisson_nll_loss", reduction)
+    of, (x, t) = floats("poisson_nll_loss", predictions=predictions, targets=targets)
+    least = at_least("poisson_nll_loss: eps", eps)
+    if flag("poisson_nll_loss: log_input", log_input):
+        losses = subtract(exp(x), multiply(t, x))
+    else:
+        losses = subtract(x, multiply(t, log(add(x, least))))
+    if flag("poisson_nll_loss: full", full):
+        is_large = greater(t, 1)
+        n = where(is_large, t, 1.0)
+        stirling = add(subtract(multiply(n, log(n)), n), multiply(log(multiply(n, 2 * math.pi)), 0.5))
+        losses = add(losses, where(is_large, stirling, 0.0))
+    return reduced(losses, wanted, of)
+
+
+def gaussian_nll_loss(
+    mean: ArrayLike,
+    targets: ArrayLike,
+    variance: ArrayLike,
+    *,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: Reduction = "mean",
+) -> Array:
+    """The negative log-likelihood of numbers under normal distributions: `(ln var + (mean - t)²/var) / 2`.
+
+    Args:
+        mean: What is predicted.
+        targets: What is true.
+        variance: How sure of it; what is below `eps` counts as that, and has no gradient.
+        full: Whether the constant `ln(2π)/2` is added.
+        eps: The least variance.
+        reduction: "mean" over all elements, "sum", or "none".
+    """
+    wanted = checked("gaussian_nll_loss", reduction)
+    of, (x, t, var) = floats("gaussian_nll_loss", mean=mean, targets=targets, variance=variance)
+    var = maximum(var, _above("gaussian_nll_loss: eps", eps))
+    constant = math.log(2 * math.pi) if flag("gaussian_nll_loss: full", full) else 0.0
+    losses = multiply(add(add(log(var), divide(square(subtract(x, t)), var)), constant), 0.5)
+    return reduced(losses, wanted, of)
+
+
+def _huber(error: Any, bend: float) -> Any:
+    size = absolute(error)
+    return where(less_equal(size, bend), multiply(square(error), 0.5), multiply(subtract(size, bend / 2), bend))
+
+
+def _above(what: str, value: Any) -> float:
+    found = at_least(what, value)
+    if found == 0:
+        raise ConfigError(f"{what} must be above 0, not {found}")
+    return found

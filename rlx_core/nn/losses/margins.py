@@ -1,0 +1,136 @@
+"""Distances, likenesses, and losses that ask for a margin between them. Operands broadcast; a target is 1 or -1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.nn.floats import floats, narrowed
+from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
+from rlx_core.ops.activation import softplus
+from rlx_core.ops.arguments import flag, number
+from rlx_core.ops.arithmetic import add, divide, maximum, minimum, multiply, negative, subtract
+from rlx_core.ops.array_norms import vector_norm
+from rlx_core.ops.array_statistics import sum
+from rlx_core.ops.comparison import equal
+from rlx_core.ops.selection import where
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = [
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "hinge_embedding_loss",
+    "hinge_loss",
+    "margin_ranking_loss",
+    "pairwise_distance",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+]
+
+
+def cosine_similarity(a: ArrayLike, b: ArrayLike, *, axis: int = -1, eps: float = 1e-8) -> Array:
+    """The cosine of the angle between vectors along an axis: `a·b / (max(|a|, eps)·max(|b|, eps))`."""
+    least = at_least("cosine_similarity: eps", eps)
+    of, (x, y) = floats("cosine_similarity", a=a, b=b)
+    return narrowed(_cosine(x, y, axis, least), of)
+
+
+def pairwise_distance(
+    a: ArrayLike, b: ArrayLike, *, ord: float = 2.0, eps: float = 1e-6, axis: int = -1, keepdims: bool = False
+) -> Array:
+    """The norm of `a - b + eps` along an axis; eps keeps the derivative of equal ones finite.
+
+    Args:
+        a, b: Vectors along `axis`, which broadcast.
+        ord: Which norm; see `rlx.linalg.vector_norm`.
+        eps: Added to each difference.
+        axis: Where the vectors lie.
+        keepdims: Whether the axis stays, with size 1.
+    """
+    of, (x, y) = floats("pairwise_distance", a=a, b=b)
+    power, shift = number("pairwise_distance: ord", ord), number("pairwise_distance: eps", eps)
+    is_kept = flag("pairwise_distance: keepdims", keepdims)
+    return narrowed(vector_norm(add(subtract(x, y), shift), axis=axis, ord=power, keepdims=is_kept), of)
+
+
+def hinge_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
+    """`max(0, 1 - t·x)`, with a t of 1 or -1."""
+    wanted = checked("hinge_loss", reduction)
+    of, (x, t) = floats("hinge_loss", predictions=predictions, targets=targets)
+    return reduced(maximum(subtract(1.0, multiply(x, t)), 0.0), wanted, of)
+
+
+def soft_margin_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
+    """`ln(1 + e^(-t·x))`, with a t of 1 or -1."""
+    wanted = checked("soft_margin_loss", reduction)
+    of, (x, t) = floats("soft_margin_loss", predictions=predictions, targets=targets)
+    return reduced(softplus(negative(multiply(x, t))), wanted, of)
+
+
+def hinge_embedding_loss(
+    distances: ArrayLike, targets: ArrayLike, *, margin: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
+    """The distance of what is alike (t = 1), and `max(0, margin - distance)` of what is not (t = -1)."""
+    wanted, wide = checked("hinge_embedding_loss", reduction), number("hinge_embedding_loss: margin", margin)
+    of, (x, t) = floats("hinge_embedding_loss", distances=distances, targets=targets)
+    return reduced(where(equal(t, 1), x, maximum(subtract(wide, x), 0.0)), wanted, of)
+
+
+def cosine_embedding_loss(
+    a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
+) -> Array:
+    """`1 - cos` of what is alike (t = 1), and `max(0, cos - margin)` of what is not (t = -1); vectors are last.
+
+    Shapes:
+        a: f[.., d]    b: f[.., d]    targets: [..]    ->    [..], if not reduced
+    """
+    wanted, wide = checked("cosine_embedding_loss", reduction), number("cosine_embedding_loss: margin", margin)
+    of, (x, y, t) = floats("cosine_embedding_loss", a=a, b=b, targets=targets)
+    cosine = _cosine(x, y, -1, 1e-8)
+    return reduced(where(equal(t, 1), subtract(1.0, cosine), maximum(subtract(cosine, wide), 0.0)), wanted, of)
+
+
+def margin_ranking_loss(
+    a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
+) -> Array:
+    """`max(0, margin - t·(a - b))`: a should be the larger where t is 1, and b where it is -1."""
+    wanted, wide = checked("margin_ranking_loss", reduction), number("margin_ranking_loss: margin", margin)
+    of, (x, y, t) = floats("margin_ranking_loss", a=a, b=b, targets=targets)
+    return reduced(maximum(subtract(wide, multiply(t, subtract(x, y))), 0.0), wanted, of)
+
+
+def triplet_margin_loss(
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
+    *,
+    margin: float = 1.0,
+    ord: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: Reduction = "mean",
+) -> Array:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`, with `pairwise_distance` over the last axis as d.
+
+    Args:
+        anchor, positive, negative: f[.., d].
+        margin: How much further away the negative should be.
+        ord, eps: Of the distance.
+        swap: Whether the positive's distance to the negative counts where it is the smaller one.
+        reduction: "mean" over rows, "sum", or "none".
+
+    Source:
+        Balntas, Riba, Ponsa, Mikolajczyk 2016, "Learning local feature descriptors with triplets", BMVC.
+    """
+    wanted, wide = checked("triplet_margin_loss", reduction), number("triplet_margin_loss: margin", margin)
+    of, (x, yes, no) = floats("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    near, far = (pairwise_distance(x, y, ord=ord, eps=eps) for y in (yes, no))
+    if flag("triplet_margin_loss: swap", swap):
+        far = minimum(far, pairwise_distance(yes, no, ord=ord, eps=eps))
+    return reduced(maximum(add(subtract(near, far), wide), 0.0), wanted, of)
+
+
+def _cosine(x: Any, y: Any, axis: int, least: float) -> Any:
+    lengths = [maximum(vector_norm(v, axis=axis), least) for v in (x, y)]
+    return divide(sum(multiply(x, y), axis=axis), multiply(*lengths))

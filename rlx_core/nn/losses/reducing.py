@@ -1,0 +1,42 @@
+"""What becomes of the losses of elements or rows: their mean, their sum, or they themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.errors import ConfigError
+from rlx_core.ir.dtypes import DType
+from rlx_core.nn.floats import narrowed
+from rlx_core.ops.arguments import choice, number
+from rlx_core.ops.array_statistics import mean, sum
+from rlx_core.ops.loss import REDUCTIONS, Reduction
+
+__all__ = ["Reduction", "at_least", "checked", "reduced"]
+
+
+def checked(what: str, reduction: Any) -> str:
+    """The word for a reduction.
+
+    Raises:
+        ConfigError: It is another word.
+    """
+    return choice(f"{what}: reduction", reduction, REDUCTIONS)
+
+
+def reduced(losses: Any, reduction: str, of: DType) -> Any:
+    """The losses reduced, and rounded to a dtype once."""
+    if reduction != "none":
+        losses = sum(losses) if reduction == "sum" else mean(losses)
+    return narrowed(losses, of)
+
+
+def at_least(what: str, value: Any, least: float = 0.0) -> float:
+    """A number that is not below another.
+
+    Raises:
+        ConfigError: It is, or is no number.
+    """
+    found = number(what, value)
+    if not found >= least:
+        raise ConfigError(f"{what} must be at least {least:g}, not {found}")
+    return found
