@@ -4,7 +4,7 @@
     writer, assembler, remainder, scalars                        scalar code as text: the assembler of `codegen.scalars`
     memory, values                                               elements and whole words; the values of a loop kernel at a run
     walks, stages, keeping, reductions, printer, kernels         a loop kernel: who computes which points, then its text
-    units                                                        products and attention of narrow floats by matrix units
+    units                                                        products and attention by matrix units, of NVIDIA and of Apple
     tiles, products, scatter, movement                           what has no loop kernel, or a better cut than one
     attention                                                    attention in tiles of scores
     lines                                                        order and running reductions along lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.gpu.c_family import FRAGMENTS, WITHOUT_F64, builtins, fault_fragment
 from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.units.simdgroup_matrices import METAL_UNIT
 from rlx_core.ir.dtypes import f32, i32
 
 __all__ = ["METAL"]
@@ -41,7 +42,9 @@ RLX_FN void rlx_memory_barrier() { threadgroup_barrier(mem_flags::mem_threadgrou
         "rlx_fault": fault_fragment(
             "device atomic_uint*", "atomic_fetch_min_explicit(word, place, memory_order_relaxed);"
         ),
+        **METAL_UNIT.fragments,
     },
+    matrix_unit=METAL_UNIT,
     # The Metal Shading Language specification, accuracy without fast math.
     builtins={
         **builtins(exp=4, exp2=4, log=4, log2=4, log10=4, rsqrt=2, sin=4, cos=4, asin=4, acos=4, sinh=4, cosh=4),

@@ -97,7 +97,15 @@ METAL_DIALECT = Dialect(
     METAL,
     "",
     re.compile(r"^(?:\[\[max_total_threads_per_threadgroup\(\d+\)\]\] )?kernel void (\w+)\(", re.M),
-    _HALVES,
+    {
+        **_HALVES,
+        "rlx_copy_ahead": """
+template <class To, class From> RLX_FN void rlx_copy_ahead(To to, From from, bool is_there) {
+  uint4 words = uint4(0u, 0u, 0u, 0u);
+  if (is_there) { words = *(const uint4*)from; }
+  *(uint4*)to = words;
+}""",  # without `threadgroup`, which declares what is shared here
+    },
 )
 
 DIALECTS: Mapping[str, Dialect] = {d.language.name: d for d in (CUDA_DIALECT, HIP_DIALECT, METAL_DIALECT)}

@@ -110,6 +110,20 @@ template <class T> static inline T exchange(T mine, u32 lane) {
   return found;
 }
 
+// What every lane of the subgroup has.
+template <class T> struct Lanes { T of[SUBGROUP]; };
+template <class T> static inline Lanes<T> gathered(T mine) {
+  Lanes<T> found;
+  const u32 first = current / SUBGROUP * SUBGROUP;
+  const u32 turn = turns[current] ^= 1;
+  static_assert(sizeof(T) <= SLOT_NBYTES, "a slot holds what is exchanged");
+  if (first + SUBGROUP > launch->group_size) fail(NO_SUCH_LANE);
+  __builtin_memcpy(slots[turn][current], &mine, sizeof(T));
+  wait(AT_SUBGROUP);
+  for (u32 i = 0; i < SUBGROUP; ++i) __builtin_memcpy(&found.of[i], slots[turn][first + i], sizeof(T));
+  return found;
+}
+
 static inline u32 lane() { return current % SUBGROUP; }
 
 static void start_threads(u32 count) {

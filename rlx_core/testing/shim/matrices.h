@@ -5,20 +5,6 @@
 
 namespace shim {
 
-// What every lane of the subgroup has.
-template <class T> struct Lanes { T of[SUBGROUP]; };
-template <class T> static inline Lanes<T> gathered(T mine) {
-  Lanes<T> found;
-  const u32 first = current / SUBGROUP * SUBGROUP;
-  const u32 turn = turns[current] ^= 1;
-  static_assert(sizeof(T) <= SLOT_NBYTES, "a slot holds what is exchanged");
-  if (first + SUBGROUP > launch->group_size) fail(NO_SUCH_LANE);
-  __builtin_memcpy(slots[turn][current], &mine, sizeof(T));
-  wait(AT_SUBGROUP);
-  for (u32 i = 0; i < SUBGROUP; ++i) __builtin_memcpy(&found.of[i], slots[turn][first + i], sizeof(T));
-  return found;
-}
-
 // ldmatrix.x4: lane i names row i % 8 of matrix i / 8; a thread gets two neighbours of row lane / 4 of each.
 static inline void blocks(u32* words, const unsigned short* row, bool is_transposed) {
   expect_aligned(row, 16);

@@ -37,10 +37,11 @@ class Programs(Protocol):
 
 @frozen(repr=False)
 class Executor:
-    """A language and where it runs."""
+    """A language and where it runs; groups share so many bytes there."""
 
     language: Language
     module: str
+    shared_nbytes: int = 48 << 10
 
     def programs(self, printed: Iterable[Printed]) -> Programs:
         """Functions, ready to run; skips where nothing runs them."""
@@ -49,6 +50,7 @@ class Executor:
 
     def machine(self, machine: Machine) -> Machine:
         """A machine as this language has it: its threads exchange registers if they can, and if there are enough."""
+        machine = evolve(machine, shared_nbytes=min(machine.shared_nbytes, self.shared_nbytes))
         exchanges = self.language.exchanged_dtypes and machine.group >= SUBGROUP
         return evolve(machine, subgroup=SUBGROUP) if exchanges else machine
 
@@ -60,7 +62,7 @@ ON_POCL = Executor(OPENCL, "tests.codegen.gpu.pocl")
 ON_LAVAPIPE = Executor(WGSL, "tests.codegen.gpu.lavapipe")
 ON_CUDA = Executor(CUDA, "tests.codegen.gpu.processor")
 ON_HIP = Executor(HIP, "tests.codegen.gpu.processor")
-ON_METAL = Executor(METAL, "tests.codegen.gpu.processor")
+ON_METAL = Executor(METAL, "tests.codegen.gpu.processor", shared_nbytes=32 << 10)
 
 
 def slow(*executors: Executor) -> list[object]:

@@ -54,6 +54,15 @@ UNIT_CASES = (
 )
 """What matrix units compute: copies of 16 bytes and of elements, every order of operands, tiles of all shapes."""
 
+UNIT_CASES_OF_F32 = (
+    ProductCase(f32, (3,), 7, 18, 19, is_lhs_transposed=True, has_epilogue=True),
+    ProductCase(f32, (), 66, 72, 40, is_lhs_transposed=True, is_rhs_transposed=True),
+    ProductCase(f32, (), 1, 100, 20, is_rhs_transposed=True, has_epilogue=True),
+    ProductCase(f32, (2,), 21, 33, 50, machine=Machine(most_groups=5, group=64)),
+    ProductCase(f32, (), 70, 140, 36, machine=Machine(shared_nbytes=32 << 10)),
+)
+"""The same where units multiply f32, too."""
+
 
 def product_of(case: ProductCase) -> TiledProduct:
     """`a @ b`, or `tanh(a @ b + bias)`, of dense operands; a transposed one has its last axes the other way in memory."""

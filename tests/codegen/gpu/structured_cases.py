@@ -43,6 +43,7 @@ __all__ = [
     "SYSTEMS",
     "SYSTEMS_SMALL",
     "UNIT_ATTENTIONS",
+    "UNIT_ATTENTIONS_OF_F32",
     "UNIT_ATTENTIONS_SMALL",
     "attention",
     "attention_of",
@@ -292,5 +293,13 @@ UNIT_ATTENTIONS = [
     on_units("bf16[1, 70, 40]", "bf16[1, 40, 40]", "bf16[1, 40, 36]", mask_kind="causal"),
 ]  # fmt: skip
 """Every mask, layout and answer to a query that sees nothing; features and values of other sizes than a unit's."""
+
+UNIT_ATTENTIONS_OF_F32 = [
+    on_units("f32[1, 35, 40]", "f32[1, 70, 40]", "f32[1, 70, 36]", mask_kind="causal", attn_logit_softcap=1.5),
+    on_units("f32[1, 40, 256]", *["f32[1, 50, 128]"] * 2, head_dim=128, num_kv_heads=1, mask_kind="causal"),
+    on_units(*["f32[2, 9, 2, 20]"] * 3, None, "f32[2, 9, 9]", layout="bshd", mask_kind="bias"),
+    on_units(*["f32[1, 35, 48]"] * 3, "f32[1, 35]", num_heads=1, head_dim=48, mask_kind="causal", empty_row="uniform"),
+]
+"""The same where units multiply f32, too: so wide that a tile has few keys, and fewer queries than a group has."""
 
 ATTENTIONS, BACKWARDS = (_every(op) for op in (Attention, AttentionBackward))

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.metal import METAL
 from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
 from rlx_core.ops.attention import Attention, AttentionBackward
-from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_METAL, Executor
 from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples
 from tests.codegen.gpu.structured_cases import (
     ATTENTIONS,
@@ -19,6 +21,7 @@ from tests.codegen.gpu.structured_cases import (
     BACKWARDS_SMALLEST,
     LITTLE,
     UNIT_ATTENTIONS,
+    UNIT_ATTENTIONS_OF_F32,
     UNIT_ATTENTIONS_SMALL,
     attention,
     attention_of,
@@ -40,23 +43,37 @@ def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Execu
 
 
 @pytest.mark.parametrize(
-    "cases", [UNIT_ATTENTIONS_SMALL, pytest.param(UNIT_ATTENTIONS, marks=pytest.mark.slow)], ids=["small", "every"]
+    ("executor", "cases"),
+    [
+        pytest.param(ON_CUDA, UNIT_ATTENTIONS_SMALL, id="cuda-small"),
+        pytest.param(ON_METAL, UNIT_ATTENTIONS_OF_F32[:1], id="metal-small"),
+        pytest.param(ON_CUDA, UNIT_ATTENTIONS, id="cuda-every", marks=pytest.mark.slow),
+        pytest.param(
+            ON_METAL,
+            [*UNIT_ATTENTIONS_SMALL, *UNIT_ATTENTIONS, *UNIT_ATTENTIONS_OF_F32],
+            id="metal-every",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
-def test_units_multiply_queries_keys_and_values_of_two_bytes(cases: list[Case]) -> None:
+def test_units_multiply_queries_keys_and_values(executor: Executor, cases: list[Case]) -> None:
     for case in cases:
-        text = printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions[0].text
+        machine = executor.machine(case.machine)
+        text = printed(case.print, case.problem, executor.language, machine).functions[0].text
         assert f"rlx_multiply_{case.problem.problem.stored}" in text
-    check(ON_CUDA, cases)
+    check(executor, cases)
 
 
 def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
-    def unit_for(*types: str, **attributes: Any) -> object:
+    def unit_for(*types: str, language: Language = CUDA, **attributes: Any) -> object:
         case = attention(Attention, ON_CUDA.machine(USUAL), *types, **attributes)
-        return unit_for_attention(case.problem, CUDA, case.machine)
+        return unit_for_attention(case.problem, language, case.machine)
 
     assert unit_for(*["bf16[1, 16, 40]"] * 3) is CUDA.matrix_unit
     assert unit_for("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2) is None
     assert unit_for(*["f32[1, 64, 40]"] * 3) is None
+    assert unit_for(*["f32[1, 64, 40]"] * 3, language=METAL) is METAL.matrix_unit
+    assert unit_for("f32[1, 7, 40]", *["f32[1, 64, 40]"] * 2, language=METAL) is None
     assert unit_for(*["bf16[1, 64, 272]"] * 3, head_dim=136) is None
     case = attention(Attention, ON_CUDA.machine(USUAL), *["bf16[1, 16, 40]"] * 3)
     assert unit_for_attention(case.problem, HIP, case.machine) is None

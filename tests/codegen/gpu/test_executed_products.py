@@ -11,15 +11,17 @@ from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.metal import METAL
 from rlx_core.codegen.gpu.products import print_product, tiles_of
 from rlx_core.codegen.gpu.scalars import scalars_of
-from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT
+from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT, MatrixUnit
+from rlx_core.codegen.gpu.units.simdgroup_matrices import METAL_UNIT
 from rlx_core.codegen.gpu.units.tiles import unit_for, unit_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
-from rlx_core.ir.dtypes import bf16, f16, f32
-from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
+from rlx_core.ir.dtypes import DType, bf16, f16, f32
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_METAL, Executor
 from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
-from tests.codegen.gpu.problems import UNIT_CASES
+from tests.codegen.gpu.problems import UNIT_CASES, UNIT_CASES_OF_F32
 from tests.codegen.gpu.problems import ProductCase as Case
 from tests.codegen.gpu.problems import product_of as problem_of
 
@@ -32,13 +34,22 @@ def test_products_are_numpys(executor: Executor, cases: Sequence[Case]) -> None:
     check(executor, cases)
 
 
+ON_METALS_UNITS = (*UNIT_CASES, *UNIT_CASES_OF_F32)
+
+
 @pytest.mark.parametrize(
-    "cases", [UNIT_CASES[2:4], pytest.param(UNIT_CASES, marks=pytest.mark.slow)], ids=["two", "all"]
+    ("executor", "cases"),
+    [
+        pytest.param(ON_CUDA, UNIT_CASES[2:4], id="cuda-two"),
+        pytest.param(ON_METAL, (*UNIT_CASES[2:4], UNIT_CASES_OF_F32[0]), id="metal-three"),
+        pytest.param(ON_CUDA, UNIT_CASES, id="cuda-all", marks=pytest.mark.slow),
+        pytest.param(ON_METAL, ON_METALS_UNITS, id="metal-all", marks=pytest.mark.slow),
+    ],
 )
-def test_products_by_matrix_units_are_numpys(cases: Sequence[Case]) -> None:
+def test_products_by_matrix_units_are_numpys(executor: Executor, cases: Sequence[Case]) -> None:
     for case in cases:
-        assert unit_for(problem_of(case), ON_CUDA.language, ON_CUDA.machine(case.machine)) is not None, case
-    check(ON_CUDA, cases)
+        assert unit_for(problem_of(case), executor.language, executor.machine(case.machine)) is not None, case
+    check(executor, cases)
 
 
 def check(executor: Executor, cases: Sequence[Case]) -> None:
@@ -80,26 +91,34 @@ def test_tiles_shrink_with_the_result_and_the_group() -> None:
         assert down * across <= group
 
 
-def test_tiles_of_units_fill_a_device_and_fit_into_a_group() -> None:
+@pytest.mark.parametrize(("dtype", "unit"), [(bf16, CUDA_UNIT), (bf16, METAL_UNIT), (f32, METAL_UNIT)], ids=str)
+def test_tiles_of_units_fit_into_a_group(dtype: DType, unit: MatrixUnit) -> None:
+    large = problem_of(Case(dtype, (), 4096, 4096, 256))
+    for group in (32, 64, 128, 256):
+        for shared in (8 << 10, 16 << 10, 48 << 10):
+            tiles = unit_tiles_of(large, evolve(ROOMY, group=group, shared_nbytes=shared), unit)
+            assert tiles.subgroups * unit.threads <= group
+            assert tiles.stages >= 2
+            assert tiles.stages * tiles.stage_nbytes <= shared
+
+
+def test_tiles_of_units_fill_a_device() -> None:
     large, small = (problem_of(Case(bf16, (), n, n, 256)) for n in (4096, 512))
     assert [(t.rows, t.columns) for t in (unit_tiles_of(p, ROOMY, CUDA_UNIT) for p in (large, small))] == [
         (128, 128),
         (64, 64),
     ]
-    for group in (32, 64, 128, 256):
-        for shared in (8 << 10, 16 << 10, 48 << 10):
-            tiles = unit_tiles_of(large, evolve(ROOMY, group=group, shared_nbytes=shared), CUDA_UNIT)
-            assert tiles.subgroups * CUDA_UNIT.threads <= group
-            assert tiles.stages >= 2
-            assert tiles.stages * tiles.stage_nbytes <= shared
 
 
 @pytest.mark.parametrize(
-    "lacking", [{"subgroup": None}, {"group": 16}, {"shared_nbytes": 4 << 10}, {"subgroup": 64}], ids=str
+    "lacking", [{"subgroup": None}, {"group": 16}, {"shared_nbytes": 1 << 10}, {"subgroup": 64}], ids=str
 )
 def test_units_are_left_where_a_machine_has_no_room_for_them(lacking: dict[str, Any]) -> None:
     problem = problem_of(Case(bf16, (), 64, 64, 64))
     assert unit_for(problem, CUDA, ROOMY) is CUDA_UNIT
     assert unit_for(problem, CUDA, evolve(ROOMY, **lacking)) is None
     assert unit_for(problem, HIP, ROOMY) is None
-    assert unit_for(problem_of(Case(f32, (), 64, 64, 64)), CUDA, ROOMY) is None
+    exact = problem_of(Case(f32, (), 64, 64, 64))
+    assert unit_for(exact, CUDA, ROOMY) is None
+    assert unit_for(exact, METAL, ROOMY) is METAL_UNIT
+    assert unit_for(exact, METAL, evolve(ROOMY, **lacking)) is None

@@ -1,4 +1,4 @@
-"""Attention of narrow floats by matrix units: an online softmax whose scores, weights and sums stay in registers.
+"""Attention by matrix units: an online softmax whose scores, weights and sums stay in registers.
 
 Each subgroup of a group has a unit's rows of queries, in registers throughout. The group walks over the keys that its queries
 see: a tile of keys and one of values are copied to shared memory as they are stored, scores are made of products in registers,
@@ -21,9 +21,10 @@ from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.reductions import Reductions
-from rlx_core.codegen.gpu.units.head_tiles import KEYS, SUBGROUPS, HeadTile
+from rlx_core.codegen.gpu.registers import spelled, stored_dtype
+from rlx_core.codegen.gpu.units.head_tiles import SUBGROUPS, HeadTile, head_tiles
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
-from rlx_core.codegen.gpu.units.tiles import WORDS
+from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.codegen.gpu.values import At
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -41,7 +42,9 @@ def print_unit_attention(
     tiles = -(-queries // t.size)
     total = batch * heads * tiles
     groups = min(total, machine.most_groups)
-    printing = _Printing(t, unit)
+    found = head_tiles(problem, unit, machine)
+    assert found is not None, "there is room for its tiles"
+    printing = _Printing(t, unit, *found)
     with each_group(t.b, "i", total, groups):
         t.let("query0", f"i % {tiles}u * {t.size}u")
         t.let("head", f"i / {tiles}u % {heads}u")
@@ -58,21 +61,22 @@ class _Printing:
 
     t: ScoreTiles
     unit: MatrixUnit
-    queries: HeadTile = field(init=False)
-    keys: HeadTile = field(init=False)
-    values: HeadTile = field(init=False)
+    queries: HeadTile
+    keys: HeadTile
+    values: HeadTile
     reductions: Reductions = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        p, size = self.t.problem, self.unit.size
-        self.queries = HeadTile("keys_tile", 0, QUERY, p.features, size)  # there before any keys are
-        self.keys = HeadTile("keys_tile", 1, KEY, p.features, size)
-        self.values = HeadTile("values_tile", 2, KEY, p.width, size)
         self.reductions = Reductions(self.t.b, self.t.scalars, self.group, None)
 
     @property
     def group(self) -> int:
         return SUBGROUPS * self.unit.threads
+
+    @property
+    def type(self) -> str:
+        """Of an element in shared memory."""
+        return spelled(stored_dtype(self.t.problem.problem.stored))
 
     @property
     def multiply(self) -> str:
@@ -85,8 +89,11 @@ class _Printing:
     def done(self, groups: int) -> Function:
         language = self.t.language
         shared = [
-            language.shared("__attribute__((aligned(16))) u16", tile.name, tile.elements)
-            for tile in (self.keys, self.values)
+            language.shared(f"__attribute__((aligned({COPIED}))) {self.type}", tile.name, elements)
+            for tile, elements in (
+                (self.keys, max(self.queries.elements, self.keys.elements)),
+                (self.values, self.values.elements),
+            )
         ]
         return assembled("attention", self.t.b, self.t.arguments(), shared, self.group, groups)
 
@@ -94,7 +101,7 @@ class _Printing:
 
     def attention(self) -> None:
         t, block = self.t, self.t.b.writer.block
-        rows, parts = self.unit.rows, KEYS // self.unit.size
+        rows, parts = self.unit.rows, self.keys.positions // self.unit.size
         self.bring(self.queries)
         self.await_copies(0)
         t.line(f"rlx_lhs queries[{self.queries.parts}];")
@@ -110,7 +117,7 @@ class _Printing:
         start, end = t.keys_seen()
         t.let("start", start)
         t.let("end", end)
-        with t.loop("key0", "start", "end", KEYS):
+        with t.loop("key0", "start", "end", self.keys.positions):
             t.barrier()  # the tiles before are read by all
             self.bring(self.keys)
             self.bring(self.values)
@@ -139,7 +146,8 @@ class _Printing:
         e, row, feature, position = (t.b.writer.fresh(stem) for stem in ("e", "row", "f", "at"))
         runs = tile.depth // width
         with t.b.writer.block(
-            t.language.unrolled + t.language.loop("u32", e, t.language.thread, f"{KEYS * runs}u", f"{self.group}u")
+            t.language.unrolled
+            + t.language.loop("u32", e, t.language.thread, f"{tile.positions * runs}u", f"{self.group}u")
         ):
             t.let(row, f"{e} / {runs}u")
             t.let(feature, f"{e} % {runs}u * {width}u")
@@ -150,21 +158,18 @@ class _Printing:
             index = index_text(strides, factor.offset, dtype.itemsize, places)
             to = f"{tile.name}[{row} * {tile.step}u + {feature}]"
             if width == 1:
-                t.line(f"{to} = {e}_is ? {name}[{index}] : (u16)0;")
+                t.line(f"{to} = {e}_is ? {name}[{index}] : ({self.type})0;")
             else:
                 t.line(f"rlx_copy_ahead(&{to}, &{name}[{e}_is ? {index} : 0u], {e}_is);")
         t.line("rlx_copies_end();")
 
     def _copied_at_once(self, tile: HeadTile) -> int:
-        """16 bytes where every row begins at a multiple of them, else an element."""
+        """Elements of 16 bytes where every row begins at a multiple of them, else one."""
         factor, buffer = self.t.factor(tile.number, tile.axis), self.t.buffers[tile.number]
-        nbytes = WORDS * buffer.dtype.itemsize
-        is_whole = factor.depth == buffer.dtype.itemsize and tile.features % WORDS == 0
-        return (
-            WORDS
-            if is_whole and all(s % nbytes == 0 for s in (*factor.strides, factor.offset, buffer.alignment))
-            else 1
-        )
+        width = COPIED // buffer.dtype.itemsize
+        is_whole = factor.depth == buffer.dtype.itemsize and tile.features % width == 0
+        is_whole = is_whole and all(s % COPIED == 0 for s in (*factor.strides, factor.offset, buffer.alignment))
+        return width if is_whole else 1
 
     def await_copies(self, but: int) -> None:
         """Wait for all copies but those that were asked for last, and until all threads have."""
@@ -205,7 +210,7 @@ class _Printing:
         with self._each_of("scores", parts) as (one, row):
             t.line(f"most[{row}] = {self._larger(f'most[{row}]', one).text};")
         with block(self.unrolled("r", rows)):
-            for distance in self._distances():
+            for distance in self.unit.distances:
                 t.line(f"most[r] = {self._larger('most[r]', self._exchanged('most[r]', distance)).text};")
             most = t.finite(Register("most[r]", f32))
             t.line(f"shrinking[r] = {t.exp(b.fsub(b.named('largest[r]', f32), most)).text};")
@@ -235,7 +240,7 @@ class _Printing:
         """Weighted sums become means; a query that sees no key is given what the problem says."""
         t, b, p = self.t, self.t.b, self.t.problem
         with b.writer.block(self.unrolled("r", self.unit.rows)):
-            for distance in self._distances():
+            for distance in self.unit.distances:
                 other = self._exchanged("totals[r]", distance)
                 t.line(f"totals[r] = {b.fadd(b.named('totals[r]', f32), other).text};")
         if p.empty_row == "uniform":
@@ -279,7 +284,3 @@ class _Printing:
 
     def _exchanged(self, name: str, distance: int) -> Register:
         return self.t.b.named(self.t.language.exchanged(name, distance), f32)
-
-    def _distances(self) -> list[int]:
-        """Between threads that share rows of sums."""
-        return [1 << i for i in range(self.unit.sharing.bit_length() - 1)]

@@ -9,16 +9,18 @@ from attrs import frozen
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
-from rlx_core.codegen.gpu.units.tiles import WORDS
+from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 
-__all__ = ["KEYS", "SUBGROUPS", "HeadTile", "unit_for_attention"]
+__all__ = ["KEYS", "SUBGROUPS", "HeadTile", "head_tiles", "unit_for_attention"]
 
 SUBGROUPS: Final = 4
 
 KEYS: Final = 64
-"""Of a tile; queries are as many, a unit's rows for each subgroup."""
+"""Of a tile, at most."""
+
+FEWEST_KEYS: Final = 16
 
 WIDEST: Final = 128
 """Features up to which a thread's queries and sums fit into its registers."""
@@ -33,10 +35,34 @@ def unit_for_attention(problem: PlacedAttention, language: Language, machine: Ma
         return None
     if any(problem.place(i).type.dtype is not own.stored for i in (0, 1, 2)):
         return None
-    tiles = [HeadTile("", 0, KEY, features, unit.size) for features in (problem.features, problem.width)]
-    shared = sum(tile.elements for tile in tiles) * own.stored.itemsize
-    fits = max(problem.features, problem.width) <= WIDEST and shared <= machine.shared_nbytes
-    return unit if fits and problem.sizes[QUERY] >= unit.size else None
+    if max(problem.features, problem.width) > WIDEST or problem.sizes[QUERY] < unit.size:
+        return None
+    return unit if head_tiles(problem, unit, machine) is not None else None
+
+
+def head_tiles(
+    problem: PlacedAttention, unit: MatrixUnit, machine: Machine
+) -> tuple[HeadTile, HeadTile, HeadTile] | None:
+    """Tiles of queries, keys and values, as many keys as there is room for; none if there is none for a few.
+
+    A group has a unit's rows of queries for each subgroup. They lie where keys will, before any are there.
+    """
+    itemsize = problem.problem.stored.itemsize
+
+    def tile(name: str, number: int, axis: int, features: int, positions: int) -> HeadTile:
+        return HeadTile(name, number, axis, features, unit.size, positions, itemsize)
+
+    queries = tile("keys_tile", 0, QUERY, problem.features, SUBGROUPS * unit.size)
+    count = KEYS
+    while count >= FEWEST_KEYS:
+        keys, values = (
+            tile("keys_tile", 1, KEY, problem.features, count),
+            tile("values_tile", 2, KEY, problem.width, count),
+        )
+        if (max(queries.elements, keys.elements) + values.elements) * itemsize <= machine.shared_nbytes:
+            return queries, keys, values
+        count //= 2
+    return None
 
 
 @frozen
@@ -45,6 +71,8 @@ class HeadTile:
 
     Attributes:
         axis: Of the scores, along which positions lie.
+        unit: Rows and columns of what is multiplied at once.
+        itemsize: Bytes of an element.
     """
 
     name: str
@@ -52,6 +80,8 @@ class HeadTile:
     axis: int
     features: int
     unit: int
+    positions: int = KEYS
+    itemsize: int = 2
 
     @property
     def depth(self) -> int:
@@ -65,8 +95,8 @@ class HeadTile:
     @property
     def step(self) -> int:
         """Elements from a row to the next."""
-        return self.depth + WORDS
+        return self.depth + COPIED // self.itemsize
 
     @property
     def elements(self) -> int:
-        return KEYS * self.step
+        return self.positions * self.step

@@ -26,7 +26,9 @@ class MatrixUnit:
         threads: Of a subgroup, which holds the matrices.
         pairs: Pairs of neighbouring columns that a thread has of the sums.
         rows: Rows that these are in: pair `p` is in the thread's row `p % rows`.
-        sharing: Threads, neighbours, that have the same rows.
+        distances: Bits in which the lanes of threads that have the same rows differ, as exchanges take them.
+        tile: Rows and columns of the largest tile that a group computes of a product.
+        stages: Steps along a product's depth that are brought ahead, at most.
         fragments: The prelude's functions and types, by name.
     """
 
@@ -35,7 +37,9 @@ class MatrixUnit:
     threads: int
     pairs: int
     rows: int
-    sharing: int
+    distances: tuple[int, ...]
+    tile: int
+    stages: int
     fragments: Mapping[str, str] = field(eq=False)
 
 
@@ -102,7 +106,9 @@ CUDA_UNIT = MatrixUnit(
     threads=32,
     pairs=4,
     rows=2,
-    sharing=4,
+    distances=(1, 2),
+    tile=128,
+    stages=4,
     # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
     fragments={
         "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",

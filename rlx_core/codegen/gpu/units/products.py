@@ -1,4 +1,4 @@
-"""Products of narrow floats by matrix units: tiles in shared memory as they are stored, sums in f32 in registers.
+"""Products by matrix units: tiles in shared memory as they are stored, sums in f32 in registers.
 
 A group computes a tile of the result, and each of its subgroups a part of that. Tiles of both operands are brought several steps
 along the depth ahead, each in the order in which it lies in memory: 16 bytes at once where rows begin at such places, else an
@@ -17,9 +17,10 @@ from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.printer import renamed
+from rlx_core.codegen.gpu.registers import spelled, stored_dtype
 from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
-from rlx_core.codegen.gpu.units.tiles import WORDS, UnitTiles, unit_tiles_of
+from rlx_core.codegen.gpu.units.tiles import COPIED, UnitTiles, unit_tiles_of
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs
 from rlx_core.codegen.loops import Index, Kernel
@@ -62,6 +63,7 @@ class _Side:
         axis: Of the problem, along which the tile has `size` elements from `start`.
         is_deep: Whether the depth is the axis along which neighbours are neighbours.
         width: Elements that are copied at once.
+        type: Of an element.
     """
 
     name: str
@@ -72,11 +74,12 @@ class _Side:
     tiles: UnitTiles
     is_deep: bool
     width: int
+    type: str
 
     @property
     def step(self) -> int:
         """Elements from a row of the tile to the next."""
-        return (self.tiles.depth if self.is_deep else self.size) + WORDS
+        return (self.tiles.depth if self.is_deep else self.size) + self.tiles.padding
 
     @property
     def elements(self) -> int:
@@ -88,7 +91,9 @@ class _Side:
         return f"({along}) * {self.step}u + {deep}" if self.is_deep else f"({deep}) * {self.step}u + {along}"
 
     def declared(self, language: Language) -> str:
-        return language.shared("__attribute__((aligned(16))) u16", self.name, self.elements * self.tiles.stages)
+        return language.shared(
+            f"__attribute__((aligned(16))) {self.type}", self.name, self.elements * self.tiles.stages
+        )
 
 
 @define(eq=False)
@@ -117,10 +122,11 @@ class _Printing:
             *(s for a, s in enumerate(factor.strides) if a != axis),
             factor.strides[axis] if is_deep else factor.depth,
         )
-        nbytes = WORDS * buffer.dtype.itemsize
-        is_whole = inner == buffer.dtype.itemsize and extent % WORDS == 0
-        is_whole = is_whole and all(s % nbytes == 0 for s in (*outer, factor.offset, buffer.alignment))
-        return _Side(name, factor, axis, start, size, self.tiles, is_deep, WORDS if is_whole else 1)
+        width = COPIED // buffer.dtype.itemsize
+        is_whole = inner == buffer.dtype.itemsize and extent % width == 0
+        is_whole = is_whole and all(s % COPIED == 0 for s in (*outer, factor.offset, buffer.alignment))
+        type = spelled(stored_dtype(buffer.dtype))
+        return _Side(name, factor, axis, start, size, self.tiles, is_deep, width if is_whole else 1, type)
 
     @property
     def kernel(self) -> Kernel:
@@ -202,7 +208,7 @@ class _Printing:
             index = index_text(strides, side.factor.offset, buffer.dtype.itemsize, moving)
             to = f"{side.name}[{stage} * {side.elements}u + {side.place(along, deep)}]"
             if width == 1:
-                b.writer.line(f"{to} = {flat}_is ? {buffer.name}[{index}] : (u16)0;")
+                b.writer.line(f"{to} = {flat}_is ? {buffer.name}[{index}] : ({side.type})0;")
             else:
                 b.writer.line(f"rlx_copy_ahead(&{to}, &{buffer.name}[{flat}_is ? {index} : 0u], {flat}_is);")
 

@@ -13,12 +13,10 @@ from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 
-__all__ = ["WORDS", "UnitTiles", "unit_for", "unit_tiles_of"]
+__all__ = ["COPIED", "UnitTiles", "unit_for", "unit_tiles_of"]
 
-WORDS: Final = 8
-"""Elements of 16 bytes, which are copied at once."""
-
-MOST_STAGES: Final = 4
+COPIED: Final = 16
+"""Bytes that are copied at once."""
 
 
 def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> MatrixUnit | None:
@@ -26,9 +24,9 @@ def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> Mat
     unit, kernel = language.matrix_unit, problem.kernel
     if unit is None or machine.subgroup != unit.threads or machine.group < unit.threads:
         return None
-    if machine.shared_nbytes < 2 * UnitTiles(unit.size, unit.size).stage_nbytes:
-        return None
     lhs, rhs = (kernel.buffers[f.buffer].dtype for f in (problem.lhs, problem.rhs))
+    if machine.shared_nbytes < 2 * UnitTiles(unit.size, unit.size, lhs.itemsize).stage_nbytes:
+        return None
     is_theirs = lhs is rhs and lhs in unit.dtypes and kernel.values[problem.element].dtype is f32
     return unit if is_theirs else None
 
@@ -38,14 +36,24 @@ class UnitTiles:
     """A group's tile of the result, and its subgroups down and across it.
 
     Attributes:
-        depth: Of the tiles of operands.
+        itemsize: Bytes of an operand's element.
         stages: Steps along the depth whose tiles are in shared memory at once.
     """
 
-    rows: int = 128
-    columns: int = 128
-    depth: int = 32
+    rows: int
+    columns: int
+    itemsize: int
     stages: int = 2
+
+    @property
+    def depth(self) -> int:
+        """Of the tiles of operands."""
+        return 64 // self.itemsize
+
+    @property
+    def padding(self) -> int:
+        """Elements that a row of a tile has more, so that rows lie in different banks and begin where copies may."""
+        return COPIED // self.itemsize
 
     @property
     def across(self) -> int:
@@ -61,14 +69,16 @@ class UnitTiles:
 
     @property
     def stage_nbytes(self) -> int:
-        """Bytes of both tiles, at most: a tile has eight elements more a row, so that rows lie in different banks."""
-        return 2 * sum(max(n * (self.depth + WORDS), self.depth * (n + WORDS)) for n in (self.rows, self.columns))
+        """Bytes of both tiles, in whichever order they lie."""
+        depth, more = self.depth, self.padding
+        return self.itemsize * sum(max(n * (depth + more), depth * (n + more)) for n in (self.rows, self.columns))
 
 
 def unit_tiles_of(problem: TiledProduct, machine: Machine, unit: MatrixUnit) -> UnitTiles:
     """Tiles that are no larger than the result, so many that they fill a device, and that a group of the machine has room for."""
     *batch, m, n = problem.kernel.extents
-    tiles, units = UnitTiles(), machine.many_groups // 8
+    itemsize = problem.kernel.buffers[problem.lhs.buffer].dtype.itemsize
+    tiles, units = UnitTiles(unit.tile, unit.tile, itemsize), machine.many_groups // 8
 
     def smaller(now: UnitTiles) -> UnitTiles:
         if now.rows > max(now.columns, unit.size):
@@ -83,5 +93,5 @@ def unit_tiles_of(problem: TiledProduct, machine: Machine, unit: MatrixUnit) -> 
         tiles = smaller(tiles)
     while tiles.subgroups * unit.threads > machine.group or 2 * tiles.stage_nbytes > machine.shared_nbytes:
         tiles = smaller(tiles)
-    stages = min(machine.shared_nbytes // tiles.stage_nbytes, MOST_STAGES, max(-(-problem.depth // tiles.depth), 2))
+    stages = min(machine.shared_nbytes // tiles.stage_nbytes, unit.stages, max(-(-problem.depth // tiles.depth), 2))
     return evolve(tiles, stages=stages)
