@@ -131,7 +131,7 @@ def torch_transpose(rank: int, layout: str) -> Any:
 def jax_transpose(rank: int) -> Any:
     """The convolution whose input is spread out by the stride, with the kernel turned around and its channels exchanged.
 
-    The input is spread out by `lax.pad` and not by `lhs_dilation`: on that, in 3 axes, XLA's CPU code aborts the process for some sizes.
+    The input is spread out by `lax.pad` and not by `lhs_dilation`: on that, in 3 axes, XLA's CPU code aborts for some sizes.
     """
 
     def function(
