@@ -9,40 +9,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_cupy import fake_cupy
+from fake_cupy import cache_fixture, cpp_fixture, fake_cupy, host_of  # noqa: F401  (fixtures)
 
-from rlx_core.errors import DeviceUnavailableError
-from rlx_core.plugins import PluginHost, default_host
-from rlx_core.plugins.entry import given_entry
-from rlx_core.testing.shim.compiler import compiler
+from rlx_core.plugins import PluginHost
 
 DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver")
 """What imports CuPy, or keeps the devices that it found."""
 
 
-@pytest.fixture(scope="session")
-def cpp() -> None:
-    try:
-        compiler()
-    except DeviceUnavailableError as error:
-        pytest.skip(f"{error.message}: {error.hint}")
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads what another run compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def known() -> PluginHost:
-    """A host of its own with the target: another remembers that it was unavailable before something stood in for a device."""
     import rlx_cuda.plugin
 
-    others = [entry for entry in default_host().entries if entry.name != "cuda"]
-    return PluginHost([*others, given_entry(rlx_cuda.plugin)])
+    return host_of("cuda", rlx_cuda.plugin)
 
 
 @pytest.fixture

@@ -9,26 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from fake_cupy import X, require_a_lost_device_is_an_error, require_every_step_is_timed, right, steps, words
 
 import rlx_core as rlx
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.driver import At
-from rlx_core.emit.profile import profiled
 from rlx_core.errors import DeviceLostError, IndexRangeError, KernelBuildError, OutOfMemoryError, PlaceError
 from rlx_core.plugins import PluginHost
-
-X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
-
-
-def steps(x: Any) -> Any:
-    """A program of several launches."""
-    y = x - rlx.sum(x, axis=0)
-    return y / rlx.sum(y * y, axis=1, keepdims=True) + rlx.max(y)
-
-
-def right(x: np.ndarray) -> np.ndarray:
-    y = x - x.sum(0)
-    return y / (y * y).sum(1, keepdims=True) + y.max()
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +30,6 @@ def on(host: PluginHost, function: Any, **options: Any) -> Any:
 
 def put(host: PluginHost, x: np.ndarray, device: str = "cuda:0") -> Any:
     return rlx.device_put(x, device, host=host)
-
-
-def words(world: Any, call: Any) -> list[str]:
-    """What a call asked the fake device for."""
-    before = len(world.records)
-    call()
-    return [word for word, _ in world.records[before:]]
 
 
 def test_programs_compute_what_the_cpu_does(driven: PluginHost) -> None:
@@ -301,16 +281,7 @@ def test_a_full_device_says_what_was_asked_for(driven: PluginHost, world: Any, m
 
 
 def test_a_device_that_is_lost_is_an_error_and_the_process_lives(driven: PluginHost, world: Any) -> None:
-    f = on(driven, steps)
-    f(X)
-    world.lost = 719
-    try:
-        with pytest.raises(DeviceLostError, match="cuda:0: the device does not answer") as caught:
-            f(X)
-        assert "719" in str(caught.value)
-    finally:
-        world.lost = None
-    np.testing.assert_allclose(f(X), right(X), rtol=2e-5)
+    require_a_lost_device_is_an_error(world, on(driven, steps), "cuda:0")
 
 
 def test_a_binary_of_another_driver_is_compiled_again(driven: PluginHost) -> None:
@@ -370,11 +341,7 @@ def test_a_forked_process_is_told_so(driven: PluginHost) -> None:
 
 
 def test_events_time_every_step(driven: PluginHost) -> None:
-    f = on(driven, steps)
-    f(X)
-    with profiled() as profile:
-        f(X)
-    assert [t.seconds > 0 for t in profile.times] == [True] * len(f.executables[0].lir.steps)
+    require_every_step_is_timed(on(driven, steps))
 
 
 def test_few_launches_are_no_graph(driven: PluginHost) -> None:

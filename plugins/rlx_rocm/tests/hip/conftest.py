@@ -8,43 +8,23 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from fake_cupy import fake_cupy
+from fake_cupy import cache_fixture, cpp_fixture, fake_cupy, host_of  # noqa: F401  (fixtures)
 
 import rlx_rocm.plugin
-from rlx_core.errors import DeviceUnavailableError
-from rlx_core.plugins import PluginHost, default_host
-from rlx_core.plugins.entry import given_entry
+from rlx_core.plugins import PluginHost
 from rlx_core.testing.shim.compiler import compiler
 
 DRIVEN = ("rlx_rocm.hip.discovery", "rlx_rocm.hip.driver")
 """What keeps the devices that it found."""
 
 
-@pytest.fixture(scope="session")
-def cpp() -> None:
-    try:
-        compiler()
-    except DeviceUnavailableError as error:
-        pytest.skip(f"{error.message}: {error.hint}")
-
-
-@pytest.fixture(scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads what another run compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def known() -> PluginHost:
-    """A host of its own with the target: another remembers that it was unavailable before something stood in for a device."""
-    others = [entry for entry in default_host().entries if entry.name != "rocm"]
-    return PluginHost([*others, given_entry(rlx_rocm.plugin)])
+    return host_of("rocm", rlx_rocm.plugin)
 
 
 @pytest.fixture
-def host(cpp: None, own_cache: None, known: PluginHost, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
+def host(cpp: None, cache: None, known: PluginHost, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
     """A host whose devices are the stand-in."""
     monkeypatch.setenv("RLX_ROCM_STAND_IN", "1")
     return known
@@ -59,7 +39,7 @@ def fake_hiprtc(cpp: None, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def world(own_cache: None, fake_hiprtc: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def world(cache: None, fake_hiprtc: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A fake CuPy instead of CuPy, and a fake HIPRTC, as long as a test goes on."""
     from rlx_rocm.hip import hiprtc
 

@@ -6,24 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_cupy import X, require_a_lost_device_is_an_error, require_every_step_is_timed, right, steps, words
 
 import rlx_core as rlx
-from rlx_core.emit.profile import profiled
-from rlx_core.errors import DeviceLostError, DeviceUnavailableError, KernelBuildError, PlaceError
+from rlx_core.errors import DeviceUnavailableError, KernelBuildError, PlaceError
 from rlx_core.plugins import PluginHost
-
-X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
-
-
-def steps(x: Any) -> Any:
-    """A program of several launches."""
-    y = x - rlx.sum(x, axis=0)
-    return y / rlx.sum(y * y, axis=1, keepdims=True) + rlx.max(y)
-
-
-def right(x: np.ndarray) -> np.ndarray:
-    y = x - x.sum(0)
-    return y / (y * y).sum(1, keepdims=True) + y.max()
 
 
 def on(host: PluginHost, function: Any, **options: Any) -> Any:
@@ -32,13 +19,6 @@ def on(host: PluginHost, function: Any, **options: Any) -> Any:
 
 def put(host: PluginHost, x: np.ndarray, device: str = "rocm:0") -> Any:
     return rlx.device_put(x, device, host=host)
-
-
-def words(world: Any, call: Any) -> list[str]:
-    """What a call asked the fake device for."""
-    before = len(world.records)
-    call()
-    return [word for word, _ in world.records[before:]]
 
 
 def test_programs_compute_what_the_cpu_does(driven: PluginHost, world: Any) -> None:
@@ -146,20 +126,8 @@ def test_a_second_program_of_the_same_text_compiles_nothing(
 
 
 def test_a_device_that_is_lost_is_an_error_and_the_process_lives(driven: PluginHost, world: Any) -> None:
-    f = on(driven, steps)
-    f(X)
-    world.lost = 719
-    try:
-        with pytest.raises(DeviceLostError, match="rocm:0: the device does not answer"):
-            f(X)
-    finally:
-        world.lost = None
-    np.testing.assert_allclose(f(X), right(X), rtol=2e-5)
+    require_a_lost_device_is_an_error(world, on(driven, steps), "rocm:0")
 
 
 def test_events_time_every_step(driven: PluginHost) -> None:
-    f = on(driven, steps)
-    f(X)
-    with profiled() as profile:
-        f(X)
-    assert [t.seconds > 0 for t in profile.times] == [True] * len(f.executables[0].lir.steps)
+    require_every_step_is_timed(on(driven, steps))

@@ -67,8 +67,10 @@ def torch_scan(body: Any, init: Any, xs: Any, reverse: bool = False, length: int
     for i in reversed(range(count)) if reverse else range(count):
         carry, y = body(carry, None if xs is None else xs[i])
         ys.append(y)
-    ordered = ys[::-1] if reverse else ys
-    return carry, torch.stack(ordered) if ordered else torch.zeros_like(init)[None][:0]
+    if not ys:  # the dims of what a step gives are known from a step whose results nobody reads
+        _, y = body(init, None if xs is None else xs.new_zeros(xs.shape[1:]))
+        return carry, torch.stack([y])[:0]
+    return carry, torch.stack(ys[::-1] if reverse else ys)
 
 
 def with_pytrees(xp: Any, scan: Any, stack: Any = None) -> Any:

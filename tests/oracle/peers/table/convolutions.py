@@ -129,7 +129,10 @@ def torch_transpose(rank: int, layout: str) -> Any:
 
 
 def jax_transpose(rank: int) -> Any:
-    """The convolution whose input is spread out by the stride, with the kernel turned around and its channels exchanged."""
+    """The convolution whose input is spread out by the stride, with the kernel turned around and its channels exchanged.
+
+    The input is spread out by `lax.pad` and not by `lhs_dilation`: on that, in 3 axes, XLA's CPU code aborts for some sizes.
+    """
 
     def function(
         x: Any, w: Any, b: Any, *, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
@@ -137,12 +140,12 @@ def jax_transpose(rank: int) -> Any:
         m, out, *kernel = w.shape
         turned = jnp.flip(w.reshape(groups, m // groups, out, *kernel), range(3, 3 + rank)).swapaxes(1, 2)
         ends = [e * (k - 1) - p for e, k, p in zip(dilation, kernel, padding, strict=True)]
+        spread = [(0, 0, 0), (0, 0, 0), *((0, 0, s - 1) for s in stride)]
         y = lax.conv_general_dilated(
-            x,
+            lax.pad(x, jnp.zeros((), x.dtype), spread),
             turned.reshape(groups * out, m // groups, *kernel),
             (1,) * rank,
             [(end, end + more) for end, more in zip(ends, output_padding, strict=True)],
-            lhs_dilation=stride,
             rhs_dilation=dilation,
             feature_group_count=groups,
         )
