@@ -2,7 +2,7 @@
 
 What a row of a box is (a copy, zeros, one element again and again, elements apart) is part of the code, everything else is a
 number. So one function moves whatever is cut into as many boxes of such rows. Rows that are short, or put in order in registers,
-are part of the code as they are, and so are squares that are transposed.
+are part of the code as they are, and so are squares that are transposed, and axes inside of one step along what is unknown.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from attrs import evolve, frozen
 
 from rlx_core.codegen.movement.boxes import Axis, Box, simplified
 from rlx_core.codegen.movement.tilings import boxes_of
-from rlx_core.codegen.places import Layout
+from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.bind import bind_op
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
+from rlx_core.ir.types import TensorType
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
-from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
 from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
 
@@ -144,10 +145,16 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
     found: list[tuple[Part, Box]] = []
     for box in boxes_of(bind_op(node.op, sizes), layout):
         words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
+        if box.operand is None:
+            words = evolve(
+                words, axes=tuple(evolve(a, source=a.to) for a in words.axes)
+            )  # zeros lie as they are wanted
         simple = simplified(words, itemsize)
         simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
-        kind = kind_of(simple, itemsize)
-        inner, most = len(kind) if isinstance(kind, tuple) else 1, isa.machine.movement.unit_nbytes // itemsize
+        most = isa.machine.movement.unit_nbytes // itemsize
+        within = axes_within(simple, step_of(node.types[box.result], layout.results[box.result]), most)
+        kind: Kind = within or kind_of(simple, itemsize)
+        inner = len(kind) if isinstance(kind, tuple) else 1
         if inner > 1 and prod(axis.count for axis in simple.axes[-inner:]) > most:
             return None  # large squares are cut into bands
         for piece in in_blocks(simple, most) if kind in ("copy", "spread") else (simple,):
@@ -156,6 +163,25 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
                 return None
             found.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - inner), padded))
     return found
+
+
+def step_of(type: TensorType, place: Place) -> int:
+    """Bytes between neighbours along the innermost axis of unknown size; 0 where there is none."""
+    return min((s for s, n in zip(place.strides, type.shape, strict=True) if not is_known(n)), default=0)
+
+
+def axes_within(box: Box, step: int, most: int) -> tuple[Axis, ...] | None:
+    """The innermost axes that lie inside of one step along what is unknown, as many as are moved at one time.
+
+    Their sizes are the same for all sizes of the program. `None` where there are none.
+    """
+    count, inner = 1, 0
+    for axis in reversed(box.axes):
+        count *= axis.count
+        if not 0 < axis.to * axis.count < step or count > most:
+            break
+        inner += 1
+    return box.axes[-inner:] if inner else None
 
 
 def kind_of(box: Box, itemsize: int) -> Kind:
