@@ -180,6 +180,17 @@ def seeds() -> list[bytes]:
             {"e": np.array([2], np.int32), "t": np.array(3, np.int32)},
             domains={"com.microsoft": 1},
         ),
+        model(
+            [
+                node("ReduceMax", ["l"], ["most"], keepdims=0),
+                node("Range", ["zero", "most", "one"], ["at"]),
+                node("TopK", ["x", "k"], ["y", "i"], axis=0),
+                node("OneHot", ["at", "most", "pair"], ["z"], axis=0),
+            ],
+            ["l: i64[n]", "x: f32[m, 2]", "k: i64[1]"],
+            ["y: f32[a, 2]", "z: f32[b, c]"],
+            {"zero": np.array(0), "one": np.array(1), "pair": np.array([0, 1], f)},
+        ),
     ]
     return [each.SerializeToString() for each in models]
 

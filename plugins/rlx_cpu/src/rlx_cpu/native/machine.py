@@ -48,6 +48,7 @@ class LoopSizes:
             window of instructions holds, which where something is computed is little: the benchmark `chain` takes a quarter
             less time on Emerald Rapids, plain sums as long as before.
         resident_row_nbytes: Bytes of a row that is still in a cache when the next loop over it begins.
+        repeated_nbytes: Bytes that are read again for every row side by side, beyond which they are read in strips.
     """
 
     block: int = 4096
@@ -60,6 +61,7 @@ class LoopSizes:
     prefetched_nbytes: int = 1 << 20
     prefetch_nbytes: int = 4096
     resident_row_nbytes: int = 1 << 17
+    repeated_nbytes: int = 1 << 14
 
 
 @frozen(cache_hash=True)

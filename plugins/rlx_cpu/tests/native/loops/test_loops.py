@@ -10,6 +10,7 @@ import pytest
 
 import rlx_core as rlx
 import rlx_cpu.plugin
+from rlx_core import nn
 from rlx_core.errors import IndexRangeError
 from rlx_core.plugins import PluginHost
 
@@ -99,3 +100,19 @@ def test_arrays_that_are_misaligned_strided_or_of_another_byte_order_work() -> N
 
     for x in (misaligned, np.asfortranarray(plain), plain.astype(">f4"), np.repeat(plain, 2, axis=1)[:, ::2]):
         np.testing.assert_array_equal(tier(FORMS["chain"], x), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("channels", [520, 640])
+def test_weights_beyond_the_first_cache_are_read_in_strips(channels: int, threads: int) -> None:
+    """Of a convolution a channel: strips of channels go over all places; the last strip may be shorter."""
+    draw = np.random.default_rng(channels)
+    x, w = draw.standard_normal((2, 5, 6, channels)), draw.standard_normal((3, 3, channels))
+
+    def apart(x: Any, w: Any) -> Any:
+        first_last = rlx.permute_dims(x, (0, 3, 1, 2)), rlx.permute_dims(w, (2, 0, 1))[:, None]
+        return rlx.permute_dims(nn.conv(*first_last, groups=channels), (0, 2, 3, 1))
+
+    found = tier(apart, x.astype("f4"), w.astype("f4"), **{"cpu.threads": threads})
+    exact = sum(x[:, i : i + 3, j : j + 4] * w[i, j] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5)  # nine products of f32, each some units large

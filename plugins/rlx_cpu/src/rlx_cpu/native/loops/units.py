@@ -33,7 +33,10 @@ class Units:
     def at(self, unit: ir.Value, body: Body) -> None:
         """One unit: `body` is given its place on the grid, and its block if it is one."""
         b, shape = self.builder, self.shape
-        piece, rest = self.split(unit, shape.pieces)
+        if shape.goes_by_pieces:
+            rest, piece = self.split(unit, shape.units // shape.pieces)
+        else:
+            piece, rest = self.split(unit, shape.pieces)
         index: dict[int, ir.Value] = {}
         for axis in reversed(shape.outer):
             index[axis], rest = self.split(rest, shape.steps(axis))

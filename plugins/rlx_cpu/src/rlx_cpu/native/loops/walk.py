@@ -185,6 +185,21 @@ class Shape:
             total *= self.steps(axis)
         return total
 
+    @cached_property
+    def goes_by_pieces(self) -> bool:
+        """Whether a strip of rows is followed by the same strip at the next place, and not by the strip beside it.
+
+        It is where what every place reads again, such as the weights of a convolution a channel, is more than stays in L1.
+        """
+        if self.is_in_row or self.is_sized or not self.only_reduces:
+            return False
+        again = sum(
+            v.dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, v.strides, strict=True) if s)
+            for v in self.kernel.values
+            if isinstance(v, Load) and v.strides[self.lane] and not any(v.strides[axis] for axis in self.outer)
+        )
+        return again > self.sizes.repeated_nbytes
+
     def steps(self, axis: int) -> int:
         """Units along an axis of the grid: its elements, or bands of tiles."""
         size = self.kernel.extents[axis]
