@@ -179,9 +179,10 @@ def asked_with(op: type[Op], sample: Sample, dispatcher: Dispatcher) -> Cell:
 def way_of(choice: Choice, target: Target) -> str:
     if choice.answer.means in ("view", "host"):
         return choice.answer.means
-    if choice.kernel is not None:
-        return tier_of(choice.kernel, target)
-    return "decomposed" if choice.can_run else "absent"
+    if choice.kernel is None:
+        return "decomposed" if choice.can_run else "absent"
+    tier = tier_of(choice.kernel, target)
+    return "view" if tier == "host" and choice.is_view else tier
 
 
 def tier_of(kernel: Kernel, target: Target) -> str:

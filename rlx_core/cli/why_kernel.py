@@ -22,7 +22,7 @@ from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.legalize import rewrite
 from rlx_core.pipeline.select.backend import ABSENT as ABSENT_DEVICE
 from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher
+from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, is_view
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.pipeline.select.tiers import why_not_best
 from rlx_core.plugins import Registry
@@ -43,6 +43,7 @@ class Choice:
         becomes: If no kernel takes it, the nodes that it is replaced by, each with its own answer.
         tier: Where the kernel runs, on a target that has tiers.
         below: Why it is not the best of them, if it is not.
+        is_view: Whether it is another look at its operand, so that no kernel runs where the operand need not be copied.
         is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
         left_out: Tables for the target that cannot be used, each with the reason.
     """
@@ -58,6 +59,7 @@ class Choice:
     below: str | None
     is_sample: bool
     left_out: tuple[str, ...] = ()
+    is_view: bool = False
 
     @property
     def can_run(self) -> bool:
@@ -128,7 +130,19 @@ def decided(
     )
     tier = device.tier(chosen) if chosen is not None else None
     below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
-    return Choice(device.name, op.name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample=True)
+    return Choice(
+        device.name,
+        op.name,
+        call,
+        answer,
+        chosen,
+        tuple(later),
+        becomes,
+        tier,
+        below,
+        is_sample=True,
+        is_view=is_view(node),
+    )
 
 
 def first_sample(op: type[Op]) -> Sample | None:

@@ -138,7 +138,16 @@ def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Se
 
 @contextmanager
 def rule_for(engine: Engine, builder: Builder, node: Node, by: str) -> Iterator[None]:
-    """Run a rule of `node`: what it makes goes to `builder` and inherits where `node` came from."""
+    """Run a rule of `node`: what it makes goes to `builder` and inherits where `node` came from.
+
+    Raises:
+        MissingRuleError: The rule's own, with the line of the node.
+    """
     origin = evolve(node.origin, created_by=by)
     with building(builder), originating(origin), transforming(engine):
-        yield
+        try:
+            yield
+        except MissingRuleError as error:
+            if not any(fact.label == "node" for fact in error.facts):
+                error.with_fact(Fact("node", node.label, node.origin.source))
+            raise

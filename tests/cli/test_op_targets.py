@@ -29,6 +29,7 @@ def test_every_op_has_a_way_or_a_reason_on_every_target(acme) -> None:
     assert ops["rlx.angle"]["cpu"]["how"] == "generated"
     assert ops["rlx.batch_norm"]["cpu"]["how"] == "decomposed"
     assert ops["rlx.checkpoint_name"]["cpu"]["how"] == "decomposed"  # into its operand
+    assert ops["rlx.stop_gradient"]["cpu"]["how"] == "view"
 
 
 def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> None:

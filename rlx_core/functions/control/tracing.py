@@ -111,8 +111,9 @@ class Carry:
             if after.type == before:
                 continue
             error = DtypeError if after.shape == before.shape else ShapeError
+            called = "the carry" if name == "carry" else f"the carry {name}"
             raise error(
-                f"{what}: the carry {name} is {before} before a step and {after.type} after it",
+                f"{what}: {called} is {before} before a step and {after.type} after it",
                 Fact("returned", after.type, after.node.origin.source),
                 hint=f"begin with {after.type}, or rlx.astype(…, rlx.{before.dtype}) what the body returns"
                 if error is DtypeError
