@@ -63,13 +63,7 @@ def package(
     """
     if isinstance(compiled, Model):
         compiled = compiled.compile()
-    if not isinstance(compiled, CompiledFunction):
-        if isinstance(compiled, Bundled):
-            compiled.bundle()  # what is no single program says so itself
-        raise ConfigError(
-            f"package: takes what rlx.compile returns, not a {type(compiled).__name__}",
-            hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
-        )
+    _expect_compiled(compiled)
     bundle, own = compiled.bundle(), compiled.executable.lir.target
     bindings = _bindings(bundle, sizes)
     store, codes = BlobStore(), []
@@ -100,6 +94,23 @@ def package(
 def export_file(path: Path, value: Any, host: PluginHost) -> None:
     """Write a compiled function as `package` does, for this machine."""
     package(value, path)
+
+
+def _expect_compiled(given: object) -> None:
+    """Of everything that is called like a compiled function, only those are packaged.
+
+    Raises:
+        ConfigError: It is something else.
+        UnsupportedError: It is several programs.
+    """
+    if isinstance(given, CompiledFunction):
+        return
+    if isinstance(given, Bundled):
+        given.bundle()  # what is no single program says so itself
+    raise ConfigError(
+        f"package: takes what rlx.compile returns, not a {type(given).__name__}",
+        hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
+    )
 
 
 def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:

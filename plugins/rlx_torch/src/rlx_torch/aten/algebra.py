@@ -7,7 +7,6 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core import linalg
 from rlx_core.ir.dims import holds
-from rlx_torch.aten.context import expect_unread
 from rlx_torch.aten.table import aten, rows
 
 
@@ -97,13 +96,6 @@ def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False
     if unitriangular:
         part = (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + rlx.eye(a.shape[-1], dtype=a.dtype)
     return _solve(rlx.matrix_transpose(part) if transpose else part, b), a
-
-
-@aten("_linalg_det")
-def det(x: Any) -> Any:
-    """The determinant alone, without the factors that torch keeps beside it for the way back."""
-    expect_unread(1, 2, instead="torch.linalg.det without a gradient, or rlx.grad of the module by from_torch")
-    return linalg.det(x), rlx.zeros_like(x), rlx.zeros(x.shape[:-1], dtype=rlx.i32)
 
 
 rows(
