@@ -6,28 +6,56 @@ number of threads, and new numbers need a new key, from `split` or `fold_in`. Wh
 
 from rlx_core.ops.random.choices import categorical, choice, filter_logits, permutation, randint, sample_logits
 from rlx_core.ops.random.draws import bernoulli, bits, exponential, gumbel, laplace, normal, truncated_normal, uniform
+from rlx_core.ops.random.inverses import (
+    cauchy,
+    geometric,
+    logistic,
+    lognormal,
+    pareto,
+    rademacher,
+    rayleigh,
+    triangular,
+    weibull,
+)
 from rlx_core.ops.random.keys import fold_in, key, key_data, split, wrap_key_data
+from rlx_core.ops.random.rejection import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
 from rlx_core.trees.key import Key
 
 __all__ = [
     "Key",
     "bernoulli",
+    "beta",
     "bits",
     "categorical",
+    "cauchy",
+    "chisquare",
     "choice",
+    "dirichlet",
     "exponential",
     "filter_logits",
     "fold_in",
+    "gamma",
+    "geometric",
     "gumbel",
     "key",
     "key_data",
     "laplace",
+    "loggamma",
+    "logistic",
+    "lognormal",
     "normal",
+    "pareto",
     "permutation",
+    "poisson",
+    "rademacher",
     "randint",
+    "rayleigh",
     "sample_logits",
     "split",
+    "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "weibull",
     "wrap_key_data",
 ]

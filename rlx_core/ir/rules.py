@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from rlx_core.errors import Fact, MissingRuleError, PluginError
 from rlx_core.ir.dims import Dim
@@ -104,9 +104,13 @@ class CustomDerivative:
     """Marks an op whose author states its derivative: a mode without a rule is derived from the other mode's rule.
 
     For every other op the decomposition comes first, because it is what the op means.
+
+    Attributes:
+        is_refusing: Whether the op has no derivative at all, and `why_unstated` says so; laws about derivatives are not for it.
     """
 
     __slots__ = ()
+    is_refusing: ClassVar[bool] = False
 
     def why_unstated(self) -> tuple[str, str] | None:
         """What to say where its rule gives no derivative, and what to do about it; `None` for the usual words."""

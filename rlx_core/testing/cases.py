@@ -14,6 +14,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Rejected, Sample, draw
 from rlx_core.transforms.contributed import engine_for
@@ -117,7 +118,10 @@ class Program:
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether an operand and a result carry derivatives."""
+        """Whether an operand and a result carry derivatives, and the op does not refuse them."""
+        op = self.node.op
+        if isinstance(op, CustomDerivative) and op.is_refusing:
+            return False
         return bool(self.differentiable) and any(t.dtype.is_differentiable for t in self.node.types)
 
     @property

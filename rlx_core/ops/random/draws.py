@@ -73,14 +73,14 @@ def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any =
         DtypeError: The dtype is no float.
         ConfigError: `minval` is above `maxval`.
     """
-    words, of = one_key("random.uniform", key), _float("random.uniform", dtype)
-    y = _unit(words, dims("random.uniform: shape", shape), of)
+    words, of = one_key("random.uniform", key), float_of("random.uniform", dtype)
+    y = unit(words, dims("random.uniform: shape", shape), of)
     if _are_numbers(minval, maxval):
         if not minval <= maxval:
             raise ConfigError(f"random.uniform: minval must be at most maxval, not {minval} and {maxval}")
         if (minval, maxval) == (0, 1):
             return y
-    low, high = _as(minval, of), _as(maxval, of)
+    low, high = parameter(minval, of), parameter(maxval, of)
     y = add(multiply(y, subtract(high, low)), low)
     return where(less(y, high), y, stop_gradient(nextafter(high, low)))
 
@@ -91,7 +91,7 @@ def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     √2·erfinv(x) of an x that is uniform on (-1, 1) and symmetric: of f32 an odd multiple of 2^-24, so that no result is beyond
     5.42; of f64 one of 2^-53, 8.21. Narrow floats are those of f32, rounded.
     """
-    words, of = one_key("random.normal", key), _float("random.normal", dtype)
+    words, of = one_key("random.normal", key), float_of("random.normal", dtype)
     x = _symmetric(words, dims("random.normal: shape", shape), of.accumulator)
     return cast(multiply(erfinv(x), scalar(math.sqrt(2), of.accumulator)), to=of)
 
@@ -110,37 +110,37 @@ def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = Non
     Raises:
         ConfigError: `lower` is not below `upper`.
     """
-    words, of = one_key("random.truncated_normal", key), _float("random.truncated_normal", dtype)
+    words, of = one_key("random.truncated_normal", key), float_of("random.truncated_normal", dtype)
     if _are_numbers(lower, upper) and not lower < upper:
         raise ConfigError(f"random.truncated_normal: lower must be below upper, not {lower} and {upper}")
     wide = of.accumulator
-    low, high = _as(lower, wide), _as(upper, wide)
+    low, high = parameter(lower, wide), parameter(upper, wide)
     wanted = broadcast_shapes(shape_of(low), shape_of(high)) if shape is None else shape
     inverse = scalar(math.sqrt(0.5), wide)
     start, end = (erf(multiply(x, inverse)) for x in (low, high))
-    place = _inside(words, dims("random.truncated_normal: shape", wanted), wide)
+    place = inside(words, dims("random.truncated_normal: shape", wanted), wide)
     x = add(multiply(place, subtract(end, start)), start)
     return cast(clip(multiply(erfinv(x), scalar(math.sqrt(2), wide)), low, high), to=of)
 
 
 def exponential(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the exponential distribution of rate 1: -ln(1 - u)."""
-    words, of = one_key("random.exponential", key), _float("random.exponential", dtype)
-    u = _unit(words, dims("random.exponential: shape", shape), of.accumulator)
+    words, of = one_key("random.exponential", key), float_of("random.exponential", dtype)
+    u = unit(words, dims("random.exponential: shape", shape), of.accumulator)
     return cast(negative(log1p(negative(u))), to=of)
 
 
 def laplace(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the Laplace distribution with mean 0 and scale 1."""
-    words, of = one_key("random.laplace", key), _float("random.laplace", dtype)
+    words, of = one_key("random.laplace", key), float_of("random.laplace", dtype)
     x = _symmetric(words, dims("random.laplace: shape", shape), of.accumulator)
     return cast(copysign(log1p(negative(absolute(x))), x), to=of)
 
 
 def gumbel(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the standard Gumbel distribution: -ln(-ln u), with u from (0, 1)."""
-    words, of = one_key("random.gumbel", key), _float("random.gumbel", dtype)
-    u = _inside(words, dims("random.gumbel: shape", shape), of.accumulator)
+    words, of = one_key("random.gumbel", key), float_of("random.gumbel", dtype)
+    u = inside(words, dims("random.gumbel: shape", shape), of.accumulator)
     return cast(negative(log(negative(log(u)))), to=of)
 
 
@@ -161,9 +161,9 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
         if not ((known >= 0) & (known <= 1)).all():
             raise ConfigError(f"random.bernoulli: p must be from 0 to 1, not {p!r}")
     of = f64 if not _are_numbers(p) and _dtype(_arrayed(p).dtype) is f64 else f32
-    chance = _as(p, of)
+    chance = parameter(p, of)
     wanted = dims("random.bernoulli: shape", shape_of(chance) if shape is None else shape)
-    return less(_unit(words, wanted, of), chance)
+    return less(unit(words, wanted, of), chance)
 
 
 # --------------------------------------------------------------------------------------- their parts
@@ -180,7 +180,7 @@ def _whole(words: Any, shape: Sequence[Dim], of: DType) -> Any:
     return cast(bitwise_or(bitwise_left_shift(first, scalar(26, u64)), second), to=i64)
 
 
-def _unit(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def unit(words: Any, shape: Sequence[Dim], of: DType) -> Any:
     """Uniform in [0, 1)."""
     return multiply(cast(_whole(words, shape, of), to=of), scalar(2.0 ** -DIGITS[of], of))
 
@@ -199,7 +199,7 @@ def _symmetric(words: Any, shape: Sequence[Dim], of: DType) -> Any:
     return multiply(_odd(words, shape, of, 1 - (1 << DIGITS[of]), 0), scalar(2.0 ** -DIGITS[of], of))
 
 
-def _inside(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+def inside(words: Any, shape: Sequence[Dim], of: DType) -> Any:
     """Uniform in (0, 1), with a bit less."""
     return multiply(_odd(words, shape, of, 1, 1), scalar(2.0 ** -DIGITS[of], of))
 
@@ -212,12 +212,12 @@ def _arrayed(x: Any) -> Any:
     return x if isinstance(x, Value) else as_array(x)
 
 
-def _as(x: Any, of: DType) -> Any:
+def parameter(x: Any, of: DType) -> Any:
     """A number or an array in a dtype."""
     return np.asarray(number("random: a bound", x), of.numpy) if _are_numbers(x) else cast(_arrayed(x), to=of)
 
 
-def _float(what: str, given: DType | str) -> DType:
+def float_of(what: str, given: DType | str) -> DType:
     found = _dtype(given)
     if found not in DIGITS:
         raise DtypeError(f"{what}: dtype must be a float, not {found}")

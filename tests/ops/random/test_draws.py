@@ -7,7 +7,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core import nn, random
-from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.errors import ConfigError, DtypeError, MissingRuleError, ShapeError
 
 KEY = random.key(2024)
 N = 3000
@@ -22,6 +22,7 @@ EXACT = {
     "randint": lambda key: random.randint(key, (N,), -5, 7),
     "randint i64": lambda key: random.randint(key, (N,), -(2**62), 2**63 - 1, "i64"),
     "permutation": lambda key: random.permutation(key, N),
+    "rademacher": lambda key: random.rademacher(key, (N,)),
     "choice": lambda key: random.choice(key, N, (50,), replace=False),
 }
 NEAR = {
@@ -30,6 +31,9 @@ NEAR = {
     "exponential": lambda key: random.exponential(key, (N,)),
     "laplace": lambda key: random.laplace(key, (N,)),
     "gumbel": lambda key: random.gumbel(key, (N,)),
+    "logistic": lambda key: random.logistic(key, (N,)),
+    "rayleigh": lambda key: random.rayleigh(key, 2.0, (N,)),
+    "pareto": lambda key: random.pareto(key, 3.0, (N,)),
 }
 
 
@@ -43,6 +47,46 @@ def test_native_numbers_through_a_function_are_within_its_error(draw):
     wanted = draw(KEY)
     # Two functions of at most 2 ulp each, and the last product; where a result crosses 0, of its argument.
     np.testing.assert_allclose(np.asarray(rlx.jit(draw)(KEY)), wanted, rtol=8 * np.finfo(np.float32).eps, atol=1e-6)
+
+
+PARAMETRIC = {
+    "gamma": lambda key, a: random.gamma(key, a),
+    "beta": lambda key, a: random.beta(key, a, 2.0),
+    "dirichlet": lambda key, a: random.dirichlet(key, a),
+    "t": lambda key, a: random.t(key, a),
+    "chisquare": lambda key, a: random.chisquare(key, a),
+    "poisson": lambda key, a: random.poisson(key, 20 * a),
+    "geometric": lambda key, a: random.geometric(key, a / 4),
+    "weibull": lambda key, a: random.weibull(key, a, 2.0),
+    "triangular": lambda key, a: random.triangular(key, -a, 0.0, a),
+}
+
+
+@pytest.mark.parametrize("draw", PARAMETRIC.values(), ids=PARAMETRIC)
+def test_a_batch_of_keys_draws_what_each_draws_alone(draw):
+    keys, a = random.split(KEY, 3), np.linspace(0.2, 3, 15, dtype=np.float32).reshape(3, 5)
+    together = np.asarray(rlx.vmap(draw)(keys, a))
+    for i in range(3):
+        np.testing.assert_allclose(together[i], np.asarray(draw(keys[i], a[i])), rtol=2e-5)
+
+
+def test_what_is_drawn_by_rejection_has_no_derivative_by_its_shape_and_scales_have():
+    for draw in (random.gamma, random.loggamma, random.chisquare, random.t):
+        for derive in (rlx.grad, lambda f: lambda x: rlx.jvp(f, (x,), (x,))):
+            with pytest.raises(MissingRuleError, match="what is drawn by rejection has no derivative"):
+                derive(lambda a, draw=draw: rlx.sum(draw(KEY, a)))(np.ones(3, np.float32))
+    gradient = rlx.grad(lambda s: rlx.sum(random.rayleigh(KEY, s, (4,))))(np.float32(2))
+    np.testing.assert_allclose(gradient, random.rayleigh(KEY, 1.0, (4,)).sum(), rtol=1e-6)
+
+
+def test_certain_and_extreme_parameters_have_their_numbers():
+    assert (random.geometric(KEY, 1.0, (100,)) == 1).all()
+    assert (random.poisson(KEY, 0.0, (100,)) == 0).all()
+    assert (random.geometric(KEY, 1e-30, (100,), "i64") > 10**9).all()
+    assert np.isfinite(random.loggamma(KEY, 1e-3, (1000,))).all()
+    rows = random.dirichlet(KEY, np.full(4, 1e-3, np.float32), (1000,))
+    np.testing.assert_allclose(rows.sum(-1), 1, rtol=1e-5)
+    assert random.dirichlet(KEY, np.ones((2, 4), np.float32)).shape == (2, 4)
 
 
 def test_uniforms_are_scaled_words():
@@ -90,6 +134,15 @@ def test_tokens_that_are_filtered_are_not_drawn():
         (lambda: random.bernoulli(KEY, -0.1), ConfigError, "p must be from 0 to 1"),
         (lambda: random.uniform(KEY, (3,), "i32"), DtypeError, "must be a float"),
         (lambda: random.uniform(KEY, (3,), minval=2, maxval=1), ConfigError, "minval must be at most maxval"),
+        (lambda: random.gamma(KEY, 0.0), ConfigError, "a must be above 0, not 0.0"),
+        (lambda: random.beta(KEY, 1.0, [-1.0]), ConfigError, "b must be above 0"),
+        (lambda: random.poisson(KEY, 1e7), ConfigError, "lam must be at least 0 and at most 1e\\+06"),
+        (lambda: random.poisson(KEY, 1.0, dtype="f32"), DtypeError, "dtype must be an integer, not f32"),
+        (lambda: random.geometric(KEY, 0.0), ConfigError, "p must be above 0 and at most 1"),
+        (lambda: random.rademacher(KEY, (), "u8"), DtypeError, "a signed integer or a float, not u8"),
+        (lambda: random.triangular(KEY, 0, 3, 2), ConfigError, "left <= mode <= right must hold"),
+        (lambda: random.dirichlet(KEY, 1.0), ShapeError, "not a scalar"),
+        (lambda: random.lognormal(KEY, -1), ConfigError, "sigma must be at least 0"),
         (lambda: random.bits(KEY, (3,), "i8"), DtypeError, "must be u8, u16, u32 or u64"),
         (lambda: random.randint(KEY, (3,), 5, 5), ConfigError, "must be a range of i32"),
         (lambda: random.choice(KEY, 3, (4,), replace=False), ConfigError, "4 of 3 cannot be drawn"),

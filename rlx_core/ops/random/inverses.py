@@ -1,0 +1,216 @@
+"""Draws that are a function of one number that is drawn: the inverse of a distribution, or a scale and an exponent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.ir.dtypes import DType, dtype, f32, i32
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import broadcast_shapes
+from rlx_core.ops.activation import exp, log, log1p, sqrt
+from rlx_core.ops.arithmetic import add, divide, maximum, multiply, negative, subtract
+from rlx_core.ops.array_shapes import shape_of
+from rlx_core.ops.comparison import less
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.piecewise import floor
+from rlx_core.ops.random.draws import Shape, exponential, float_of, inside, normal, parameter, unit
+from rlx_core.ops.random.keys import dims, one_key
+from rlx_core.ops.selection import clip, where
+from rlx_core.ops.trigonometry import tan
+from rlx_core.trees.key import Key
+
+__all__ = [
+    "cauchy",
+    "expect_known",
+    "geometric",
+    "logistic",
+    "lognormal",
+    "pareto",
+    "rademacher",
+    "rayleigh",
+    "shape_for",
+    "triangular",
+    "weibull",
+]
+
+
+def cauchy(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the standard Cauchy distribution: tan(π(u - 1/2)), with u from (0, 1)."""
+    words, of = one_key("random.cauchy", key), float_of("random.cauchy", dtype)
+    u = inside(words, dims("random.cauchy: shape", shape), of.accumulator)
+    return cast(tan(multiply(subtract(u, 0.5), math.pi)), to=of)
+
+
+def logistic(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the logistic distribution with mean 0 and scale 1: ln(u / (1 - u)), with u from (0, 1)."""
+    words, of = one_key("random.logistic", key), float_of("random.logistic", dtype)
+    u = inside(words, dims("random.logistic: shape", shape), of.accumulator)
+    return cast(subtract(log(u), log1p(negative(u))), to=of)
+
+
+def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """Numbers of which the logarithm is normal with mean 0 and the standard deviation `sigma`.
+
+    Args:
+        key: One key.
+        sigma: A number, or an array that broadcasts to `shape`.
+        shape: Of the result; that of `sigma`, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: `sigma` is known, and below 0.
+    """
+    of = float_of("random.lognormal", dtype)
+    wide = expect_known("random.lognormal: sigma", sigma, of, least=0)
+    x = normal(key, shape_for("random.lognormal", shape, wide), of.accumulator)
+    return cast(exp(multiply(x, wide)), to=of)
+
+
+def rademacher(key: Key, shape: Shape = (), dtype: DType | str = i32) -> Any:
+    """1 or -1, each as likely; of a signed integer or a float dtype."""
+    words, of = one_key("random.rademacher", key), _dtype(dtype)
+    if not (of.is_float or of.is_integer) or (of.is_integer and np.iinfo(of.numpy).min == 0):
+        raise DtypeError(f"random.rademacher: dtype must be a signed integer or a float, not {of}")
+    is_low = less(unit(words, dims("random.rademacher: shape", shape), f32), 0.5)
+    return subtract(1, multiply(cast(is_low, to=of), 2))
+
+
+_dtype = dtype
+
+
+def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """The length of a vector of two normal numbers with the standard deviation `scale`: scale·√(-2 ln(1 - u)).
+
+    Args:
+        key: One key.
+        scale: A number, or an array that broadcasts to `shape`.
+        shape: Of the result; that of `scale`, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: The scale is known, and below 0.
+    """
+    of = float_of("random.rayleigh", dtype)
+    wide = expect_known("random.rayleigh: scale", scale, of, least=0)
+    e = exponential(key, shape_for("random.rayleigh", shape, wide), of.accumulator)
+    return cast(multiply(sqrt(multiply(e, 2.0)), wide), to=of)
+
+
+def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """Numbers from 1 on that exceed x with the probability x^-b.
+
+    Args:
+        key: One key.
+        b: A number above 0, or an array that broadcasts to `shape`.
+        shape: Of the result; that of `b`, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: `b` is known, and not above 0.
+    """
+    of = float_of("random.pareto", dtype)
+    wide = expect_known("random.pareto: b", b, of, above=0)
+    e = exponential(key, shape_for("random.pareto", shape, wide), of.accumulator)
+    return cast(exp(divide(e, wide)), to=of)
+
+
+def weibull(
+    key: Key, concentration: Any, scale: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32
+) -> Any:
+    """Numbers that exceed x with the probability exp(-(x / scale)^concentration).
+
+    Args:
+        key: One key.
+        concentration: Above 0; 1 makes it the exponential distribution. A number, or an array that broadcasts to `shape`.
+        scale: Above 0, likewise.
+        shape: Of the result; what the two broadcast to, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: One of the two is known, and not above 0.
+    """
+    of = float_of("random.weibull", dtype)
+    power = expect_known("random.weibull: concentration", concentration, of, above=0)
+    factor = expect_known("random.weibull: scale", scale, of, above=0)
+    e = exponential(key, shape_for("random.weibull", shape, power, factor), of.accumulator)
+    # Of an e that is 0, which comes once in 2^24, the logarithm would be infinite, and so the derivative by the exponent.
+    logarithm = log(maximum(e, float(np.finfo(np.float32).tiny)))
+    return cast(multiply(exp(divide(logarithm, power)), factor), to=of)
+
+
+def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """Numbers from `left` to `right`, of which the density rises to `mode` and falls behind it, on straight lines.
+
+    Args:
+        key: One key.
+        left, mode, right: Numbers in this order, not all equal; or arrays that broadcast to `shape`.
+        shape: Of the result; what the three broadcast to, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: They are numbers in another order.
+    """
+    words, of = one_key("random.triangular", key), float_of("random.triangular", dtype)
+    ends = (left, mode, right)
+    if all(isinstance(x, int | float) for x in ends) and not (left <= mode <= right and left < right):
+        raise ConfigError(f"random.triangular: left <= mode <= right must hold, not {left}, {mode}, {right}")
+    low, peak, high = (parameter(x, of.accumulator) for x in ends)
+    wanted = shape_for("random.triangular", shape, low, peak, high)
+    u = inside(words, wanted, of.accumulator)
+    width = subtract(high, low)
+    is_left = less(u, divide(subtract(peak, low), width))
+    # Each root is of a number above 0 where it is chosen, and of 1 elsewhere: its derivative there is finite.
+    rising = sqrt(where(is_left, multiply(multiply(u, width), subtract(peak, low)), 1.0))
+    falling = sqrt(where(is_left, 1.0, multiply(multiply(subtract(1.0, u), width), subtract(high, peak))))
+    return cast(where(is_left, add(low, rising), subtract(high, falling)), to=of)
+
+
+def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str = i32) -> Any:
+    """How many trials there are up to the first success, which has the probability `p`: from 1 on, ⌊ln u / ln(1 - p)⌋ + 1.
+
+    Args:
+        key: One key.
+        p: A number above 0 and at most 1, or an array that broadcasts to `shape`.
+        shape: Of the result; that of `p`, if none is given.
+        dtype: An integer dtype; what it does not hold becomes its largest number.
+
+    Raises:
+        ConfigError: `p` is known, and outside of that.
+        DtypeError: The dtype is no integer.
+    """
+    words, of = one_key("random.geometric", key), _dtype(dtype)
+    if not of.is_integer:
+        raise DtypeError(f"random.geometric: dtype must be an integer, not {of}")
+    chance = expect_known("random.geometric: p", p, f32, above=0, most=1)
+    u = inside(words, shape_for("random.geometric", shape, chance), f32)
+    # ln 0 is -∞, over which every number is 0: the first trial of a certain success.
+    trials = floor(divide(log(u), log1p(negative(chance))))
+    most = float(np.nextafter(np.float32(np.iinfo(of.numpy).max), np.float32(0)))
+    return add(cast(clip(trials, 0.0, most), to=of), 1)
+
+
+# --------------------------------------------------------------------------------------- their parameters
+
+
+def expect_known(
+    what: str, x: Any, of: DType, least: float = -math.inf, above: float = -math.inf, most: float = math.inf
+) -> Any:
+    """A parameter in the dtype that a draw is computed in; one that is known is held to its bounds.
+
+    Raises:
+        ConfigError: It is known, and outside.
+    """
+    found = parameter(x, of.accumulator)
+    if not isinstance(found, Value) and not ((found >= least) & (found > above) & (found <= most)).all():
+        lower = f"above {above:g}" if above > -math.inf else f"at least {least:g}"
+        raise ConfigError(f"{what} must be {lower}{'' if most == math.inf else f' and at most {most:g}'}, not {x!r}")
+    return found
+
+
+def shape_for(what: str, shape: Shape | None, *parameters: Any) -> Any:
+    """The shape of a draw: what was asked for, or what the parameters broadcast to."""
+    return dims(f"{what}: shape", broadcast_shapes(*map(shape_of, parameters)) if shape is None else shape)
