@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
-from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
+from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention, unit_refusal
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
 from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
 from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples
@@ -18,8 +21,11 @@ from tests.codegen.gpu.structured_cases import (
     BACKWARDS_SMALL,
     BACKWARDS_SMALLEST,
     LITTLE,
+    ROOMY,
     UNIT_ATTENTIONS,
     UNIT_ATTENTIONS_SMALL,
+    UNIT_BACKWARDS,
+    UNIT_BACKWARDS_SMALL,
     attention,
     attention_of,
     edges,
@@ -40,26 +46,59 @@ def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Execu
 
 
 @pytest.mark.parametrize(
-    "cases", [UNIT_ATTENTIONS_SMALL, pytest.param(UNIT_ATTENTIONS, marks=pytest.mark.slow)], ids=["small", "every"]
+    "cases",
+    [
+        UNIT_ATTENTIONS_SMALL,
+        UNIT_BACKWARDS_SMALL,
+        pytest.param(UNIT_ATTENTIONS, marks=pytest.mark.slow),
+        pytest.param(UNIT_BACKWARDS, marks=pytest.mark.slow),
+    ],
+    ids=["small", "small-backward", "every", "every-backward"],
 )
 def test_units_multiply_queries_keys_and_values_of_two_bytes(cases: list[Case]) -> None:
     for case in cases:
-        text = printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions[0].text
-        assert f"rlx_multiply_{case.problem.problem.stored}" in text
+        functions = printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions
+        multiplying = [f for f in functions if f"rlx_multiply_{case.problem.problem.stored}" in f.text]
+        assert all(f.launch.entry.startswith("bias") for f in functions if f not in multiplying)
+        assert multiplying
     check(ON_CUDA, cases)
 
 
-def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
-    def unit_for(*types: str, **attributes: Any) -> object:
-        case = attention(Attention, ON_CUDA.machine(USUAL), *types, **attributes)
-        return unit_for_attention(case.problem, CUDA, case.machine)
+def test_cotangents_of_wide_keys_and_values_are_launches_of_their_own() -> None:
+    """A thread has not the registers for the sums of both."""
+    wide, narrow = (
+        printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions for case in UNIT_BACKWARDS[:2]
+    )
+    assert [f.launch.entry.rpartition("_")[0] for f in narrow] == [
+        "attention_statistics",
+        "attention_queries",
+        "attention_keys",
+    ]
+    assert [f.launch.entry.rpartition("_")[0] for f in wide][2:] == ["attention_keys", "attention_values"]
 
-    assert unit_for(*["bf16[1, 16, 40]"] * 3) is CUDA.matrix_unit
-    assert unit_for("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2) is None
-    assert unit_for(*["f32[1, 64, 40]"] * 3) is None
-    assert unit_for(*["bf16[1, 64, 272]"] * 3, head_dim=136) is None
+
+def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
+    def reason(*types: str, op: type[Op] = Attention, machine: Machine = ROOMY, **attributes: Any) -> str | None:
+        case = attention(op, ON_CUDA.machine(machine), *types, **attributes)
+        found = unit_refusal(case.problem, CUDA, case.machine)
+        assert unit_for_attention(case.problem, CUDA, case.machine) is (None if found else CUDA.matrix_unit)
+        return found
+
+    for op in (Attention, AttentionBackward):
+        assert reason(*["bf16[1, 16, 40]"] * 3, op=op) is None
+        assert reason("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2, op=op) == "at least 16 queries, not 15"
+        assert reason(*["f32[1, 64, 40]"] * 3, op=op) == "operands of one dtype among bf16 f16"
+        assert reason(*["bf16[1, 64, 272]"] * 3, head_dim=136, op=op) == "at most 128 features, not 136"
+        assert reason(*["bf16[1, 64, 40]"] * 3, op=op, machine=evolve(ROOMY, group=64)) == (
+            "groups of 4 subgroups of 32 threads"
+        )
+    little = evolve(ROOMY, shared_nbytes=10240)  # two tiles of 64 rows of 32 and 8 more, and no statistics
+    assert reason(*["bf16[1, 64, 40]"] * 3, machine=little) is None
+    assert reason(*["bf16[1, 64, 40]"] * 3, op=AttentionBackward, machine=little) == (
+        "11008 bytes of shared memory, not 10240"
+    )
     case = attention(Attention, ON_CUDA.machine(USUAL), *["bf16[1, 16, 40]"] * 3)
-    assert unit_for_attention(case.problem, HIP, case.machine) is None
+    assert unit_refusal(case.problem, HIP, case.machine) == "a language with matrix units"
 
 
 @pytest.mark.slow

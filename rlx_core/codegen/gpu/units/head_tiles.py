@@ -13,12 +13,12 @@ from rlx_core.codegen.gpu.units.tiles import WORDS
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 
-__all__ = ["KEYS", "SUBGROUPS", "HeadTile", "unit_for_attention"]
+__all__ = ["POSITIONS", "SUBGROUPS", "HeadTile", "unit_for_attention", "unit_refusal"]
 
 SUBGROUPS: Final = 4
 
-KEYS: Final = 64
-"""Of a tile; queries are as many, a unit's rows for each subgroup."""
+POSITIONS: Final = 64
+"""Queries or keys of a tile: a unit's rows for each subgroup of those that own them."""
 
 WIDEST: Final = 128
 """Features up to which a thread's queries and sums fit into its registers."""
@@ -26,17 +26,27 @@ WIDEST: Final = 128
 
 def unit_for_attention(problem: PlacedAttention, language: Language, machine: Machine) -> MatrixUnit | None:
     """What multiplies queries, keys and values, if the language and the machine have such a thing and their features suit it."""
+    return language.matrix_unit if unit_refusal(problem, language, machine) is None else None
+
+
+def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
+    """Why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
     unit, own = language.matrix_unit, problem.problem
-    if unit is None or machine.subgroup != unit.threads or machine.group < SUBGROUPS * unit.threads:
-        return None
-    if own.stored not in unit.dtypes or problem.dtype is not f32 or f32 not in language.exchanged_dtypes:
-        return None
-    if any(problem.place(i).type.dtype is not own.stored for i in (0, 1, 2)):
-        return None
+    if unit is None or f32 not in language.exchanged_dtypes:
+        return "a language with matrix units"
+    if machine.subgroup != unit.threads or machine.group < SUBGROUPS * unit.threads:
+        return f"groups of {SUBGROUPS} subgroups of {unit.threads} threads"
+    operands = [problem.place(i).type.dtype for i in range(4 if problem.is_backward else 3)]
+    if own.stored not in unit.dtypes or problem.dtype is not f32 or any(d is not own.stored for d in operands):
+        return f"operands of one dtype among {' '.join(sorted(str(d) for d in unit.dtypes))}"
+    if max(problem.features, problem.width) > WIDEST:
+        return f"at most {WIDEST} features, not {max(problem.features, problem.width)}"
+    if problem.sizes[QUERY] < unit.size:
+        return f"at least {unit.size} queries, not {problem.sizes[QUERY]}"
     tiles = [HeadTile("", 0, KEY, features, unit.size) for features in (problem.features, problem.width)]
     shared = sum(tile.elements for tile in tiles) * own.stored.itemsize
-    fits = max(problem.features, problem.width) <= WIDEST and shared <= machine.shared_nbytes
-    return unit if fits and problem.sizes[QUERY] >= unit.size else None
+    shared += 3 * POSITIONS * f32.itemsize if problem.is_backward else 0  # statistics of the tile's queries
+    return None if shared <= machine.shared_nbytes else f"{shared} bytes of shared memory, not {machine.shared_nbytes}"
 
 
 @frozen
@@ -69,4 +79,4 @@ class HeadTile:
 
     @property
     def elements(self) -> int:
-        return KEYS * self.step
+        return POSITIONS * self.step

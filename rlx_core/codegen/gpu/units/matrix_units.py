@@ -27,6 +27,7 @@ class MatrixUnit:
         pairs: Pairs of neighbouring columns that a thread has of the sums.
         rows: Rows that these are in: pair `p` is in the thread's row `p % rows`.
         sharing: Threads, neighbours, that have the same rows.
+        roomy_head: The head of a kernel in `Language.head`'s place, whose threads may have all registers that there are.
         fragments: The prelude's functions and types, by name.
     """
 
@@ -36,6 +37,7 @@ class MatrixUnit:
     pairs: int
     rows: int
     sharing: int
+    roomy_head: str
     fragments: Mapping[str, str] = field(eq=False)
 
 
@@ -103,6 +105,8 @@ CUDA_UNIT = MatrixUnit(
     pairs=4,
     rows=2,
     sharing=4,
+    # Without the 1, ptxas may spill some bytes for the sake of one more group a multiprocessor.
+    roomy_head='extern "C" __global__ void __launch_bounds__({size}, 1) {name}({arguments}) {{',
     # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
     fragments={
         "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",
