@@ -7,6 +7,7 @@ from typing import Any
 from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.gpu.attention.backward import print_attention_backward
 from rlx_core.codegen.gpu.attention.forward import print_attention, refusal
+from rlx_core.codegen.gpu.units.head_tiles import unit_refusal
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.gpu import GpuLanguage
@@ -25,21 +26,49 @@ def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
         said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
         if said is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
             return said
-        operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
-        layout = Layout(operands, tuple(Place.dense(t) for t in node.types))
-        return refusal(problem_of(node, layout), language.dialect, language.scalars)
+        return refusal(dense_problem_of(node), language.dialect, language.scalars)
+
+    def lacking_units(node: Node) -> str | None:
+        if not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return None
+        return unit_refusal(dense_problem_of(node), language.dialect, language.machine)
 
     is_there = Condition("scores that the device's template takes", lambda node: lacking(node) is None, lacking)
+    has_units = Condition("matrix units", lambda node: lacking_units(node) is None, lacking_units)
+
+    def attend(node: Node, layout: Layout) -> Emitted:
+        return language.printed(print_attention, problem_of(node, layout))
+
+    def differentiate(node: Node, layout: Layout) -> Emitted:
+        return language.printed(print_attention_backward, problem_of(node, layout))
+
+    if language.dialect.matrix_unit is not None:
+
+        @table.emitter(Attention, when=(is_there, has_units), name="attention_units")
+        def attention_units(node: Node, layout: Layout) -> Emitted:
+            """An online softmax over tiles of keys, in registers; products by matrix units."""
+            return attend(node, layout)
+
+        @table.emitter(AttentionBackward, when=(is_there, has_units), name="attention_backward_units")
+        def attention_backward_units(node: Node, layout: Layout) -> Emitted:
+            """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by matrix units."""
+            return differentiate(node, layout)
 
     @table.emitter(Attention, when=is_there, name="attention_tiles")
     def attention_tiles(node: Node, layout: Layout) -> Emitted:
-        """An online softmax over tiles of keys, a group a tile of queries; products by matrix units where there are any."""
-        return language.printed(print_attention, problem_of(node, layout))
+        """An online softmax over tiles of keys, a group a tile of queries; products by threads."""
+        return attend(node, layout)
 
     @table.emitter(AttentionBackward, when=is_there, name="attention_backward_tiles")
     def attention_backward_tiles(node: Node, layout: Layout) -> Emitted:
-        """Statistics of queries, then cotangents by owners of queries and by owners of keys."""
-        return language.printed(print_attention_backward, problem_of(node, layout))
+        """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by threads."""
+        return differentiate(node, layout)
+
+
+def dense_problem_of(node: Node) -> PlacedAttention:
+    """The problem where every array is dense, as conditions ask it."""
+    operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
+    return problem_of(node, Layout(operands, tuple(Place.dense(t) for t in node.types)))
 
 
 def problem_of(node: Node, layout: Layout) -> PlacedAttention:

@@ -43,7 +43,7 @@ class GpuLanguage(Language):
     """
 
     def __init__(self, dialect: GpuDialect, machine: Machine, level: Level, lacks: Collection[str] = ()) -> None:
-        self.dialect, self._machine, self._lacks = dialect, machine, frozenset(lacks)
+        self.dialect, self.machine, self._lacks = dialect, machine, frozenset(lacks)
         self.scalars = scalars_of(dialect)
         self.has_one_entry = dialect.one_entry
         self._level = level
@@ -76,11 +76,11 @@ class GpuLanguage(Language):
         return None
 
     def loop(self, kernel: Kernel) -> Emitted:
-        return emitted(print_loops(kernel, self.dialect, self._machine, self.scalars), partial(fault_of, kernel))
+        return emitted(print_loops(kernel, self.dialect, self.machine, self.scalars), partial(fault_of, kernel))
 
     def product(self, problem: TiledProduct) -> Emitted:
         """A product of matrices and what follows it."""
-        made = print_product(problem, self.dialect, self._machine, self.scalars)
+        made = print_product(problem, self.dialect, self.machine, self.scalars)
         return emitted(Printed((made,)), partial(fault_of, problem.kernel))
 
     def printed(self, print: Callable[..., Printed], problem: Any, fault: Fault | None = None) -> Emitted:
@@ -90,7 +90,7 @@ class GpuLanguage(Language):
             assert fault is not None, f"a kernel of {problem!r} reports an index"
             return fault
 
-        return emitted(print(problem, self.dialect, self._machine, self.scalars), said)
+        return emitted(print(problem, self.dialect, self.machine, self.scalars), said)
 
     def lacking(self, dtype: DType) -> str | None:
         """Why values of a dtype cannot be computed, as "needs …" continues; `None` if they can."""

@@ -86,7 +86,7 @@ class Dialect:
 CUDA_DIALECT = Dialect(
     CUDA,
     "cuda.h",
-    re.compile(r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(', re.M),
+    re.compile(r'^extern "C" __global__ void (?:__launch_bounds__\(\d+(?:, 1)?\) )?(\w+)\(', re.M),
     {**_HALVES, **_MATRICES},
     shared_nbytes=48 << 10,
 )

@@ -38,6 +38,7 @@ __all__ = [
     "LITTLE",
     "ORDERS",
     "ORDERS_SMALL",
+    "ROOMY",
     "SCANS",
     "SCANS_SMALL",
     "SYSTEMS",
@@ -45,6 +46,8 @@ __all__ = [
     "UNIT_ATTENTIONS",
     "UNIT_ATTENTIONS_OF_F32",
     "UNIT_ATTENTIONS_SMALL",
+    "UNIT_BACKWARDS",
+    "UNIT_BACKWARDS_SMALL",
     "attention",
     "attention_of",
     "edges",
@@ -246,6 +249,7 @@ def _every(op: type[Op]) -> list[Case]:
         *_small(op, USUAL),
         # More queries than keys: the first see none.
         attention(op, NARROW, "f32[1, 70, 40]", "f32[1, 40, 40]", "f32[1, 40, 40]", mask_kind="causal"),
+        attention(op, NARROW, "f32[1, 70, 40]", *["f32[1, 40, 40]"] * 2, mask_kind="causal", empty_row="nan"),
         attention(op, NARROW, *["f32[1, 70, 40]"] * 3, mask_kind="sliding_window", window=9),
         attention(op, USUAL, *halves, "bool[2, 1, 1, 35]", layout="bhsd", mask_kind="custom"),
         attention(op, USUAL, *shorts, None, "bf16[2, 35, 35]", layout="bshd", mask_kind="bias"),
@@ -271,35 +275,56 @@ BACKWARDS_SMALLEST = [
 ROOMY = Machine(shared_nbytes=48 << 10)
 
 
-def on_units(*types: str | None, **attributes: Any) -> Case:
-    return attention(Attention, ROOMY, *types, **attributes)
+def _on_units_small(op: type[Op]) -> list[Case]:
+    """Heads that share keys, a cap, tiles that are not visited, copies of 16 bytes; then elements one by one, and a mask."""
+    shared = ("bf16[1, 70, 64]", "bf16[1, 90, 32]", "bf16[1, 90, 32]")
+    return [
+        attention(op, ROOMY, *shared, num_kv_heads=1, head_dim=32, mask_kind="causal", attn_logit_softcap=1.5),
+        attention(op, ROOMY, *["f16[2, 2, 35, 20]"] * 3, "bool[2, 1, 1, 35]", layout="bhsd", mask_kind="custom"),
+    ]
 
 
-UNIT_ATTENTIONS_SMALL = [
-    on_units("bf16[1, 70, 64]", *["bf16[1, 90, 32]"] * 2, num_kv_heads=1, head_dim=32, mask_kind="causal",
-             attn_logit_softcap=1.5),
-    on_units(*["f16[2, 2, 35, 20]"] * 3, "bool[2, 1, 1, 35]", layout="bhsd", mask_kind="custom"),
-]  # fmt: skip
-"""Heads that share keys, a cap, tiles that are not visited, copies of 16 bytes; then elements one by one, and a mask."""
+def _on_units(op: type[Op]) -> list[Case]:
+    """Every mask, layout and answer to a query that sees nothing; features and values of other sizes than a unit's."""
+    wide, shorts = ("bf16[1, 130, 256]", "bf16[1, 150, 128]", "bf16[1, 150, 128]"), ["bf16[2, 35, 2, 20]"] * 3
+    return [
+        attention(op, ROOMY, *wide, head_dim=128, num_kv_heads=1, mask_kind="causal", attn_logit_softcap=20.0),
+        attention(op, ROOMY, *["bf16[1, 70, 128]"] * 3, head_dim=64, mask_kind="causal", attn_logit_softcap=20.0),
+        attention(op, ROOMY, *["f16[1, 80, 64]"] * 3, num_heads=1, head_dim=64, mask_kind="sliding_window", window=9),
+        attention(op, ROOMY, *shorts, None, "bf16[2, 35, 35]", layout="bshd", mask_kind="bias"),
+        attention(op, ROOMY, *["bf16[1, 35, 40]"] * 3, "bf16[1, 35]", mask_kind="causal", empty_row="uniform"),
+        attention(op, ROOMY, "f16[1, 70, 40]", *["f16[1, 40, 40]"] * 2, mask_kind="causal", empty_row="nan"),
+        attention(op, ROOMY, "bf16[1, 70, 40]", "bf16[1, 40, 40]", "bf16[1, 40, 36]", mask_kind="causal"),
+    ]
 
-UNIT_ATTENTIONS = [
-    on_units("bf16[1, 130, 256]", *["bf16[1, 150, 128]"] * 2, head_dim=128, num_kv_heads=1, mask_kind="causal",
-             attn_logit_softcap=20.0),
-    on_units(*["bf16[1, 70, 128]"] * 3, head_dim=64, mask_kind="causal", attn_logit_softcap=20.0),
-    on_units(*["f16[1, 80, 64]"] * 3, num_heads=1, head_dim=64, mask_kind="sliding_window", window=9),
-    on_units(*["bf16[2, 35, 2, 20]"] * 3, None, "bf16[2, 35, 35]", layout="bshd", mask_kind="bias"),
-    on_units(*["bf16[1, 35, 40]"] * 3, "bf16[1, 35]", mask_kind="causal", empty_row="uniform"),
-    on_units("f16[1, 70, 40]", *["f16[1, 40, 40]"] * 2, mask_kind="causal", empty_row="nan"),
-    on_units("bf16[1, 70, 40]", "bf16[1, 40, 40]", "bf16[1, 40, 36]", mask_kind="causal"),
-]  # fmt: skip
-"""Every mask, layout and answer to a query that sees nothing; features and values of other sizes than a unit's."""
 
-UNIT_ATTENTIONS_OF_F32 = [
-    on_units("f32[1, 35, 40]", "f32[1, 70, 40]", "f32[1, 70, 36]", mask_kind="causal", attn_logit_softcap=1.5),
-    on_units("f32[1, 40, 256]", *["f32[1, 50, 128]"] * 2, head_dim=128, num_kv_heads=1, mask_kind="causal"),
-    on_units(*["f32[2, 9, 2, 20]"] * 3, None, "f32[2, 9, 9]", layout="bshd", mask_kind="bias"),
-    on_units(*["f32[1, 35, 48]"] * 3, "f32[1, 35]", num_heads=1, head_dim=48, mask_kind="causal", empty_row="uniform"),
-]
-"""The same where units multiply f32, too: so wide that a tile has few keys, and fewer queries than a group has."""
+UNIT_ATTENTIONS_SMALL, UNIT_BACKWARDS_SMALL = (_on_units_small(op) for op in (Attention, AttentionBackward))
+UNIT_ATTENTIONS, UNIT_BACKWARDS = (_on_units(op) for op in (Attention, AttentionBackward))
+
+
+def _on_units_of_f32(op: type[Op]) -> list[Case]:
+    """The same where units multiply f32, too: so wide that a tile has few keys, and fewer queries than a group has."""
+    return [
+        attention(
+            op, ROOMY, "f32[1, 35, 40]", "f32[1, 70, 40]", "f32[1, 70, 36]", mask_kind="causal", attn_logit_softcap=1.5
+        ),
+        attention(op, ROOMY, *["f32[2, 9, 2, 20]"] * 3, None, "f32[2, 9, 9]", layout="bshd", mask_kind="bias"),
+        attention(
+            op,
+            ROOMY,
+            *["f32[1, 35, 48]"] * 3,
+            "f32[1, 35]",
+            num_heads=1,
+            head_dim=48,
+            mask_kind="causal",
+            empty_row="uniform",
+        ),
+        attention(
+            op, ROOMY, "f32[1, 40, 256]", *["f32[1, 50, 128]"] * 2, head_dim=128, num_kv_heads=1, mask_kind="causal"
+        ),
+    ]
+
+
+UNIT_ATTENTIONS_OF_F32, UNIT_BACKWARDS_OF_F32 = (_on_units_of_f32(op) for op in (Attention, AttentionBackward))
 
 ATTENTIONS, BACKWARDS = (_every(op) for op in (Attention, AttentionBackward))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.metal import METAL
-from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
+from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention, unit_refusal
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
 from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_METAL, Executor
 from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples
@@ -20,9 +23,13 @@ from tests.codegen.gpu.structured_cases import (
     BACKWARDS_SMALL,
     BACKWARDS_SMALLEST,
     LITTLE,
+    ROOMY,
     UNIT_ATTENTIONS,
     UNIT_ATTENTIONS_OF_F32,
     UNIT_ATTENTIONS_SMALL,
+    UNIT_BACKWARDS,
+    UNIT_BACKWARDS_OF_F32,
+    UNIT_BACKWARDS_SMALL,
     attention,
     attention_of,
     edges,
@@ -46,12 +53,22 @@ def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Execu
     ("executor", "cases"),
     [
         pytest.param(ON_CUDA, UNIT_ATTENTIONS_SMALL, id="cuda-small"),
+        pytest.param(ON_CUDA, UNIT_BACKWARDS_SMALL, id="cuda-small-backward"),
         pytest.param(ON_METAL, UNIT_ATTENTIONS_OF_F32[:1], id="metal-small"),
+        pytest.param(ON_METAL, UNIT_BACKWARDS_OF_F32[:1], id="metal-small-backward"),
         pytest.param(ON_CUDA, UNIT_ATTENTIONS, id="cuda-every", marks=pytest.mark.slow),
+        pytest.param(ON_CUDA, UNIT_BACKWARDS, id="cuda-every-backward", marks=pytest.mark.slow),
         pytest.param(
             ON_METAL,
             [*UNIT_ATTENTIONS_SMALL, *UNIT_ATTENTIONS, *UNIT_ATTENTIONS_OF_F32],
             id="metal-every",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ON_METAL,
+            # The tiles of 128 features of f32 are more than there is room for.
+            [*UNIT_BACKWARDS_SMALL, *UNIT_BACKWARDS, *UNIT_BACKWARDS_OF_F32[:-1]],
+            id="metal-every-backward",
             marks=pytest.mark.slow,
         ),
     ],
@@ -59,24 +76,52 @@ def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Execu
 def test_units_multiply_queries_keys_and_values(executor: Executor, cases: list[Case]) -> None:
     for case in cases:
         machine = executor.machine(case.machine)
-        text = printed(case.print, case.problem, executor.language, machine).functions[0].text
-        assert f"rlx_multiply_{case.problem.problem.stored}" in text
+        functions = printed(case.print, case.problem, executor.language, machine).functions
+        multiplying = [f for f in functions if f"rlx_multiply_{case.problem.problem.stored}" in f.text]
+        assert all(f.launch.entry.startswith("bias") for f in functions if f not in multiplying)
+        assert multiplying
     check(executor, cases)
 
 
-def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
-    def unit_for(*types: str, language: Language = CUDA, **attributes: Any) -> object:
-        case = attention(Attention, ON_CUDA.machine(USUAL), *types, **attributes)
-        return unit_for_attention(case.problem, language, case.machine)
+def test_cotangents_of_wide_keys_and_values_are_launches_of_their_own() -> None:
+    """A thread has not the registers for the sums of both."""
+    wide, narrow = (
+        printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions for case in UNIT_BACKWARDS[:2]
+    )
+    assert [f.launch.entry.rpartition("_")[0] for f in narrow] == [
+        "attention_statistics",
+        "attention_queries",
+        "attention_keys",
+    ]
+    assert [f.launch.entry.rpartition("_")[0] for f in wide][2:] == ["attention_keys", "attention_values"]
 
-    assert unit_for(*["bf16[1, 16, 40]"] * 3) is CUDA.matrix_unit
-    assert unit_for("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2) is None
-    assert unit_for(*["f32[1, 64, 40]"] * 3) is None
-    assert unit_for(*["f32[1, 64, 40]"] * 3, language=METAL) is METAL.matrix_unit
-    assert unit_for("f32[1, 7, 40]", *["f32[1, 64, 40]"] * 2, language=METAL) is None
-    assert unit_for(*["bf16[1, 64, 272]"] * 3, head_dim=136) is None
+
+def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
+    def reason(
+        *types: str, op: type[Op] = Attention, machine: Machine = ROOMY, language: Language = CUDA, **attributes: Any
+    ) -> str | None:
+        case = attention(op, ON_CUDA.machine(machine), *types, **attributes)
+        found = unit_refusal(case.problem, language, case.machine)
+        assert unit_for_attention(case.problem, language, case.machine) is (None if found else language.matrix_unit)
+        return found
+
+    for op in (Attention, AttentionBackward):
+        assert reason(*["bf16[1, 16, 40]"] * 3, op=op) is None
+        assert reason("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2, op=op) == "at least 16 queries, not 15"
+        assert reason(*["f32[1, 64, 40]"] * 3, op=op) == "operands of one dtype among bf16 f16"
+        assert reason(*["bf16[1, 64, 272]"] * 3, head_dim=136, op=op) == "at most 128 features, not 136"
+        assert reason(*["bf16[1, 64, 40]"] * 3, op=op, machine=evolve(ROOMY, group=64)) == (
+            "groups of 4 subgroups of 32 threads"
+        )
+        assert reason(*["f32[1, 64, 40]"] * 3, op=op, language=METAL) is None
+        assert reason("f32[1, 7, 40]", *["f32[1, 64, 40]"] * 2, op=op, language=METAL) == "at least 8 queries, not 7"
+    little = evolve(ROOMY, shared_nbytes=10240)  # two tiles of 64 rows of 32 and 8 more, and no statistics
+    assert reason(*["bf16[1, 64, 40]"] * 3, machine=little) is None
+    assert reason(*["bf16[1, 64, 40]"] * 3, op=AttentionBackward, machine=little) == (
+        "11008 bytes of shared memory, not 10240"
+    )
     case = attention(Attention, ON_CUDA.machine(USUAL), *["bf16[1, 16, 40]"] * 3)
-    assert unit_for_attention(case.problem, HIP, case.machine) is None
+    assert unit_refusal(case.problem, HIP, case.machine) == "a language with matrix units"
 
 
 @pytest.mark.slow

@@ -23,7 +23,14 @@ from rlx_core.codegen.gpu.sources import source_of
 from tests.codegen.gpu import problems
 from tests.codegen.gpu.cases import MACHINES, kernels, printed
 from tests.codegen.gpu.structured import functions_of as structured_functions
-from tests.codegen.gpu.structured_cases import ATTENTIONS, BACKWARDS_SMALL, ORDERS_SMALL, SCANS_SMALL, UNIT_ATTENTIONS
+from tests.codegen.gpu.structured_cases import (
+    ATTENTIONS,
+    BACKWARDS_SMALL,
+    ORDERS_SMALL,
+    SCANS_SMALL,
+    UNIT_ATTENTIONS,
+    UNIT_BACKWARDS,
+)
 
 AMD = ("gfx90a", "gfx942", "gfx1100")
 
@@ -36,7 +43,9 @@ def functions_of(language: Language, step: int) -> list[Function]:
     found += [print_product(p, language, usual, scalars) for p in problems.PRODUCTS]
     found += structured_functions([*ORDERS_SMALL, *SCANS_SMALL, *ATTENTIONS, *BACKWARDS_SMALL], language)
     if language.matrix_unit is not None:
-        on_units = [evolve(case, machine=evolve(case.machine, subgroup=32)) for case in UNIT_ATTENTIONS]
+        on_units = [
+            evolve(case, machine=evolve(case.machine, subgroup=32)) for case in (*UNIT_ATTENTIONS, *UNIT_BACKWARDS)
+        ]
         found += structured_functions(on_units, language)
     return found + [print_scatter(p, language, usual, scalars) for p in problems.SCATTERS]
 

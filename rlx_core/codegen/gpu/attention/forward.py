@@ -13,7 +13,7 @@ from attrs import evolve
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles, Sums, refusal
-from rlx_core.codegen.gpu.functions import Function, Printed, each_group
+from rlx_core.codegen.gpu.functions import Function, Printed
 from rlx_core.codegen.gpu.kernels import print_loops
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.units.attention import print_unit_attention
@@ -57,23 +57,12 @@ def storing(buffers: Sequence[Buffer], number: int) -> tuple[Buffer, ...]:
 def _function(problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     arrays = ("weights", "largest", "shrinking", "totals")
     t = ScoreTiles(problem, language, machine, scalars, problem.buffers, arrays)
-    batch, heads, queries, _ = problem.sizes
-    tiles = -(-queries // t.size)
-    total = batch * heads * tiles
-    groups = min(total, machine.most_groups)
     result = len(problem.layout.operands)
-    with each_group(t.b, "i", total, groups):
-        t.let("query0", f"i % {tiles}u * {t.size}u")
-        t.let("head", f"i / {tiles}u % {heads}u")
-        t.let("batch", f"i / {tiles * heads}u")
-        t.let("group_head", f"head / {problem.sharing}u")
+    with t.each_tile(QUERY):
         t.own_place()
         t.begin_weights()
         sums = t.no_sums(problem.width)
-        start, end = t.keys_seen()
-        t.let("start", start)
-        t.let("end", end)
-        with t.loop("key0", "start", "end", t.size):
+        with t.each_seen("key0", t.keys_seen()):
             scores, _slopes = t.scores()
             t.weights(scores)
             t.add_weights("totals")
@@ -85,7 +74,7 @@ def _function(problem: PlacedAttention, language: Language, machine: Machine, sc
             t.barrier()
         _divide(t, sums)
         t.store_sums(sums, result, QUERY, "head", problem.width)
-    return t.done("attention", groups)
+    return t.done("attention")
 
 
 def _divide(t: ScoreTiles, sums: Sums) -> None:

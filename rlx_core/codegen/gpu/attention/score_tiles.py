@@ -7,15 +7,15 @@ thread's row and column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 
 from attrs import define, evolve, field
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
-from rlx_core.codegen.gpu.functions import Function, assembled
+from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.kernels import refusal as loops_refusal
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.lines.template import reach_fault
@@ -30,13 +30,16 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.activation import exp
 
-__all__ = ["ScoreTiles", "Sums", "refusal"]
+__all__ = ["NAMES", "ScoreTiles", "Sums", "refusal"]
 
 DEPTH = 16
 """Features that are multiplied at a time."""
 
 _ARRAYS = {"largest": 1, "shrinking": 1, "totals": 1, "weighted": 1}
 """Shared arrays of one element a query; the others are tiles."""
+
+NAMES = {QUERY: ("query0", "head"), KEY: ("key0", "group_head")}
+"""Where a tile begins along an axis of scores, and of which head it is."""
 
 Sums = list[list[Register]]
 
@@ -62,6 +65,7 @@ class ScoreTiles:
         buffers: Those of the problem and then workspaces.
         arrays: The shared arrays that the function has beside the tiles of operands.
         rows: Queries of a tile, where they do not follow from how many fit.
+        groups: Of the launch, once `each_tile` has said them.
     """
 
     problem: PlacedAttention
@@ -75,6 +79,7 @@ class ScoreTiles:
     values: Values = field(init=False)
     size: int = field(init=False)
     across: int = field(init=False)
+    groups: int = field(init=False, default=0)
     _written: dict[int, bool] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -114,13 +119,13 @@ class ScoreTiles:
 
     # ------------------------------------------------------------------------------------------ text
 
-    def done(self, stem: str, groups: int) -> Function:
+    def done(self, stem: str) -> Function:
         """The function that was written."""
         type = self.language.type(self.held)
         tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
         shared = [self.language.shared(type, name, pitch) for name in ("left", "right")]
         shared += [self.language.shared(type, n, self.size if n in _ARRAYS else tile) for n in self.arrays]
-        return assembled(stem, self.b, self.arguments(), shared, self.group, groups)
+        return assembled(stem, self.b, self.arguments(), shared, self.group, self.groups)
 
     def arguments(self) -> dict[int, Argument]:
         """What is passed of the buffers, by number."""
@@ -145,6 +150,37 @@ class ScoreTiles:
 
     def when(self, condition: str) -> AbstractContextManager[None]:
         return self.b.writer.block(f"if ({condition}) {{")
+
+    @contextmanager
+    def each_tile(self, axis: int) -> Iterator[None]:
+        """What follows runs for every tile of queries, or of keys, of every head that has them; the names of where it is."""
+        batch, heads, *_ = self.problem.sizes
+        heads = heads if axis == QUERY else self.problem.kv_heads
+        start, head = NAMES[axis]
+        tiles = -(-self.problem.sizes[axis] // self.size)
+        total = batch * heads * tiles
+        self.groups = min(total, self.machine.most_groups)
+        with each_group(self.b, "i", total, self.groups):
+            self.let(start, f"i % {tiles}u * {self.size}u")
+            self.let(head, f"i / {tiles}u % {heads}u")
+            self.let("batch", f"i / {tiles * heads}u")
+            if axis == QUERY:
+                self.let("group_head", f"head / {self.problem.sharing}u")
+            yield
+
+    @contextmanager
+    def each_sharer(self) -> Iterator[None]:
+        """What follows runs for every head of queries that shares a head of keys."""
+        sharing = self.problem.sharing
+        with self.loop("sharer", "0u", f"{sharing}u"):
+            self.let("head", f"group_head * {sharing}u + sharer")
+            yield
+
+    def each_seen(self, name: str, ends: tuple[str, str], step: int | None = None) -> AbstractContextManager[None]:
+        """What follows runs for every tile of positions from the first to the last one: as many as a group owns, or `step`."""
+        for end, text in zip(("start", "end"), ends, strict=True):
+            self.let(end, text)
+        return self.loop(name, "start", "end", self.size if step is None else step)
 
     def each_query(self) -> AbstractContextManager[None]:
         """Lines for each row `t` of a tile, a thread a row."""
@@ -175,10 +211,17 @@ class ScoreTiles:
         inside = select(f"({moved} < {limit}u)", f"{moved}", f"{limit}u")
         return inside if shift >= 0 else select(f"({base} < {-shift}u)", "0u", f"({inside})")
 
+    @property
+    def _visits_all(self) -> bool:
+        """Whether hidden keys count too: a query that sees none may have weights that are no zeros, and cotangents of them."""
+        p = self.problem
+        may_be_empty = p.has_mask or p.has_bias or (p.offset is not None and p.offset < 0)
+        return p.empty_row == "uniform" or (p.is_backward and p.empty_row == "nan" and may_be_empty)
+
     def keys_seen(self) -> tuple[str, str]:
         """From which key to which the queries of the tile see any."""
         keys, offset = self.problem.sizes[KEY], self.problem.offset
-        if offset is None or self.problem.empty_row == "uniform":
+        if offset is None or self._visits_all:
             return "0u", f"{keys}u"
         window = self.problem.op.window
         start = "0u" if window is None else self.held_inside("query0", offset - window, keys)
@@ -187,7 +230,7 @@ class ScoreTiles:
     def queries_seeing(self) -> tuple[str, str]:
         """From which query to which any sees a key of the tile."""
         queries, offset = self.problem.sizes[QUERY], self.problem.offset
-        if offset is None or self.problem.empty_row == "uniform":
+        if offset is None or self._visits_all:
             return "0u", f"{queries}u"
         window = self.problem.op.window
         stop = f"{queries}u" if window is None else self.held_inside("key0", self.size + window - offset, queries)
@@ -259,20 +302,28 @@ class ScoreTiles:
         return [[s for s, _ in row] for row in found], [[s for _, s in row] for row in found]
 
     def _score(self, r: int, c: int, dot: Register) -> tuple[Register, Register | None]:
-        b, scores = self.b, self.problem.scores
-        _, _, queries, keys = self.problem.sizes
-        query, key = b.writer.fresh("query"), b.writer.fresh("key")
+        query, key = self.b.writer.fresh("query"), self.b.writer.fresh("key")
         self.let(query, f"query0 + {self.row(r)}")
         self.let(key, f"key0 + {self.column(c)}")
+        return self.score(dot, query, key)
+
+    def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
+        """What becomes of a product: -inf where there is no such query or key, and for cotangents the slope of the cap."""
+        b, scores = self.b, self.problem.scores
         score = b.variable(b.literal(self.held, -inf), "score")
         needs_slope = self.problem.is_backward and scores.slope is not None
         slope = b.variable(self.zero(), "slope") if needs_slope else None
-        with self.when(f"{query} < {queries}u && {key} < {keys}u"):
+        with self.is_there(query, key):
             at = At({BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}, "0u", "0u", None, {scores.element: dot})
             b.assign(score, self.values.value(scores.score, 0, at))
             if slope is not None and scores.slope is not None:
                 b.assign(slope, self.values.value(scores.slope, 0, at))
         return score, slope
+
+    def is_there(self, query: str, key: str) -> AbstractContextManager[None]:
+        """Lines for a query and a key that there are."""
+        _, _, queries, keys = self.problem.sizes
+        return self.when(f"{query} < {queries}u && {key} < {keys}u")
 
     def exp(self, x: Register) -> Register:
         return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))

@@ -3,5 +3,8 @@
 matrix_units             the instructions, as a prelude spells them: NVIDIA's
 simdgroup_matrices       Apple's
 tiles, products          which products the units compute, in tiles of which sizes; their text
-head_tiles, attention    which attention they compute, its tiles in shared memory; its text
+head_tiles, head_units   which attention they compute, its tiles in shared memory; what all its functions do with them
+online_softmax           scores and weights of a tile of keys at a time, in registers
+attention                its text
+attention_backward       that of its cotangents
 """

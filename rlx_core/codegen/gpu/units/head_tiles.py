@@ -13,12 +13,12 @@ from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 
-__all__ = ["KEYS", "SUBGROUPS", "HeadTile", "head_tiles", "unit_for_attention"]
+__all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_refusal"]
 
 SUBGROUPS: Final = 4
 
 KEYS: Final = 64
-"""Of a tile, at most."""
+"""Of a tile of the forward pass, at most."""
 
 FEWEST_KEYS: Final = 16
 
@@ -28,41 +28,48 @@ WIDEST: Final = 128
 
 def unit_for_attention(problem: PlacedAttention, language: Language, machine: Machine) -> MatrixUnit | None:
     """What multiplies queries, keys and values, if the language and the machine have such a thing and their features suit it."""
+    return language.matrix_unit if unit_refusal(problem, language, machine) is None else None
+
+
+def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
+    """Why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
     unit, own = language.matrix_unit, problem.problem
-    if unit is None or machine.subgroup != unit.threads or machine.group < SUBGROUPS * unit.threads:
+    if unit is None or f32 not in language.exchanged_dtypes:
+        return "a language with matrix units"
+    if machine.subgroup != unit.threads or machine.group < SUBGROUPS * unit.threads:
+        return f"groups of {SUBGROUPS} subgroups of {unit.threads} threads"
+    operands = [problem.place(i).type.dtype for i in range(4 if problem.is_backward else 3)]
+    if own.stored not in unit.dtypes or problem.dtype is not f32 or any(d is not own.stored for d in operands):
+        return f"operands of one dtype among {' '.join(sorted(str(d) for d in unit.dtypes))}"
+    if max(problem.features, problem.width) > WIDEST:
+        return f"at most {WIDEST} features, not {max(problem.features, problem.width)}"
+    if problem.sizes[QUERY] < unit.size:
+        return f"at least {unit.size} queries, not {problem.sizes[QUERY]}"
+    if not problem.is_backward and keys_at_once(problem, unit, machine) is not None:
         return None
-    if own.stored not in unit.dtypes or problem.dtype is not f32 or f32 not in language.exchanged_dtypes:
-        return None
-    if any(problem.place(i).type.dtype is not own.stored for i in (0, 1, 2)):
-        return None
-    if max(problem.features, problem.width) > WIDEST or problem.sizes[QUERY] < unit.size:
-        return None
-    return unit if head_tiles(problem, unit, machine) is not None else None
+    shared = _shared_nbytes(problem, unit, SUBGROUPS * unit.size if problem.is_backward else FEWEST_KEYS)
+    return None if shared <= machine.shared_nbytes else f"{shared} bytes of shared memory, not {machine.shared_nbytes}"
 
 
-def head_tiles(
-    problem: PlacedAttention, unit: MatrixUnit, machine: Machine
-) -> tuple[HeadTile, HeadTile, HeadTile] | None:
-    """Tiles of queries, keys and values, as many keys as there is room for; none if there is none for a few.
-
-    A group has a unit's rows of queries for each subgroup. They lie where keys will, before any are there.
-    """
-    itemsize = problem.problem.stored.itemsize
-
-    def tile(name: str, number: int, axis: int, features: int, positions: int) -> HeadTile:
-        return HeadTile(name, number, axis, features, unit.size, positions, itemsize)
-
-    queries = tile("keys_tile", 0, QUERY, problem.features, SUBGROUPS * unit.size)
+def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -> int | None:
+    """Keys of a tile of the forward pass: as many as there is room for, if there is any for a few."""
     count = KEYS
     while count >= FEWEST_KEYS:
-        keys, values = (
-            tile("keys_tile", 1, KEY, problem.features, count),
-            tile("values_tile", 2, KEY, problem.width, count),
-        )
-        if (max(queries.elements, keys.elements) + values.elements) * itemsize <= machine.shared_nbytes:
-            return queries, keys, values
+        if _shared_nbytes(problem, unit, count) <= machine.shared_nbytes:
+            return count
         count //= 2
     return None
+
+
+def _shared_nbytes(problem: PlacedAttention, unit: MatrixUnit, keys: int) -> int:
+    """Of a group: the rows that it owns, which lie where those of keys will, values, and statistics of the tile's queries."""
+    stored, own = problem.problem.stored, SUBGROUPS * unit.size
+
+    def elements(features: int, positions: int) -> int:
+        return HeadTile("", 0, KEY, features, unit.size, positions, stored.itemsize).elements
+
+    nbytes = (elements(problem.features, max(own, keys)) + elements(problem.width, keys)) * stored.itemsize
+    return nbytes + (3 * own * f32.itemsize if problem.is_backward else 0)
 
 
 @frozen
@@ -80,8 +87,8 @@ class HeadTile:
     axis: int
     features: int
     unit: int
-    positions: int = KEYS
-    itemsize: int = 2
+    positions: int
+    itemsize: int
 
     @property
     def depth(self) -> int:

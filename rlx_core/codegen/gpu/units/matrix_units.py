@@ -29,6 +29,7 @@ class MatrixUnit:
         distances: Bits in which the lanes of threads that have the same rows differ, as exchanges take them.
         tile: Rows and columns of the largest tile that a group computes of a product.
         stages: Steps along a product's depth that are brought ahead, at most.
+        roomy_head: The head of a kernel whose threads may have all registers that there are; `Language.head` if there is none.
         fragments: The prelude's functions and types, by name.
     """
 
@@ -40,6 +41,7 @@ class MatrixUnit:
     distances: tuple[int, ...]
     tile: int
     stages: int
+    roomy_head: str | None = None
     fragments: Mapping[str, str] = field(eq=False)
 
 
@@ -109,6 +111,8 @@ CUDA_UNIT = MatrixUnit(
     distances=(1, 2),
     tile=128,
     stages=4,
+    # Without the 1, ptxas may spill some bytes for the sake of one more group a multiprocessor.
+    roomy_head='extern "C" __global__ void __launch_bounds__({size}, 1) {name}({arguments}) {{',
     # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
     fragments={
         "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",

@@ -13,7 +13,7 @@ from cupy.cuda.world import CUDADriverError as CUDADriverError
 from rlx_core.testing.shim.dialects import CUDA_DIALECT, HIP_DIALECT
 from rlx_core.testing.shim.driver import ShimDriver
 
-_HEAD = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\((.*?)\) \{", re.S)
+_HEAD = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\((.*?)\) \{", re.S)
 
 functions: dict[int, tuple[Any, str, int, list[str]]] = {}
 
