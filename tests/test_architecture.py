@@ -48,6 +48,7 @@ PACKAGES = {
     "pocl_binary_distribution": "pyopencl",
     "tests": "pyopencl",
     "Metal": "pyobjc_framework_Metal",
+    "Foundation": "pyobjc_framework_Metal",
     "cupy": "cupy_cuda13x",
 }
 """Packages that are imported by another name, or come with another."""

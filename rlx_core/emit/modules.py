@@ -20,6 +20,7 @@ from rlx_core.emit.emitters import Function, Language
 from rlx_core.errors import Fact, KernelBuildError
 from rlx_core.pipeline.select.backend import ObjectStore
 from rlx_core.plugins.digest import sha256
+from rlx_core.system.logs import log_event
 
 __all__ = ["Modules", "build_modules"]
 
@@ -74,6 +75,7 @@ def build_modules(
             except KernelBuildError as error:  # another version of the driver, say
                 assert objects is not None, "the binary came from there"
                 objects.drop(key, error.message)
+                log_event("binary-refused", {"device": device.name, "reason": f"compiled again, {error.message}"})
         try:
             module = driver.build(source)
         except KernelBuildError as error:

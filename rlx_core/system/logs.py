@@ -20,6 +20,7 @@ LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
     "pass-end": ("rlx.passes", "DEBUG", "%(program)s: %(name)s, %(nodes)d nodes, %(seconds).4f s, %(counts)s"),
     "compile-end": ("rlx.compile", "INFO", "%(program)s for %(target)s: %(source)s, %(seconds).3f s"),
     "specialize": ("rlx.compile", "INFO", "%(program)s: planned for %(sizes)s, %(seconds).3f s"),
+    "binary-refused": ("rlx.cache", "INFO", "%(device)s: %(reason)s"),
     "build": ("rlx.compile", "INFO", "%(program)s for %(target)s: code %(code)s, %(seconds).3f s"),
 }
 """Event → its logger, its level and its message, in the names of the event's facts."""

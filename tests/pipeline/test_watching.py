@@ -45,7 +45,9 @@ def test_a_compilation_is_logged_under_rlx_and_each_pass_at_debug(caplog):
 
 
 def test_every_message_is_in_the_words_of_its_events_facts():
-    facts = dict.fromkeys(("program", "target", "key", "source", "name", "counts", "sizes", "code"), "x")
+    facts = dict.fromkeys(
+        ("program", "target", "key", "source", "name", "counts", "sizes", "code", "device", "reason"), "x"
+    )
     for _, level, words in LOGGED.values():
         assert words % {**facts, "nodes": 1, "seconds": 1.0}
         assert level in ("DEBUG", "INFO"), "nothing is seen where no handler is installed"

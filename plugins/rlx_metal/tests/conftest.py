@@ -41,7 +41,7 @@ def host(cache: None, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
     return with_metal()
 
 
-OWN = ("discovery", "driver", "commands")
+OWN = ("discovery", "driver", "commands", "archives")
 """The modules that import `Metal`, or remember what they found there."""
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ NOT_ENQUEUED, COMMITTED, COMPLETED, ERROR = 0, 2, 4, 5
 OUT_OF_MEMORY, INVALID = 8, 9
 APPLE7 = 1007
 MOST_ARGUMENTS = 31
+ARCHIVE = "fake archive"
 
 
 @frozen
@@ -232,6 +234,55 @@ class FakeQueue:
         return made
 
 
+class FakeDescriptor:
+    """How an archive is opened, or a pipeline is made."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self.function: tuple[Any, str] | None = None
+        self.archives: list[FakeArchive] = []
+
+    @classmethod
+    def alloc(cls) -> type[FakeDescriptor]:
+        return cls
+
+    @classmethod
+    def init(cls) -> FakeDescriptor:
+        return cls()
+
+    def setUrl_(self, path: str) -> None:
+        self.path = path
+
+    def setComputeFunction_(self, function: tuple[Any, str]) -> None:
+        self.function = function
+
+    def setBinaryArchives_(self, archives: list[FakeArchive]) -> None:
+        self.archives = archives
+
+
+@define(eq=False)
+class FakeArchive:
+    """An archive: the names of functions, which its file has a line each."""
+
+    device: FakeDevice
+    names: list[str]
+
+    def addComputePipelineFunctionsWithDescriptor_error_(self, made: FakeDescriptor, error: None) -> tuple[bool, Any]:
+        assert made.function is not None
+        if not self.device.keeps_pipelines:
+            return False, FakeError("archives are not supported")
+        self.names.append(made.function[1])
+        self.device.compiled.append(made.function[1])
+        return True, None
+
+    def serializeToURL_error_(self, path: str, error: None) -> tuple[bool, Any]:
+        assert self.names, "an archive of nothing"
+        assert not Path(path).exists()
+        assert Path(path).parent.stat().st_mode & 0o077 == 0, "others could put something else there"
+        Path(path).write_text("\n".join([ARCHIVE, *self.names]))
+        return True, None
+
+
 @frozen(eq=False)
 class FakePipeline:
     module: Any
@@ -246,7 +297,13 @@ class FakePipeline:
 class FakeLibrary:
     module: Any
 
+    names: list[str]
+
+    def functionNames(self) -> list[str]:
+        return self.names
+
     def newFunctionWithName_(self, name: str) -> tuple[Any, str]:
+        assert name in self.names
         return self.module, name
 
 
@@ -261,6 +318,8 @@ class FakeDevice:
         next_failure: What becomes of the next one that is committed.
         most_threads: What pipelines say of their registers.
         has_memory: Whether buffers can be made.
+        keeps_pipelines: Whether archives can be made.
+        compiled: The functions of which pipelines were made, and not found in an archive.
     """
 
     driver: ShimDriver = field(factory=lambda: ShimDriver(METAL_DIALECT, "fake"))
@@ -270,6 +329,8 @@ class FakeDevice:
     next_failure: FakeError | None = None
     most_threads: int = 1024
     has_memory: bool = True
+    keeps_pipelines: bool = True
+    compiled: list[str] = field(factory=list)
 
     def name(self) -> str:
         return "Apple Fake"
@@ -305,12 +366,24 @@ class FakeDevice:
     def newLibraryWithSource_options_error_(self, source: str, options: FakeOptions, error: None) -> tuple[Any, Any]:
         assert options.is_safe, "floats are what they are"
         try:
-            return FakeLibrary(built(self.driver, source)), None
+            return FakeLibrary(built(self.driver, source), list(METAL_DIALECT.as_cpp(source)[1])), None
         except KernelBuildError as refused:
             return None, FakeError(str(refused))
 
-    def newComputePipelineStateWithFunction_error_(self, function: Any, error: None) -> tuple[Any, Any]:
-        return FakePipeline(*function, self.most_threads), None
+    def newBinaryArchiveWithDescriptor_error_(self, made: FakeDescriptor, error: None) -> tuple[Any, Any]:
+        if made.path is None:
+            return FakeArchive(self, []), None
+        first, *names = Path(made.path).read_bytes().decode("utf-8", "replace").split("\n")
+        return (FakeArchive(self, names), None) if first == ARCHIVE else (None, FakeError("invalid file"))
+
+    def newComputePipelineStateWithDescriptor_options_reflection_error_(
+        self, made: FakeDescriptor, options: int, reflection: None, error: None
+    ) -> tuple[Any, Any]:
+        assert made.function is not None
+        assert options == 0
+        if not any(made.function[1] in archive.names for archive in made.archives):
+            self.compiled.append(made.function[1])
+        return FakePipeline(*made.function, self.most_threads), None
 
 
 def built(driver: ShimDriver, source: str) -> Any:
@@ -329,12 +402,14 @@ def autorelease_pool() -> Iterator[None]:
 
 
 def modules(device: FakeDevice | None) -> dict[str, ModuleType]:
-    """The modules `Metal` and `objc` of a system with this device, or with none."""
-    metal, objc = ModuleType("Metal"), ModuleType("objc")
+    """The modules `Metal`, `objc` and `Foundation` of a system with this device, or with none."""
+    metal, objc, foundation = ModuleType("Metal"), ModuleType("objc"), ModuleType("Foundation")
     metal.__dict__.update(
         MTLCreateSystemDefaultDevice=lambda: device,
         MTLCopyAllDevices=lambda: [] if device is None else [device],
         MTLCompileOptions=FakeOptions,
+        MTLBinaryArchiveDescriptor=FakeDescriptor,
+        MTLComputePipelineDescriptor=FakeDescriptor,
         MTLMathModeSafe=0,
         MTLResourceStorageModeShared=0,
         MTLCommandBufferStatusCompleted=COMPLETED,
@@ -344,4 +419,10 @@ def modules(device: FakeDevice | None) -> dict[str, ModuleType]:
         MTLSizeMake=Size,
     )
     objc.__dict__.update(autorelease_pool=autorelease_pool)
-    return {"Metal": metal, "objc": objc}
+    foundation.__dict__.update(
+        NSURL=SimpleNamespace(fileURLWithPath_=lambda path: path),
+        NSProcessInfo=SimpleNamespace(
+            processInfo=lambda: SimpleNamespace(operatingSystemVersionString=lambda: "Version 15.1 (Build 24B83)")
+        ),
+    )
+    return {"Metal": metal, "objc": objc, "Foundation": foundation}

@@ -11,11 +11,12 @@ from typing import Any, Final
 import Metal
 import numpy as np
 import objc
-from attrs import define, frozen
+from attrs import define, field
 
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver
 from rlx_core.errors import Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.system.locks import Lock
+from rlx_metal.archives import Archives, pipeline_of
 from rlx_metal.commands import Commands
 
 __all__ = ["MOST_ARGUMENTS", "MetalDriver"]
@@ -46,12 +47,13 @@ kernel void rlx_fill_bytes(device uchar* to [[buffer(0)]], constant uint& byte [
 """Copies that are no whole words, for which Metal has no command."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Module:
-    """A compiled source, and the pipelines that were made of its functions."""
+    """A compiled source, the archive that has its pipelines, and those that were asked for."""
 
     library: Any
-    pipelines: dict[str, Any]
+    archive: Any | None = None
+    pipelines: dict[str, Any] = field(factory=dict)
 
 
 @define(eq=False)
@@ -85,6 +87,7 @@ class MetalDriver(Driver):
         self.place = f"metal:{number}"
         self._lock = Lock(f"the queue of {self.place}")
         self._commands = Commands(self.place, device.newCommandQueue())
+        self._archives = Archives(device, self.place)
         self._bytes = self.build(_BYTES)
 
     @property
@@ -136,6 +139,7 @@ class MetalDriver(Driver):
     # --------------------------------------------------------------------------------------- kernels
 
     def build(self, source: str, binary: bytes | None = None) -> Module:
+        archive = None if binary is None else self._archives.read(binary)
         with objc.autorelease_pool():
             options = Metal.MTLCompileOptions.alloc().init()
             if options.respondsToSelector_("setMathMode:"):  # since macOS 15
@@ -149,7 +153,14 @@ class MetalDriver(Driver):
                 Fact("compiler", str(error.localizedDescription())[:2000]),
                 hint="the source is what `rlx compile --emit msl` prints",
             )
-        return Module(library, {})
+        return Module(library, archive)
+
+    def binary_of(self, module: Module) -> bytes | None:
+        made = self._archives.written(module.library)
+        if made is None:
+            return None
+        module.archive, binary = made  # so that no pipeline is compiled twice
+        return binary
 
     def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
         if len(arguments) > MOST_ARGUMENTS:
@@ -190,7 +201,7 @@ class MetalDriver(Driver):
             if name not in module.pipelines:
                 function = module.library.newFunctionWithName_(name)
                 assert function is not None, f"{name} is a function of the module"
-                made, error = self.device.newComputePipelineStateWithFunction_error_(function, None)
+                made, error = pipeline_of(self.device, function, module.archive)
                 if made is None:
                     said = Fact("compiler", str(error.localizedDescription())[:2000])
                     raise KernelBuildError(f"{self.place}: its compiler refuses {name}", said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 from rlx_core.device.driver import DeviceFacts
@@ -26,12 +25,13 @@ USUAL = DeviceFacts(
 
 def facts_of(device: Any) -> DeviceFacts:
     """What a device is. All of Apple's own GPUs have subgroups of 32; those in older Macs have others."""
+    import Foundation
     import Metal
 
     largest = int(device.maxBufferLength())
     return DeviceFacts(
         name=str(device.name()),
-        driver=f"Metal of macOS {platform.mac_ver()[0]}",
+        driver=f"Metal of macOS {Foundation.NSProcessInfo.processInfo().operatingSystemVersionString()}",
         memory_nbytes=int(device.recommendedMaxWorkingSetSize()) or largest,
         largest_buffer=largest,
         group_size=min(1024, int(device.maxThreadsPerThreadgroup().width)),
