@@ -49,6 +49,11 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mistral": ("MistralConfig", "MistralForCausalLM", {**GROUPED, "sliding_window": None}),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
     "gemma": ("GemmaConfig", "GemmaForCausalLM", {**GROUPED, "head_dim": 8}),
+    "mistral near": ("MistralConfig", "MistralForCausalLM", {**GROUPED, "sliding_window": 4}),
+    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", {**GROUPED, "head_dim": 8, "sliding_window": 4, "query_pre_attn_scalar": 16,
+               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.0}),
+    "phi3": ("Phi3Config", "Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0, "sliding_window": 5,
+             "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
 }  # fmt: skip
 

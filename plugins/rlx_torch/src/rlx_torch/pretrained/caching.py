@@ -44,11 +44,17 @@ class Cached:
         """What the new tokens count as in their texts, i64[batch, steps]."""
         return rlx.maximum(self.places[None, :] - self._padding[:, None], 0)
 
-    def __call__(self, number: int, q: Any, k: Any, v: Any, **said: Any) -> Any:
-        """What layer `number` sees; `said` are further arguments of `nn.attention`."""
+    def __call__(self, number: int, q: Any, k: Any, v: Any, *, window: int | None = None, **said: Any) -> Any:
+        """What layer `number` sees; `said` are further arguments of `nn.attention`.
+
+        Args:
+            window: How many places, that of a token included, it sees; `None` is all before it.
+        """
         pair = zip(self._cache[number], (k, v), strict=True)
         keys, values = (nn.update_cache(old, new, self._at) for old, new in pair)
         self.kept.append((keys, values))
-        return nn.attention(
-            q, keys, values, mask=self._mask, num_heads=self._heads, num_kv_heads=self._kv_heads, **said
-        )
+        mask = self._mask
+        if window is not None:
+            near = self.room[None, :] > self.places[:, None] - window
+            mask = rlx.logical_and(mask, near[None, None])
+        return nn.attention(q, keys, values, mask=mask, num_heads=self._heads, num_kv_heads=self._kv_heads, **said)

@@ -26,11 +26,13 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "bert": bert,
     "distilbert": distilbert,
     "gemma": llama,
+    "gemma2": llama,
     "gpt2": gpt2,
     "llama": llama,
     "mistral": llama,
     "mpnet": mpnet,
     "mt5": t5,
+    "phi3": llama,
     "qwen2": llama,
     "qwen3": llama,
     "roberta": roberta,
@@ -73,7 +75,8 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
     Encoders (BERT, DistilBERT, RoBERTa, MPNet) take ids and a mask i64[batch, length] and give f32[batch, length, features];
-    decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma) take ids and give logits f32[batch, length, words]. T5 takes ids and a
+    decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma 2, Phi 3) take ids and give logits f32[batch, length, words].
+    T5 takes ids and a
     mask of what it reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames]
     and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths
     of texts are free. The weights stay in the mapped files, under their names there, in the dtype that they have; `generate`

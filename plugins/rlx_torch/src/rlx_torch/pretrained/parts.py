@@ -107,15 +107,15 @@ def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
     return nn.layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"], eps=eps)
 
 
-def tables_of_rope(config: Config, head: int, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines f32[room, head / 2] of the angles by which queries and keys are turned.
+def tables_of_rope(config: Config, head: int, room: int, turned: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines f32[room, head / 2] of the angles by which heads, or their first `turned` features, are turned.
 
     The frequencies of `llama3` are those of Llama 3.1: long waves are stretched, short ones stay, between them both are mixed.
     """
     said = config.rows.get("rope_parameters") or config.rows.get("rope_scaling") or {}
     rope = Config({"rope_theta": config.rows.get("rope_theta", 10000.0), **said}, config.faults)
     kind = rope.known("rope_type", "default", "linear", "llama3", default=said.get("type", "default"))
-    rates = rope.number("rope_theta", 10000.0) ** (-np.arange(0, head, 2) / head)
+    rates = rope.number("rope_theta", 10000.0) ** (-np.arange(0, turned or head, 2) / (turned or head))
     if kind == "linear":
         rates = rates / rope.number("factor", 1.0)
     if kind == "llama3":
@@ -125,5 +125,5 @@ def tables_of_rope(config: Config, head: int, room: int) -> tuple[np.ndarray, np
         turns = rope.number("original_max_position_embeddings", 8192) * rates / (2 * np.pi)
         share = np.clip((turns - low) / (high - low), 0, 1)
         rates = rates * (share + (1 - share) / factor)
-    angles = np.arange(room)[:, None] * rates
+    angles = np.arange(room)[:, None] * np.pad(rates, (0, head // 2 - len(rates)))
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
