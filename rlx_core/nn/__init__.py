@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlx_core.nn import init as init
 from rlx_core.nn.activations import (
     gelu,
     glu,
