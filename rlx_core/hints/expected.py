@@ -127,6 +127,7 @@ RENAMED: Final[dict[str, str]] = {
     "nn.binary_cross_entropy": "BCELoss",
     "nn.binary_cross_entropy_with_logits": "sigmoid_binary_cross_entropy BCEWithLogitsLoss",
     "nn.celu": "CELU",
+    "nn.channel_shuffle": "ChannelShuffle",
     "nn.conv": "conv conv1d conv2d conv3d Conv Conv1d Conv2d Conv3d conv_general_dilated",
     "nn.conv_transpose": "conv_transpose conv_transpose1d conv_transpose2d conv_transpose3d ConvTranspose ConvTranspose2d",
     "nn.cosine_embedding_loss": "CosineEmbeddingLoss",
