@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlx_core.nn import init as init
 from rlx_core.nn.activations import (
     gelu,
     glu,
@@ -72,6 +73,7 @@ from rlx_core.nn.normalization import (
     local_response_norm,
     rms_norm,
 )
+from rlx_core.nn.sampling import affine_grid, channel_shuffle, grid_sample
 from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
 from rlx_core.ops.fourier.mel import log_mel
 from rlx_core.ops.loss import binary_cross_entropy_with_logits, mean_squared_error
@@ -116,6 +118,7 @@ else:
 __all__ = [
     "adaptive_avg_pool",
     "adaptive_max_pool",
+    "affine_grid",
     "alpha_dropout",
     "attention",
     "avg_pool",
@@ -125,6 +128,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
     "conv",
     "conv_transpose",
     "cosine_embedding_loss",
@@ -142,6 +146,7 @@ __all__ = [
     "global_avg_pool",
     "global_max_pool",
     "glu",
+    "grid_sample",
     "group_norm",
     "gru",
     "gumbel_softmax",

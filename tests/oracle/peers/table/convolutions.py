@@ -182,9 +182,38 @@ def jax_unfold(x: Any, *, kernel: Any, stride: Any, padding: Any, dilation: Any)
 WIDE_STEPS = {"slack": 128, "why": "a sum of many products"}
 WEIGHTS = "a kernel is `[out, in/groups, ..]` in either layout, as PyTorch's is"
 
+
+def gridded(d: Draw) -> Any:
+    rank = d.choice([2, 3])
+    n, c, sizes, wanted = d.size(1, 2), d.size(1, 3), d.shape(rank, 2, 4), d.shape(rank, 1, 3)
+    return (d.normal((n, c, *sizes)), d.floats((n, *wanted, rank), -0.9, 0.9)), {
+        "padding": d.choice(["zeros", "border", "reflection"]),
+        "align_corners": d.choice([False, True]),
+    }
+
+
+def torch_grid_sample(x: Any, grid: Any, *, padding: str, align_corners: bool) -> Any:
+    return torch.nn.functional.grid_sample(x, grid, "bilinear", padding, align_corners)
+
+
 FAMILY = Family(
     "Convolutions",
     [
+        Row(
+            "grid_sample",
+            nn.grid_sample,
+            gridded,
+            torch_grid_sample,
+            dtypes=("f64",),
+            lacks={("torch", "jvp"): "no forward mode there"},
+            note="`method='linear'` is `mode='bilinear'` there, `padding` is `padding_mode`",
+        ),
+        Row(
+            "channel_shuffle",
+            lambda x: nn.channel_shuffle(x, 2),
+            lambda d: ((d.normal((d.size(1, 2), 2 * d.size(1, 3), *d.shape(2, 1, 3))),), {}),
+            lambda x: torch.nn.functional.channel_shuffle(x, 2),
+        ),
         *(
             Row(
                 f"conv of {rank} axes, {layout}",
