@@ -191,7 +191,7 @@ class Shape:
 
         It is where what every place reads again, such as the weights of a convolution a channel, is more than stays in L1.
         """
-        if self.is_in_row or self.is_sized or not self.only_reduces:
+        if self.is_in_row or self.is_sized or not self.only_reduces or self.units == self.pieces:
             return False
         again = sum(
             v.dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, v.strides, strict=True) if s)
