@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.types import normalize_axis
-from rlx_core.nn.floats import floats, narrowed
+from rlx_core.nn.floats import at_least, floats, narrowed
 from rlx_core.ops.activation import gelu as _gelu
 from rlx_core.ops.activation import gelu_approx, rsqrt, sigmoid, softplus, sqrt, tanh
 from rlx_core.ops.arguments import flag, number
@@ -88,13 +88,13 @@ def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
         Barron 2021, "Squareplus: a softplus-like algebraic rectifier", arXiv:2112.11687.
     """
     of, (wide,) = floats("squareplus", x=x)
-    bend = _least("squareplus: b", b)
+    bend = at_least("squareplus: b", b)
     return narrowed(multiply(add(wide, sqrt(add(square(wide), bend))), 0.5), of)
 
 
 def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
     """`x` moved towards 0 by `lambd`, and 0 where it is nearer than that."""
-    bound = _least("soft_shrink: lambd", lambd)
+    bound = at_least("soft_shrink: lambd", lambd)
     x = operand(x)
     return where(less_equal(absolute(x), bound), 0, where(greater(x, 0), subtract(x, bound), add(x, bound)))
 
@@ -102,7 +102,7 @@ def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
 def hard_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
     """`x`, and 0 where it is no further from 0 than `lambd`."""
     x = operand(x)
-    return where(less_equal(absolute(x), _least("hard_shrink: lambd", lambd)), 0, x)
+    return where(less_equal(absolute(x), at_least("hard_shrink: lambd", lambd)), 0, x)
 
 
 def tanh_shrink(x: ArrayLike) -> Array:
@@ -155,7 +155,7 @@ def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 
     axes = as_axes(axis)
     centred = subtract(wide, mean(wide, axis=axes, keepdims=True))
     variance = mean(square(centred), axis=axes, keepdims=True)
-    return narrowed(multiply(centred, rsqrt(add(variance, _least("standardize: eps", eps)))), of)
+    return narrowed(multiply(centred, rsqrt(add(variance, at_least("standardize: eps", eps)))), of)
 
 
 def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.0, eps: float = 1e-12) -> Array:
@@ -169,7 +169,7 @@ def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.
     """
     of, (wide,) = floats("normalize", x=x)
     norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: ord", ord))
-    return narrowed(divide(wide, maximum(norm, _least("normalize: eps", eps))), of)
+    return narrowed(divide(wide, maximum(norm, at_least("normalize: eps", eps))), of)
 
 
 def gumbel_softmax(
@@ -210,11 +210,3 @@ def _one_at_largest(x: Any, axis: int) -> Any:
     places = iota(axis=len(shape) - 1, shape=(*(1,) * (len(shape) - 1), shape[axis]))
     found = argmax(x, axis=axis, keepdims=True)
     return cast(equal(moveaxis(places, -1, axis), found), to=x.dtype)
-
-
-def _least(what: str, value: float) -> float:
-    """A number that is not negative."""
-    found = number(what, value)
-    if not found >= 0:
-        raise ConfigError(f"{what} must be at least 0, not {found}")
-    return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.errors import DtypeError
+from rlx_core.errors import ConfigError, DtypeError
 from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.ops.arguments import number
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_info import result_type
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import operand
 
-__all__ = ["floats", "narrowed"]
+__all__ = ["at_least", "floats", "narrowed"]
 
 
 def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
@@ -35,3 +36,15 @@ def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
 def narrowed(x: Any, to: DType) -> Any:
     """`x` in a dtype, as it is if it has that."""
     return x if dtype_of(x) is to else cast(x, to=to)
+
+
+def at_least(what: str, value: Any, least: float = 0.0) -> float:
+    """A number that is not below another.
+
+    Raises:
+        ConfigError: It is, or is no number.
+    """
+    found = number(what, value)
+    if not found >= least:
+        raise ConfigError(f"{what} must be at least {least:g}, not {found}")
+    return found

@@ -15,7 +15,7 @@ from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.types import normalize_axis
 from rlx_core.linalg import diagonal, qr
-from rlx_core.nn.floats import narrowed
+from rlx_core.nn.floats import at_least, narrowed
 from rlx_core.ops import creation
 from rlx_core.ops.arguments import choice, number, whole
 from rlx_core.ops.arithmetic import add, multiply
@@ -78,12 +78,12 @@ def uniform(key: Key, shape: Shape, dtype: DType | str = f32, *, low: float = 0.
 
 def normal(key: Key, shape: Shape, dtype: DType | str = f32, *, stddev: float = 0.01) -> Array:
     """Normal numbers with mean 0."""
-    return _scaled(key, shape, dtype, "normal", _not_below_0("init.normal: stddev", stddev))
+    return _scaled(key, shape, dtype, "normal", at_least("init.normal: stddev", stddev))
 
 
 def truncated_normal(key: Key, shape: Shape, dtype: DType | str = f32, *, stddev: float = 0.01) -> Array:
     """Normal numbers with mean 0, none of which is further from it than twice what `stddev` is before they are cut off."""
-    return _scaled(key, shape, dtype, "truncated_normal", CUT * _not_below_0("init.truncated_normal: stddev", stddev))
+    return _scaled(key, shape, dtype, "truncated_normal", CUT * at_least("init.truncated_normal: stddev", stddev))
 
 
 def variance_scaling(
@@ -229,10 +229,3 @@ def _sizes(what: str, shape: Shape) -> tuple[int, ...]:
     if len(sizes) < 2:
         raise ShapeError(f"{what}: shape must have two axes at least, not {list(sizes)}")
     return sizes
-
-
-def _not_below_0(what: str, value: float) -> float:
-    found = number(what, value)
-    if found < 0:
-        raise ConfigError(f"{what} must be at least 0, not {found}")
-    return found

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import DType
-from rlx_core.nn.floats import narrowed
-from rlx_core.ops.arguments import choice, number
+from rlx_core.nn.floats import at_least, narrowed
+from rlx_core.ops.arguments import choice
 from rlx_core.ops.array_statistics import mean, sum
 from rlx_core.ops.loss import REDUCTIONS, Reduction
 
@@ -28,15 +27,3 @@ def reduced(losses: Any, reduction: str, of: DType) -> Any:
     if reduction != "none":
         losses = sum(losses) if reduction == "sum" else mean(losses)
     return narrowed(losses, of)
-
-
-def at_least(what: str, value: Any, least: float = 0.0) -> float:
-    """A number that is not below another.
-
-    Raises:
-        ConfigError: It is, or is no number.
-    """
-    found = number(what, value)
-    if not found >= least:
-        raise ConfigError(f"{what} must be at least {least:g}, not {found}")
-    return found
