@@ -91,7 +91,11 @@ def test_tiles_shrink_with_the_result_and_the_group() -> None:
         assert down * across <= group
 
 
-@pytest.mark.parametrize(("dtype", "unit"), [(bf16, CUDA_UNIT), (bf16, METAL_UNIT), (f32, METAL_UNIT)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "unit"),
+    [(bf16, CUDA_UNIT), (bf16, METAL_UNIT), (f32, METAL_UNIT)],
+    ids=["cuda-bf16", "metal-bf16", "metal-f32"],
+)
 def test_tiles_of_units_fit_into_a_group(dtype: DType, unit: MatrixUnit) -> None:
     large = problem_of(Case(dtype, (), 4096, 4096, 256))
     for group in (32, 64, 128, 256):
