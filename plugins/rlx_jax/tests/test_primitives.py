@@ -172,6 +172,18 @@ CASES |= {
     "lu": (lax.linalg.lu, (SYSTEMS,)),
     "tile": (lambda x: jnp.tile(x, (2, 1, 3)), (floats(2, 3),)),
     "lu parts": (jax.scipy.linalg.lu, (SYSTEMS[0],)),
+    "solve": (jnp.linalg.solve, (SYSTEMS[0], floats(3))),
+    "solve of columns": (jnp.linalg.solve, (SYSTEMS, floats(2, 3, 4))),
+    "solve with one matrix": (jnp.linalg.solve, (SYSTEMS[0], floats(2, 3, 4))),
+    "solve in batches": (jax.vmap(jnp.linalg.solve, in_axes=(2, None)), (SYSTEMS.transpose(1, 2, 0).copy(), floats(3))),
+    "cho_solve": (lambda a, b: jax.scipy.linalg.solve(a @ a.T, b, assume_a="pos"), (SYSTEMS[0], floats(3, 2))),
+    "inv": (jnp.linalg.inv, (SYSTEMS,)),
+    "det": (jnp.linalg.det, (SYSTEMS,)),
+    "expm": (lambda a: jax.scipy.linalg.expm(a / 4), (SYSTEMS[0],)),
+    "total order": (
+        lambda x, y: (lax.lt_to_p.bind(x, y), lax.le_to_p.bind(x, y)),
+        (np.float32([0.0, -0.0, np.nan, -np.nan, 1, -np.inf]), np.float32([-0.0, 0.0, np.inf, -np.inf, 1, -2])),
+    ),
     "pivots": (lambda x: lax.linalg.lu_pivots_to_permutation(lax.linalg.lu(x)[1], 3), (SYSTEMS,)),
     "solve_triangular": (partial(jax.scipy.linalg.solve_triangular, trans=1, lower=True), (SYSTEMS[0], floats(3))),
 }  # fmt: skip
@@ -227,6 +239,22 @@ def test_gradients_are_those_of_jax(name: str) -> None:
         close(rlx.grad(of_rlx, argnums=places)(*args), jax.grad(of_jax, argnums=places)(*args))
 
 
-def test_what_a_rule_needs_and_is_not_known_is_named() -> None:
-    with pytest.raises(UnsupportedError, match="custom_linear_solve"):
-        model_of(jnp.linalg.det, (floats(4, 4),))(floats(4, 4))
+def test_systems_have_derivatives_of_every_order() -> None:
+    """JAX makes factors of a matrix that no derivative passes; the solution is one all the same."""
+    matrix, b = SYSTEMS[0], floats(3)
+    model = model_of(jnp.linalg.solve, (matrix, b))
+
+    def twice(grad: Any, sin: Any, total: Any, solve: Any) -> Any:
+        first = grad(lambda a: total(sin(solve(a, b))))
+        return grad(lambda a: total(sin(first(a))))(matrix)
+
+    found = twice(rlx.grad, rlx.sin, rlx.sum, lambda a, b: model.function({}, a, b))
+    close(found, twice(jax.grad, jnp.sin, jnp.sum, jnp.linalg.solve))
+
+
+def test_a_system_without_a_matrix_is_named() -> None:
+    def solved(x: Any) -> Any:
+        return lax.custom_linear_solve(lambda v: jnp.roll(v, 1) + 3 * v, x, lambda _, b: b, symmetric=True)
+
+    with pytest.raises(UnsupportedError, match="custom_linear_solve with a function in place of a matrix"):
+        model_of(solved, (floats(4),))(floats(4))

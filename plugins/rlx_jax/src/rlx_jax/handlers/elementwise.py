@@ -8,6 +8,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import unsupported
+from rlx_core.ir.dtypes import dtype
 from rlx_jax.walk import HANDLERS, Equation, handles
 
 PLAIN = {
@@ -79,6 +80,22 @@ def same(equation: Equation, *x: Any) -> Any:
 @handles("convert_element_type")
 def convert(equation: Equation, x: Any) -> Any:
     return rlx.astype(x, equation["new_dtype"], copy=False)
+
+
+@handles("lt_to", "le_to")
+def compare_in_total_order(equation: Equation, x: Any, y: Any) -> Any:
+    """As sorting compares: -0 before 0, and NaN, by its sign, before or behind everything."""
+    compare = rlx.less if equation.name == "lt_to" else rlx.less_equal
+    return compare(_ordered(x), _ordered(y))
+
+
+def _ordered(x: Any) -> Any:
+    """Floats as integers in their order: of negative ones the bits but the sign are turned over."""
+    if not dtype(x.dtype).is_float:
+        return x
+    bits = 8 * x.dtype.itemsize
+    word = rlx.bitcast(x, f"i{bits}")
+    return rlx.where(word < 0, rlx.bitwise_xor(word, 2 ** (bits - 1) - 1), word)
 
 
 @handles("bitcast_convert_type")

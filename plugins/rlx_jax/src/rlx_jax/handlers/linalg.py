@@ -70,6 +70,52 @@ def triangular_solve(equation: Equation, a: Any, b: Any) -> Any:
     return solve(a, b) if is_left else rlx.matrix_transpose(solve(a, rlx.matrix_transpose(b)))
 
 
+@handles("custom_linear_solve")
+def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
+    """Systems whose matrices are there: what a matrix does to the unknown is one product with it.
+
+    They are solved anew, by what has derivatives of every order. JAX's own factors are of matrices that no derivative passes;
+    nobody reads them then, and they go.
+
+    Raises:
+        UnsupportedError: The operator is another function, whose matrix is nowhere.
+    """
+    given = operands[: equation["const_lengths"].matvec]
+    found = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(given))
+    if found is None:
+        raise unsupported("from_jax", {"custom_linear_solve with a function in place of a matrix": ["an equation"]})
+    place, batch, contracted, along = found
+    matrix, b = given[place], operands[-1]
+    rows = next(axis for axis in range(len(matrix.shape)) if axis not in (*batch, contracted))
+    turned = rlx.permute_dims(matrix, (*batch, rows, contracted))
+    others = [axis for axis in range(len(b.shape)) if axis >= len(batch) and axis != along]
+    order = (*range(len(batch)), along, *others)
+    columns = rlx.permute_dims(b, order)
+    shape = columns.shape
+    x = rlx.solve(turned, rlx.reshape(columns, (*shape[: len(batch) + 1], -1)))
+    return [rlx.permute_dims(rlx.reshape(x, shape), tuple(order.index(axis) for axis in range(len(order))))]
+
+
+def _matrix_of(matvec: Any, consts: int) -> tuple[int, tuple[int, ...], int, int] | None:
+    """Of a program that multiplies its last input by a matrix: the matrix' place among the inputs, its batch axes and the axis
+    that is summed, and that axis of the unknown. `None` if it does something else."""
+    first, *rest = matvec.eqns
+    moves = all(each.primitive.name in ("transpose", "reduce_sum") and not each.params.get("axes") for each in rest)
+    if first.primitive.name != "dot_general" or not moves or len(matvec.invars) != consts + 1:
+        return None
+    summed, batches = first.params["dimension_numbers"]
+    if first.invars[0] is matvec.invars[-1]:
+        summed, batches, (unknown, matrix) = summed[::-1], batches[::-1], first.invars
+    else:
+        matrix, unknown = first.invars
+    if unknown is not matvec.invars[-1] or matrix not in matvec.invars[:-1] or [len(axes) for axes in summed] != [1, 1]:
+        return None
+    # What was batched stands in front of the unknown; of a matrix that all share no axis is a batch's.
+    if tuple(batches[1]) != tuple(range(len(batches[1]))) or matrix.aval.ndim != len(batches[0]) + 2:
+        return None
+    return matvec.invars.index(matrix), tuple(batches[0]), summed[0][0], summed[1][0]
+
+
 @handles("fft")
 def fft(equation: Equation, x: Any) -> Any:
     kind, lengths = equation["fft_type"], [equation.sizes.size(each) for each in equation["fft_lengths"]]
