@@ -29,6 +29,10 @@ def test_a_graph_comes_back_with_names_origins_and_bytes(rich, ops):
 
 @pytest.mark.parametrize("program", programs(tuple(standard_ops())), ids=repr)
 def test_the_program_of_every_sample_comes_back(program, ops):
+    if not program.graph.is_storable:
+        with pytest.raises(FormatError, match="it calls a function of this process"):
+            save(program.graph)
+        return
     again = load_graph(save(program.graph), ops)
     assert again == program.graph
     assert save(again) == save(program.graph)

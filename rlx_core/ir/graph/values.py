@@ -93,6 +93,7 @@ def _method(name: str) -> Callable[..., Any]:
         return operator(name)(self, *args, **kwargs)
 
     method.__name__, method.__doc__ = name, f"`rlx.{name}` of this value."
+    method.__code__ = method.__code__.replace(co_name=name)  # by which errors say what was called
     return method
 
 

@@ -98,6 +98,17 @@ def _ordered(x: Any) -> Any:
     return rlx.where(word < 0, rlx.bitwise_xor(word, 2 ** (bits - 1) - 1), word)
 
 
+@handles("clz")
+def leading_zeros(equation: Equation, x: Any) -> Any:
+    """Where the highest bit is set, by halves: how many bits are 0 before it, all of them where none is."""
+    bits = 8 * x.dtype.itemsize
+    rest, count = rlx.bitcast(x, f"u{bits}"), bits
+    for half in (1 << k for k in reversed(range((bits - 1).bit_length()))):
+        upper = rlx.bitwise_right_shift(rest, half)
+        rest, count = rlx.where(upper > 0, upper, rest), rlx.where(upper > 0, count - half, count)
+    return rlx.astype(count - rlx.astype(rest, rlx.i32), equation.results[0].dtype)
+
+
 @handles("bitcast_convert_type")
 def bitcast(equation: Equation, x: Any) -> Any:
     return rlx.bitcast(x, equation["new_dtype"])

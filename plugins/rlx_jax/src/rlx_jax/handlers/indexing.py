@@ -16,6 +16,7 @@ from rlx_jax.walk import Equation, handles
 MODES: dict[str, Literal["set", "add", "min", "max"]] = {
     "scatter": "set",
     "scatter-add": "add",
+    "scatter-sub": "add",
     "scatter-min": "min",
     "scatter-max": "max",
 }
@@ -55,6 +56,7 @@ def scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Any:
         windows[d] = equation.sizes.size(equation.operands[2].shape[axis])
     starts, is_inside = start_of(equation, numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims,
                                  numbers.scatter_indices_batching_dims, indices, shape, windows)  # fmt: skip
+    updates = rlx.negative(updates) if equation.name == "scatter-sub" else updates
     rank = len(equation.operands[2].shape)
     outer = [axis for axis in range(rank) if axis not in numbers.update_window_dims]
     rows = rlx.permute_dims(updates, (*outer, *numbers.update_window_dims)) if rank else updates

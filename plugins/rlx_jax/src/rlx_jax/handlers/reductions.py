@@ -78,6 +78,14 @@ def sort(equation: Equation, *x: Any) -> list[Any]:
     return found
 
 
+@handles("approx_top_k")
+def approx_top_k(equation: Equation, x: Any) -> list[Any]:
+    """All of them: none is missed."""
+    axis, count = equation["reduction_dimension"], equation.sizes.size(equation["k"])
+    values, places = rlx.top_k(x, count, axis=axis, largest=equation["is_max_k"])
+    return [values, rlx.astype(places, equation.results[1].dtype)]
+
+
 @handles("top_k")
 def top_k(equation: Equation, x: Any) -> list[Any]:
     values, places = rlx.top_k(x, equation.sizes.size(equation["k"]), axis=equation.params.get("axis", -1))

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 import rlx_core as rlx
 from rlx_core.errors import unsupported
@@ -31,6 +32,23 @@ def window_max(equation: Equation, x: Any) -> Any:
 @handles("reduce_window_min")
 def window_min(equation: Equation, x: Any) -> Any:
     return windows(equation, x, highest(equation.operands[0].dtype), rlx.minimum)
+
+
+@handles("select_and_scatter_add")
+def select_and_scatter_add(equation: Equation, source: Any, x: Any) -> Any:
+    """What the gradient of a largest or smallest element of each window is made of: it goes to the first such element."""
+    keeps = {"ge": rlx.greater_equal, "le": rlx.less_equal}.get(equation["select_prim"].name)
+    if keeps is None:
+        raise unsupported("from_jax", {f"select_and_scatter_add by {equation['select_prim'].name}": ["an equation"]})
+    neutral = (lowest if keeps is rlx.greater_equal else highest)(equation.operands[1].dtype)
+    rank = len(equation.operands[1].shape)
+    params = {"window_dilation": (1,) * rank, "base_dilation": (1,) * rank, **equation.params}
+    chosen = evolve(equation, params=params, results=equation.operands[:1])
+
+    def extremes(x: Any) -> Any:
+        return windows(chosen, x, neutral, lambda found, cut: rlx.where(keeps(found, cut), found, cut))
+
+    return rlx.vjp(extremes, x)[1](source)[0]
 
 
 def lowest(dtype: Any) -> Any:
