@@ -19,12 +19,14 @@ from rlx_core.ops.random.inverses import (
 )
 from rlx_core.ops.random.keys import fold_in, key, key_data, split, wrap_key_data
 from rlx_core.ops.random.rejection import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
+from rlx_core.ops.random.vectors import binomial, multinomial, multivariate_normal
 from rlx_core.trees.key import Key
 
 __all__ = [
     "Key",
     "bernoulli",
     "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
@@ -43,6 +45,8 @@ __all__ = [
     "loggamma",
     "logistic",
     "lognormal",
+    "multinomial",
+    "multivariate_normal",
     "normal",
     "pareto",
     "permutation",

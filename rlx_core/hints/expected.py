@@ -223,7 +223,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "randint": "rlx.random.randint(key, shape, minval, maxval)",
     "randperm": "rlx.random.permutation(key, n)",
     "bernoulli": "rlx.random.bernoulli(key, p, shape)",
-    "multinomial": "rlx.random.categorical(key, logits, shape=...), or rlx.random.choice(key, n, shape, p=...)",
+    "multinomial": "rlx.random.choice(key, k, (n,), p=...) draws indices, rlx.random.multinomial(key, n, p) counts them",
     "initializers": "nn.init has them, as functions of a key, a shape and a dtype",
     "kaiming_normal_": "nn.init.he_normal(key, shape)",
     "kaiming_uniform_": "nn.init.he_uniform(key, shape)",

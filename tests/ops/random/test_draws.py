@@ -59,6 +59,9 @@ PARAMETRIC = {
     "geometric": lambda key, a: random.geometric(key, a / 4),
     "weibull": lambda key, a: random.weibull(key, a, 2.0),
     "triangular": lambda key, a: random.triangular(key, -a, 0.0, a),
+    "multivariate_normal": lambda key, a: random.multivariate_normal(key, a, np.eye(5, dtype=np.float32) + 0.2),
+    "binomial": lambda key, a: random.binomial(key, 9, a / 4),
+    "multinomial": lambda key, a: random.multinomial(key, 20, a),
 }
 
 
@@ -77,6 +80,26 @@ def test_what_is_drawn_by_rejection_has_no_derivative_by_its_shape_and_scales_ha
                 derive(lambda a, draw=draw: rlx.sum(draw(KEY, a)))(np.ones(3, np.float32))
     gradient = rlx.grad(lambda s: rlx.sum(random.rayleigh(KEY, s, (4,))))(np.float32(2))
     np.testing.assert_allclose(gradient, random.rayleigh(KEY, 1.0, (4,)).sum(), rtol=1e-6)
+
+
+def test_counts_of_trials_add_up():
+    assert random.binomial(KEY, 0, 0.5, (3,)).tolist() == [0, 0, 0]
+    assert (random.multinomial(KEY, 7, np.float32([[1, 2], [3, 0]]), dtype="i32").sum(-1) == 7).all()
+    assert random.multinomial(KEY, 7, np.float32([3, 0]))[1] == 0
+
+
+def test_normal_vectors_have_derivatives_by_their_mean_and_covariance():
+    def drawn(mean, cov):
+        return rlx.sum(random.multivariate_normal(KEY, mean, cov, (4,), "f64") ** 2)
+
+    mean, cov = np.array([0.5, -1.0]), np.array([[2.0, 0.3], [0.3, 1.0]])
+    of_mean, of_cov = rlx.grad(drawn, argnums=(0, 1))(mean, cov)
+    step, both = 1e-6, np.array([[0.4, 0.7], [0.7, -0.2]])
+    for found, ends in (
+        (of_mean @ mean, [drawn(mean * (1 + s), cov) for s in (step, -step)]),
+        ((of_cov * both).sum(), [drawn(mean, cov + s * both) for s in (step, -step)]),
+    ):
+        np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
 
 
 def test_certain_and_extreme_parameters_have_their_numbers():

@@ -49,6 +49,8 @@ def test_numbers_follow_their_distribution(draw, wanted):
 
 
 COUNTS = {
+    "binomial": (lambda key: random.binomial(key, 30, 0.2, (N,)), stats.binom(30, 0.2)),
+    "multinomial": (lambda key: random.multinomial(key, 12, [1, 2, 5], (N,))[:, 1], stats.binom(12, 0.25)),
     "geometric": (lambda key: random.geometric(key, 0.3, (N,)), stats.geom(0.3)),
     **{
         f"poisson of {lam}": (lambda key, lam=lam: random.poisson(key, lam, (N,)), stats.poisson(lam))
@@ -70,6 +72,16 @@ def test_counts_follow_their_distribution(draw, wanted):
     assert stats.chisquare(found, classes * N).pvalue > ALARM
     assert abs(stats.norm.ppf(ALARM / 2)) > abs(drawn.mean() - wanted.mean()) / (wanted.std() / N**0.5)
     assert abs(drawn.var() / wanted.var() - 1) < 6 * ((2 + wanted.stats("k")) / N) ** 0.5
+
+
+def test_normal_vectors_have_their_mean_and_covariance():
+    """Brought back by the factor of the covariance, they are independent normal numbers."""
+    mean, cov = np.float32([1, -2, 0.5]), np.float32([[2, 0.6, -0.4], [0.6, 1, 0.3], [-0.4, 0.3, 0.8]])
+    drawn = np.asarray(random.multivariate_normal(random.key(14), mean, cov, (N,)))
+    z = np.linalg.solve(np.linalg.cholesky(cov), (drawn - mean).T)
+    assert stats.kstest(z.ravel(), stats.norm().cdf).pvalue > ALARM
+    bound = abs(stats.norm.ppf(ALARM / 6))
+    assert all(abs(z[i] @ z[j]) / N**0.5 < bound for i in range(3) for j in range(i))
 
 
 def test_signs_are_fair():

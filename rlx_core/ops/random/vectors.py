@@ -1,0 +1,111 @@
+"""Draws of several numbers that belong together, and counts of trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dtypes import DType, dtype, f32, i64
+from rlx_core.ir.types import broadcast_shapes
+from rlx_core.ops.activation import log
+from rlx_core.ops.arguments import whole
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.array_linalg import cholesky
+from rlx_core.ops.array_shapes import expand_dims, shape_of, squeeze
+from rlx_core.ops.array_statistics import sum as total
+from rlx_core.ops.comparison import equal
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import iota
+from rlx_core.ops.linalg import matmul
+from rlx_core.ops.random.choices import categorical
+from rlx_core.ops.random.draws import Shape, bernoulli, float_of, normal, parameter
+from rlx_core.ops.random.inverses import shape_for
+from rlx_core.ops.random.keys import one_key
+from rlx_core.trees.key import Key
+
+__all__ = ["binomial", "multinomial", "multivariate_normal"]
+
+
+def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """Normal vectors of a mean and a covariance: the mean plus L z, with L Lᵀ = cov and z of independent normal numbers.
+
+    Differentiable by both parameters.
+
+    Args:
+        key: One key.
+        mean: f[.., n].
+        cov: f[.., n, n], symmetric and positive definite; if it is not, numbers are NaN.
+        shape: Of the result without the last axis; what the rows of both broadcast to, if none is given.
+        dtype: A float dtype.
+
+    Returns:
+        f[*shape, n].
+
+    Raises:
+        ShapeError: The covariance is not that of as many numbers as the mean has.
+        UnsupportedError: No installed package has Cholesky factors; rlx-custom-ops has.
+    """
+    of = float_of("random.multivariate_normal", dtype)
+    centre, spread = (parameter(x, of.accumulator) for x in (mean, cov))
+    own, wide = tuple(shape_of(centre)), tuple(shape_of(spread))
+    if not own or wide[-2:] != (own[-1], own[-1]):
+        raise ShapeError(
+            f"random.multivariate_normal: cov must be [.., n, n] for a mean [.., n], not {[*wide]} for {[*own]}"
+        )
+    rows = broadcast_shapes(own[:-1], wide[:-2]) if shape is None else shape_for("random.multivariate_normal", shape)
+    z = normal(key, (*rows, own[-1]), of.accumulator)
+    return cast(add(centre, squeeze(matmul(cholesky(spread), expand_dims(z, -1)), -1)), to=of)
+
+
+def multinomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
+    """How often each category is drawn in `n` trials.
+
+    Args:
+        key: One key.
+        n: Of the trials; each takes a word.
+        p: f[.., k], the probabilities of the categories, or numbers that are proportional to them.
+        shape: Of the result without the last axis, that ends in the rows of `p`; these alone, if none is given.
+        dtype: An integer dtype.
+
+    Returns:
+        i[*shape, k]; each row adds up to n.
+
+    Raises:
+        ConfigError: `n` is no integer of at least 0.
+        ShapeError: `p` has no axis.
+    """
+    one_key("random.multinomial", key)
+    trials = whole("random.multinomial: n", n, least=0)
+    if not shape_of(p):
+        raise ShapeError("random.multinomial: p must be [.., k], not a scalar")
+    rows = tuple(shape_of(p)[:-1]) if shape is None else shape_for("random.multinomial", shape)
+    drawn = categorical(key, log(parameter(p, f32)), shape=(trials, *rows))
+    count = shape_of(p)[-1]
+    return total(
+        equal(expand_dims(drawn, -1), iota(axis=0, shape=(count,))), axis=0, dtype=_integer("multinomial", dtype)
+    )
+
+
+def binomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
+    """How many of `n` trials succeed, each with probability `p`.
+
+    Args:
+        key: One key.
+        n: Of the trials; each takes a word.
+        p: From 0 to 1, a number or an array that broadcasts to `shape`.
+        shape: Of the result; that of `p`, if none is given.
+        dtype: An integer dtype.
+
+    Raises:
+        ConfigError: `n` is no integer of at least 0, or `p` is known and outside of 0..1.
+    """
+    trials = whole("random.binomial: n", n, least=0)
+    rows = shape_for("random.binomial", shape, p)
+    return total(bernoulli(key, p, (trials, *rows)), axis=0, dtype=_integer("binomial", dtype))
+
+
+def _integer(name: str, given: DType | str) -> DType:
+    found = dtype(given)
+    if not found.is_integer:
+        raise ConfigError(f"random.{name}: dtype must be an integer, not {found}")
+    return found
