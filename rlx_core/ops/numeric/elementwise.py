@@ -19,6 +19,7 @@ from rlx_core.ops.arithmetic import (
     remainder,
     subtract,
 )
+from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_info import finfo
 from rlx_core.ops.array_shapes import shape_of
@@ -114,9 +115,10 @@ def isneginf(x: Any) -> Any:
 
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
+    x = asarray(x)
     own = dtype_of(x)
     if not own.is_float:
-        return operand(x)
+        return x
     largest = finfo(own).max
     up, down = (largest if posinf is None else posinf), (-largest if neginf is None else neginf)
     return where(isnan(x), nan, where(isposinf(x), up, where(isneginf(x), down, x)))
