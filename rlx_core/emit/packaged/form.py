@@ -7,15 +7,16 @@ inputs, and the buffers that are made for results. A form is held against itself
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from attrs import asdict, frozen
 
 from rlx_core.codegen.places import Fault
 from rlx_core.errors import Fact, FormatError, RlxError
-from rlx_core.ir.forms import Json, items, need, quoted
+from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.packed_forms import every, known_type, line_of, number
 
 __all__ = ["ARENA", "FIRST_BUFFER", "WORKSPACE", "PackedCall", "PackedFault", "PackedOutput", "PackedProgram"]
 
@@ -23,10 +24,7 @@ ARENA: Final = 0
 WORKSPACE: Final = 1
 FIRST_BUFFER: Final = 2
 
-_MOST_NBYTES: Final = 1 << 47
 _MOST_THREADS: Final = 1 << 31
-
-T = TypeVar("T")
 
 
 @frozen
@@ -125,14 +123,14 @@ class PackedProgram:
         """
         row = need(form, dict, "a program")
         found = cls(
-            arena=_number(row.get("arena"), "the arena"),
-            workspace=_number(row.get("workspace"), "the workspace"),
-            buffers=_all(row.get("buffers"), lambda each: _number(each, "a blob")),
-            inputs=_all(row.get("inputs"), _type),
-            made=_all(row.get("made"), lambda each: _number(each, "a buffer")),
-            outputs=_all(row.get("outputs"), _output),
-            calls=_all(row.get("calls"), _call),
-            faults=_all(row.get("faults"), _fault),
+            arena=number(row.get("arena"), "the arena"),
+            workspace=number(row.get("workspace"), "the workspace"),
+            buffers=every(row.get("buffers"), lambda each: number(each, "a blob")),
+            inputs=every(row.get("inputs"), known_type),
+            made=every(row.get("made"), lambda each: number(each, "a buffer")),
+            outputs=every(row.get("outputs"), _output),
+            calls=every(row.get("calls"), _call),
+            faults=every(row.get("faults"), _fault),
         )
         _expect_sound(found, found.sizes(nbytes_of), functions)
         return found
@@ -141,33 +139,15 @@ class PackedProgram:
 # ------------------------------------------------------------------------------------------- reading
 
 
-def _number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> int:
-    found: int = need(form, int, what)
-    if not low <= found < high:
-        raise FormatError(f"package: {what} is {found}, not from {low} to {high - 1}")
-    return found
-
-
-def _all(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
-    return tuple(read(each) for each in need(form, list, "a part of a program"))
-
-
-def _type(form: Json) -> TensorType:
-    found: TensorType = quoted(spec, need(form, str, "a type"))
-    if not found.is_static:
-        raise FormatError(f"package: {found} has sizes that are not known")
-    return found
-
-
 def _output(form: Json) -> PackedOutput:
     row = need(form, dict, "an output")
     return PackedOutput(
-        _type(row.get("type")), _number(row.get("place"), "a place"), _number(row.get("offset"), "a byte")
+        known_type(row.get("type")), number(row.get("place"), "a place"), number(row.get("offset"), "a byte")
     )
 
 
 def _argument(form: Json) -> tuple[int, int]:
-    place, offset = (_number(n, "an argument") for n in items(form, 2, "an argument"))
+    place, offset = (number(n, "an argument") for n in items(form, 2, "an argument"))
     return place, offset
 
 
@@ -175,20 +155,18 @@ def _call(form: Json) -> PackedCall:
     row = need(form, dict, "a call")
     return PackedCall(
         function=need(row.get("function"), str, "a function"),
-        groups=_number(row.get("groups"), "groups", low=1, high=_MOST_THREADS),
-        group_size=_number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
-        arguments=_all(row.get("arguments"), _argument),
-        faults=_number(row.get("faults"), "faults"),
+        groups=number(row.get("groups"), "groups", low=1, high=_MOST_THREADS),
+        group_size=number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
+        arguments=every(row.get("arguments"), _argument),
+        faults=number(row.get("faults"), "faults"),
     )
 
 
 def _fault(form: Json) -> PackedFault:
     row = need(form, dict, "a fault")
-    line = row.get("line")
-    if line is not None:
-        file, number = items(line, 2, "a line")
-        line = (need(file, str, "a file"), _number(number, "a line"))
-    return PackedFault(need(row.get("message"), str, "a message"), need(row.get("label"), str, "a label"), line)
+    return PackedFault(
+        need(row.get("message"), str, "a message"), need(row.get("label"), str, "a label"), line_of(row.get("line"))
+    )
 
 
 def _expect_sound(found: PackedProgram, sizes: Sequence[int], functions: Mapping[str, object]) -> None:

@@ -8,21 +8,21 @@ rlx, or by hand, is refused. What the code then does with it is the code's matte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from attrs import asdict, frozen
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.forms import Json, items, need, optional, quoted
+from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.strides import extent
-from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.packed_forms import every, known_type, line_of, number
 
 __all__ = ["ARENA", "Brought", "Output", "PackedProgram", "PackedStep", "Source", "Word", "program_from"]
 
 ARENA: Final = 0
 """The place of what a run computes on the way."""
 
-_MOST_NBYTES: Final = 1 << 47
 _MOST_PARTS: Final = 64
 
 Word = tuple[int, int]
@@ -30,8 +30,6 @@ Word = tuple[int, int]
 
 Source = Literal["place", "input", "made"]
 """What an output is in: a place, an argument, or an array that is made for each run."""
-
-T = TypeVar("T")
 
 
 @frozen
@@ -127,17 +125,17 @@ def program_from(form: Json, nbytes_of: Callable[[int], int], functions: Mapping
         FormatError: It is none, or speaks of words, places, bytes or functions that are not there.
     """
     form = need(form, dict, "a program")
-    buffers = _all(form.get("buffers"), lambda each: _number(each, "a blob"))
+    buffers = every(form.get("buffers"), lambda each: number(each, "a blob"))
     found = PackedProgram(
-        arena=_number(form.get("arena"), "the arena"),
-        alignment=_number(form.get("alignment"), "the alignment", low=1, high=1 << 16),
-        words=_number(form.get("words"), "the table", high=1 << 24),
+        arena=number(form.get("arena"), "the arena"),
+        alignment=number(form.get("alignment"), "the alignment", low=1, high=1 << 16),
+        words=number(form.get("words"), "the table", high=1 << 24),
         buffers=buffers,
-        fixed=_all(form.get("fixed"), _three),
-        inputs=_all(form.get("inputs"), lambda each: _brought(each, "an input")),
-        made=_all(form.get("made"), lambda each: _brought(each, "a result")),
-        outputs=_all(form.get("outputs"), _output),
-        steps=_all(form.get("steps"), _step),
+        fixed=every(form.get("fixed"), _three),
+        inputs=every(form.get("inputs"), lambda each: _brought(each, "an input")),
+        made=every(form.get("made"), lambda each: _brought(each, "a result")),
+        outputs=every(form.get("outputs"), _output),
+        steps=every(form.get("steps"), _step),
         reason_without_entry=optional(form.get("reason_without_entry"), str, "a reason"),
     )
     _expect_sound(found, [found.arena, *map(nbytes_of, buffers)], functions)
@@ -147,37 +145,19 @@ def program_from(form: Json, nbytes_of: Callable[[int], int], functions: Mapping
 # ------------------------------------------------------------------------------------------- reading
 
 
-def _number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> int:
-    found: int = need(form, int, what)
-    if not low <= found < high:
-        raise FormatError(f"package: {what} is {found}, not from {low} to {high - 1}")
-    return found
-
-
-def _all(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
-    return tuple(read(each) for each in need(form, list, "a part of a program"))
-
-
 def _three(form: Json) -> tuple[int, int, int]:
-    word, place, offset = (_number(n, "an address") for n in items(form, 3, "an address"))
+    word, place, offset = (number(n, "an address") for n in items(form, 3, "an address"))
     return word, place, offset
 
 
 def _two(form: Json) -> Word:
-    word, offset = (_number(n, "an address") for n in items(form, 2, "an address"))
+    word, offset = (number(n, "an address") for n in items(form, 2, "an address"))
     return word, offset
-
-
-def _type(form: Json) -> TensorType:
-    found: TensorType = quoted(spec, need(form, str, "a type"))
-    if not found.is_static:
-        raise FormatError(f"package: {found} has sizes that are not known")
-    return found
 
 
 def _brought(form: Json, what: str) -> Brought:
     row = need(form, dict, what)
-    return Brought(_type(row.get("type")), _all(row.get("words"), _two))
+    return Brought(known_type(row.get("type")), every(row.get("words"), _two))
 
 
 def _output(form: Json) -> Output:
@@ -186,11 +166,11 @@ def _output(form: Json) -> Output:
     if source not in ("place", "input", "made"):
         raise FormatError(f"package: an output is in {source!r}")
     return Output(
-        _type(row.get("type")),
+        known_type(row.get("type")),
         need(row.get("is_copied"), bool, "whether an output is copied"),
         source,
-        _number(row.get("number"), "a place"),
-        _number(row.get("offset"), "an offset"),
+        number(row.get("number"), "a place"),
+        number(row.get("offset"), "an offset"),
         tuple(need(n, int, "a stride") for n in need(row.get("strides"), list, "strides")),
     )
 
@@ -199,28 +179,24 @@ def _step(form: Json) -> PackedStep:
     row = need(form, dict, "a step")
 
     def word(name: str) -> int | None:
-        return None if row.get(name) is None else _number(row[name], "a word")
+        return None if row.get(name) is None else number(row[name], "a word")
 
-    line = row.get("line")
-    if line is not None:
-        file, number = items(line, 2, "a line")
-        line = (need(file, str, "a file"), _number(number, "a line"))
     us = row.get("us")
     return PackedStep(
         function=need(row.get("function"), str, "a function"),
         prologue=optional(row.get("prologue"), str, "a prologue"),
-        first=_number(row.get("first"), "a word"),
-        parts=_number(row.get("parts"), "parts", high=_MOST_PARTS + 1),
+        first=number(row.get("first"), "a word"),
+        parts=number(row.get("parts"), "parts", high=_MOST_PARTS + 1),
         is_threaded=need(row.get("is_threaded"), bool, "whether threads share a step"),
         shares=need(row.get("shares"), bool, "whether threads share steps inside"),
         us=float(us if isinstance(us, int) else need(us, float, "a time")),
         workspace=word("workspace"),
-        stride=_number(row.get("stride"), "scratch memory"),
-        shared=_number(row.get("shared"), "scratch memory"),
+        stride=number(row.get("stride"), "scratch memory"),
+        shared=number(row.get("shared"), "scratch memory"),
         status=word("status"),
         fault=optional(row.get("fault"), str, "a fault"),
         label=need(row.get("label"), str, "a label"),
-        line=line,
+        line=line_of(row.get("line")),
     )
 
 

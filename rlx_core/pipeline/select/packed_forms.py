@@ -1,0 +1,61 @@
+"""Reading the forms of packed programs: numbers in bounds, known types, lines. Whatever a file says is held against something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from rlx_core.errors import FormatError
+from rlx_core.ir.forms import Json, items, need, quoted
+from rlx_core.ir.types import TensorType, spec
+
+__all__ = ["every", "known_type", "line_of", "number"]
+
+_MOST_NBYTES: Final = 1 << 47
+
+T = TypeVar("T")
+
+
+def number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> int:
+    """A number from `low` to `high` - 1.
+
+    Raises:
+        FormatError: It is none.
+    """
+    found: int = need(form, int, what)
+    if not low <= found < high:
+        raise FormatError(f"package: {what} is {found}, not from {low} to {high - 1}")
+    return found
+
+
+def every(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
+    """The parts of a list.
+
+    Raises:
+        FormatError: It is none.
+    """
+    return tuple(read(each) for each in need(form, list, "a part of a program"))
+
+
+def known_type(form: Json) -> TensorType:
+    """A type without symbols.
+
+    Raises:
+        FormatError: It is none.
+    """
+    found: TensorType = quoted(spec, need(form, str, "a type"))
+    if not found.is_static:
+        raise FormatError(f"package: {found} has sizes that are not known")
+    return found
+
+
+def line_of(form: Json) -> tuple[str, int] | None:
+    """A line of a file, if there is one.
+
+    Raises:
+        FormatError: It is something else.
+    """
+    if form is None:
+        return None
+    file, place = items(form, 2, "a line")
+    return need(file, str, "a file"), number(place, "a line")
