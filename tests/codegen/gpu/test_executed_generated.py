@@ -23,8 +23,9 @@ def kernels_of(seed: int) -> list[Kernel]:
     """The kernels of a program."""
     made = compile_graph(generate(seed).graph, target="cpu")
     text = emit(Planned(made.lir, made.backend, made.target), "loops")
-    parts = [part for part in text.split("# step ") if "\nkernel " in part]
-    return [check_kernel(parse_kernel("# step " + part, OPS)) for part in parts]
+    # A step may be several kernels.
+    parts = [kernel for step in text.split("# step ") for kernel in step.split("\nkernel ")[1:]]
+    return [check_kernel(parse_kernel("kernel " + part, OPS)) for part in parts]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
