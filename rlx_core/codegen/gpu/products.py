@@ -17,7 +17,7 @@ from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.registers import register_dtype
-from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied
+from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile
 from rlx_core.codegen.gpu.units.products import print_unit_product
 from rlx_core.codegen.gpu.units.tiles import unit_for
 from rlx_core.codegen.gpu.values import At, Values
@@ -114,23 +114,15 @@ class _Printing:
     def tile(self) -> None:
         """The tile of the result whose number is `i`."""
         b, t, kernel = self.b, self.tiles, self.problem.kernel
-        *batch, m, n = kernel.extents
-        down, across = -(-m // t.rows), -(-n // t.columns)
-        self.let("row0", f"i / {across}u % {down}u * {t.rows}u")
-        self.let("column0", f"i % {across}u * {t.columns}u")
-        divisor, grid = down * across, {}
-        for axis in reversed(range(len(batch))):
-            grid[axis] = f"g{axis}"
-            self.let(grid[axis], f"i / {divisor}u % {batch[axis]}u")
-            divisor *= batch[axis]
+        grid = place_tile(b, kernel.extents, t.rows, t.columns)
         wide = t.threads[1]
         self.let("y", f"{b.language.thread} / {wide}u")
         self.let("x", f"{b.language.thread} % {wide}u")
         held = register_dtype(self.dtype)
         sums = [[b.variable(b.literal(held, 0), "sum") for _ in range(t.thread_columns)] for _ in range(t.thread_rows)]
         with b.writer.block(b.language.loop("u32", "k0", "0u", f"{self.problem.depth}u", f"{t.depth}u")):
-            self._bring(self.problem.lhs, "tile_of_lhs", len(batch), "row0", t.rows, grid)
-            self._bring(self.problem.rhs, "tile_of_rhs", len(batch) + 1, "column0", t.columns, grid)
+            self._bring(self.problem.lhs, "tile_of_lhs", len(grid), "row0", t.rows, grid)
+            self._bring(self.problem.rhs, "tile_of_rhs", len(grid) + 1, "column0", t.columns, grid)
             b.writer.line(b.language.barrier)
             self._add(sums)
             b.writer.line(b.language.barrier)

@@ -12,7 +12,7 @@ from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.ir.dtypes import DType, bool_
 
-__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied"]
+__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied", "place_tile"]
 
 
 @frozen
@@ -111,3 +111,21 @@ def multiplied(
             for column, total in zip(columns, across, strict=True):
                 is_float = held.is_float
                 b.assign(total, b.fma(row, column, total) if is_float else b.add(total, b.mul(row, column)))
+
+
+def place_tile(b: TextAssembler, extents: Sequence[int], rows: int, columns: int) -> dict[int, str]:
+    """Name where the tile whose number is `i` begins, `row0` and `column0`, and its index along each batch axis."""
+    *batch, m, n = extents
+    down, across = -(-m // rows), -(-n // columns)
+
+    def let(name: str, text: str) -> None:
+        b.writer.line(b.language.declared("u32", name, text))
+
+    let("row0", f"i / {across}u % {down}u * {rows}u")
+    let("column0", f"i % {across}u * {columns}u")
+    divisor, grid = down * across, {}
+    for axis in reversed(range(len(batch))):
+        grid[axis] = f"g{axis}"
+        let(grid[axis], f"i / {divisor}u % {batch[axis]}u")
+        divisor *= batch[axis]
+    return grid

@@ -12,7 +12,7 @@ from rlx_core.ir.dims import product
 from rlx_core.ops.arguments import choice, flag
 from rlx_core.ops.arithmetic import add, maximum, multiply, subtract
 from rlx_core.ops.array_creation import asarray
-from rlx_core.ops.array_elementwise import ceil, floor, round
+from rlx_core.ops.array_elementwise import ceil, dtype_of, floor, round
 from rlx_core.ops.array_search import sort, take_along_axis
 from rlx_core.ops.array_shapes import Axis, axes_of, broadcast_to, expand_dims, moveaxis, reshape, shape_of
 from rlx_core.ops.array_statistics import any, sum
@@ -81,11 +81,12 @@ def _quantile(
         raise ShapeError(f"{name}: x {list(shape_of(x))} has no element over axes {gone}")
     lines = sort(reshape(moveaxis(x, tuple(gone), tuple(range(rank - len(gone), rank))), (*kept, count)))
     nans = isnan(lines)
-    # Positions are computed in f64 where that is known now, and else in the dtype that the lines have.
-    here = np.float64 if isinstance(count, int) and not passes_nan and isinstance(shares, np.ndarray) else lines.dtype
     numbers = sum(cast(logical_not(nans), to="i64"), axis=-1, keepdims=True) if passes_nan else asarray(count)
-    last = maximum(cast(subtract(numbers, 1), to=lines.dtype), 0) if here is not np.float64 else float(count - 1)
-    at = multiply(shares if here is np.float64 else cast(asarray(shares), to=lines.dtype), last)
+    if isinstance(count, int) and not passes_nan and isinstance(shares, np.ndarray):
+        at = shares * (count - 1)  # known now, in f64
+    else:
+        held = dtype_of(lines).accumulator  # narrow floats do not hold every position
+        at = multiply(cast(asarray(shares), to=held), maximum(cast(subtract(numbers, 1), to=held), 0))
     y = _between(lines, broadcast_to(at, (*kept, shape_of(at)[-1])), method)
     y = where(numbers == 0, np.nan, y) if passes_nan else where(any(nans, axis=-1, keepdims=True), np.nan, y)
     y = moveaxis(y, -1, 0)

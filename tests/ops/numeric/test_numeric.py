@@ -121,6 +121,13 @@ def test_sizes_that_are_not_known() -> None:
         _close(middle(x), np.quantile(x, [0.25, 0.5], axis=1))
 
 
+def test_positions_in_long_lines_of_narrow_floats() -> None:
+    """f16 holds whole numbers up to 2048 only; the line's numbers repeat, so that any of the right ones will do."""
+    x = (np.arange(8001) // 1000).astype(np.float16)
+    assert rlx.nanquantile(x, 0.7) == rlx.jit(lambda x: rlx.quantile(x, 0.7))(x) == 5
+    assert rlx.compile(lambda x: rlx.quantile(x, 0.7), rlx.spec("f16[n]"))(x) == 5
+
+
 def test_a_quantile_between_infinities_is_infinite() -> None:
     """NumPy subtracts them, and says NaN."""
     assert rlx.quantile(np.array([1.0, np.inf, np.inf, np.inf]), 0.9) == np.inf

@@ -18,7 +18,7 @@ from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.registers import spelled, stored_dtype
-from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
+from rlx_core.codegen.gpu.tiles import Factor, TiledProduct, place_tile
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.units.tiles import COPIED, UnitTiles, unit_tiles_of
 from rlx_core.codegen.gpu.values import At, Values
@@ -147,7 +147,7 @@ class _Printing:
     def tile(self) -> None:
         """The tile of the result whose number is `i`."""
         b, t, unit = self.b, self.tiles, self.unit
-        grid = self._places()
+        grid = place_tile(b, self.kernel.extents, t.rows, t.columns)
         down, across = t.rows // t.down, t.columns // t.across
         self.let("part", f"{b.language.thread} / {unit.threads}u")
         self.let("part_row", f"part / {t.across}u * {down}u")
@@ -167,20 +167,6 @@ class _Printing:
                 self._multiply(parts)
         b.writer.line("rlx_await_copies<0>();")
         self._finish(parts, grid)
-
-    def _places(self) -> dict[int, str]:
-        """Where the tile begins, and the index along each batch axis."""
-        *batch, m, n = self.kernel.extents
-        t = self.tiles
-        down, across = -(-m // t.rows), -(-n // t.columns)
-        self.let("row0", f"i / {across}u % {down}u * {t.rows}u")
-        self.let("column0", f"i % {across}u * {t.columns}u")
-        divisor, grid = down * across, {}
-        for axis in reversed(range(len(batch))):
-            grid[axis] = f"g{axis}"
-            self.let(grid[axis], f"i / {divisor}u % {batch[axis]}u")
-            divisor *= batch[axis]
-        return grid
 
     def _bring(self, deep0: str, stage: str, grid: dict[int, str]) -> None:
         """The tiles of both operands from one place along the depth on, zeros where an operand ends."""
