@@ -191,10 +191,20 @@ IN_PROGRAMS = [
     row("too many arguments", lambda b: b.gradient(W, X, X), WrongInputCountError, "lambda", "too many", "(w, x)"),
     row("an argument that is none", lambda b: b.jitted(X, v=W), WrongInputCountError, "'w'", "lambda(x, w)"),
     row("argument by name", lambda b: rlx.grad(rlx.sum, argnums="w")(X), AxisError, "'w'", "1 argument", "0 x"),
-    row("a Jacobian by integers", lambda b: rlx.jacfwd(rlx.negative)(np.arange(3)), DtypeError, "jacfwd: argument", "i64"),
+    row(
+        "a Jacobian by integers",
+        lambda b: rlx.jacfwd(rlx.negative)(np.arange(3)),
+        DtypeError,
+        "jacfwd: argument",
+        "i64",
+    ),
     row("a Jacobian of integers", lambda b: rlx.jacrev(rlx.argmax)(X), DtypeError, "jacobian", "real float", "i64"),
     row(
-        "a Jacobian by nothing", lambda b: rlx.hessian(two_arrays, 2)(X, X), AxisError, "argument 2 of a call with 2", "0 x, 1"
+        "a Jacobian by nothing",
+        lambda b: rlx.hessian(two_arrays, 2)(X, X),
+        AxisError,
+        "argument 2 of a call with 2",
+        "0 x, 1",
     ),
     row("no tuple", lambda b: rlx.jvp(rlx.exp, X, X), ShapeError, "jvp: primals is ndarray", "(x,)"),
     row("a smaller tangent", lambda b: rlx.jvp(rlx.sum, (X,), (X[:1],)), ShapeError, "f32[2, 3]", "f32[1, 3]"),
