@@ -73,7 +73,7 @@ def rlx_options() -> list[OptionSpec]:
             "cuda.products",
             str,
             "generated",
-            doc="Who multiplies matrices: generated (kernels of rlx), or library (cuBLASLt, with what follows where it has that).",
+            doc="Who multiplies matrices: generated (kernels of rlx), or library (cuBLASLt, with what follows if it has that).",
             env="RLX_CUDA_PRODUCTS",
         ),
         OptionSpec(
