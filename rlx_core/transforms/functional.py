@@ -359,7 +359,7 @@ def _with_axes_last(columns: Value, shape: Sequence[Dim]) -> Any:
     return last.reshape((*columns.shape[1:], *shape))
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: Dim | None = None) -> Function:
     """The function mapped over an axis of its arguments; see `rlx.vmap`."""
 
     def transformed(*args: Any) -> Any:
@@ -367,7 +367,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         if len(per_argument) != len(args):
             raise AxisError(f"vmap: in_axes has {len(per_argument)} entries for {len(args)} arguments")
         mapped = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
-        size = _mapped_size(args, mapped)
+        size = _mapped_size(args, mapped, axis_size)
         call = enter("vmap", function, [_drop_axes(a, m) for a, m in zip(args, mapped, strict=True)], {})
         places = zip(
             call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True
@@ -387,17 +387,21 @@ def _axes_of(axis: Any, argument: Any) -> list[int | None]:
     return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 
 
-def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]]) -> Dim:
-    found: list[Dim] = []
+def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], given: Dim | None) -> Dim:
+    found: list[Dim] = [] if given is None else [given]
     for argument, argument_axes in zip(args, axes, strict=True):
         for leaf, axis in zip(flatten(argument)[0], argument_axes, strict=True):
             if axis is not None:
                 type = leaf_type(leaf)
                 found.append(type.shape[normalize_axis(axis, type.rank)])
     if not found:
-        raise AxisError("vmap: no argument is mapped; at least one of in_axes must not be None")
+        raise AxisError(
+            "vmap: no argument is mapped; at least one of in_axes must not be None",
+            hint="axis_size= says how many examples there are where no argument does",
+        )
     if any(size != found[0] for size in found):
-        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))})")
+        said = "" if given is None else ", the first of which is axis_size"
+        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))}{said})")
     return found[0]
 
 
