@@ -57,7 +57,8 @@ _ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
 FUNCTIONS: Final = (
     *("PyTuple_New", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallNoArgs"),
-    *("PyEval_SaveThread", "PyEval_RestoreThread"),
+    *("PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release"),
+    *("PyThread_get_thread_ident", "PyErr_CheckSignals", "PyErr_Fetch"),
 )
 
 
