@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 from harness import kernel, products_of
 from products import check, check_halves, error_bound, random
 
+from rlx_core.codegen.places import Layout
 from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Node
 from rlx_core.ops.activation import gelu, relu
 from rlx_core.ops.arithmetic import add as plus
 from rlx_core.ops.arithmetic import subtract
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.selection import Where
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.products.gemm_epilogue import matmul_epilogue
 
 
@@ -68,3 +73,23 @@ def test_a_region_reads_masks_rows_and_columns_and_gives_several_results(isa: Is
                 sums = 2.0**-29 if of == "f64" else 1.0
                 limit = sums * (2 * error_bound(rough, exact) + 8 * 2.0**-23) + unit * (1 + 2.0**-8) * np.abs(exact)
                 assert (np.abs(result.astype(np.float64) - exact) <= limit + 2.0**-25 * sums).all()
+
+
+@pytest.mark.parametrize(("rows", "place"), [(4, "is_fresh"), (4, "is_held"), (40, "is_held")])
+def test_in_a_loop_what_is_new_is_prefetched_and_panels_are_for_several_tiles(rows: int, place: str) -> None:
+    """One tile of rows reads panels front to back, which the processor foresees; a round's own part of an array lies afar."""
+    added = (RegionStep(plus.op(), (0, 1)),)
+    op = FusedMatMulEpilogue(ElementwiseRegion((rows, 64), added, ((64, 1), (64, 1)), (0,)))
+    x, w, residual = (np.ones(shape, np.float32) for shape in ((rows, 8), (8, 64), (rows, 64)))
+
+    def inside(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+        a, b, added = layout.operands
+        assert b is not None
+        assert added is not None
+        b, added = evolve(b, is_held=True), evolve(added, is_fresh=place == "is_fresh")
+        return matmul_epilogue(module, node, evolve(layout, operands=(a, b, added)), isa, name)
+
+    made = kernel(inside, op, [x, w, residual], available()[0], bound=(1,))
+    asked = str(made.module).count('call void @"llvm.prefetch')
+    assert (asked > 0) == (place == "is_fresh" or rows > 8)
+    assert (made(x, w, residual)[0] == 9).all()

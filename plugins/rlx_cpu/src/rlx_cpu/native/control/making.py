@@ -118,12 +118,13 @@ class Bodies:
 
 
 def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> Layout:
-    """Where the operands and results of a body's step lie, and which of them are the same in every round or run."""
+    """Where the operands and results of a body's step lie, and which of them are the same, or others, in every round or run."""
 
     def known(value: Value | None) -> Place | None:
         if value is None:
             return None
         origin = sources.get(lir.root_of(value), Origin())
-        return evolve(place_of(value, lir), is_bound=origin.is_bound, is_held=origin.is_held)
+        is_fresh = origin.rounds is not None
+        return evolve(place_of(value, lir), is_bound=origin.is_bound, is_held=origin.is_held, is_fresh=is_fresh)
 
     return evolve(layout_of(step, lir), operands=tuple(map(known, step.node.operands)))

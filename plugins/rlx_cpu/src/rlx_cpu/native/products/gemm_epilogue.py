@@ -145,8 +145,7 @@ def epilogue_of(
         places = (*others, *layout.results)
         tensors = [Tensor.of(p, shape, rows, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
         read, written = tensors[: len(others)], tensors[len(others) :]
-        # Of an operand that L2 does not hold, a tile finds little there.
-        far = [] if prefetched_nbytes is None else [t for t in read if t.own_nbytes > prefetched_nbytes]
+        far = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
         prefetches = [t.prefetch for t in far]
         return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
 
@@ -194,11 +193,10 @@ class Tensor:
         own = tuple(0 if d in (0, 1) else s for d, s in zip(sizes_of(place), place.strides, strict=True))
         return (0,) * (len(shape) - len(own)) + own
 
-    @property
-    def own_nbytes(self) -> int:
-        """Bytes, where each vector of the result reads elements of its own; 0 where some are read again."""
+    def is_far(self, held_nbytes: int) -> bool:
+        """Whether a tile finds little of it in a cache of so many bytes: no vector of the result reads what another has read."""
         is_whole = is_dense(self.place.type, self.place.strides) and self.place.type.shape == self.shape
-        return self.place.type.nbytes.__index__() if is_whole else 0
+        return is_whole and (self.place.is_fresh or self.place.type.nbytes.__index__() > held_nbytes)
 
     def prefetch(self, b: ir.IRBuilder, spot: Spot) -> None:
         """Bring the elements at a spot into L2; panels run through L1 before the sums are done."""

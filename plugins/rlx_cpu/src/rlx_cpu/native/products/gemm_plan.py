@@ -247,10 +247,16 @@ class ProductPlan:
 
     @property
     def sharers(self) -> int:
-        """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
+        """How many tiles share the prefetching of the panel that comes next; 0 for none.
+
+        None is done where a thread has packed it just now, and in loops where one tile has all rows: it reads all panels front
+        to back, which the processor foresees, and prefetching would be half of what it loads.
+        """
         if self.panels not in AT_HAND:
             return 0
-        return SHARERS if self.given is not None else min(self.blocks.row_tiles, MOST_SHARERS)
+        if self.given is not None:
+            return SHARERS
+        return 0 if self.is_held and self.tiles[0].pieces == 1 else min(self.blocks.row_tiles, MOST_SHARERS)
 
     @property
     def prefetches_result(self) -> bool:
