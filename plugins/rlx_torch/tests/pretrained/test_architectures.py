@@ -27,6 +27,12 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }  # fmt: skip
+PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
+HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
+OPT = {**FALCON, "ffn_dim": 48, "word_embed_proj_dim": 32}
+
+DEBERTA = {**SMALL, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 
 ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertConfig", "BertModel", SMALL),
@@ -41,7 +47,22 @@ ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DistilBertModel",
         {"vocab_size": 61, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
     ),
-}
+    "electra": ("ElectraConfig", "ElectraModel", {**SMALL, "embedding_size": 16}),
+    "albert": ("AlbertConfig", "AlbertModel", {**SMALL, "num_hidden_layers": 4, "num_hidden_groups": 2, "embedding_size": 16}),
+    "deberta v2": ("DebertaV2Config", "DebertaV2Model", {**DEBERTA, "conv_kernel_size": 3}),
+    "deberta v3": (
+        "DebertaV2Config",
+        "DebertaV2Model",
+        {**DEBERTA, "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+         "position_buckets": 8, "type_vocab_size": 0},
+    ),
+    "modernbert": (
+        "ModernBertConfig",
+        "ModernBertModel",
+        {**SMALL, "num_hidden_layers": 4, "local_attention": 6, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+         "cls_token_id": 1, "sep_token_id": 2},
+    ),
+}  # fmt: skip
 DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", GROUPED),
@@ -55,6 +76,19 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", "Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0, "sliding_window": 5,
              "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
+    "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
+                         "attention_bias": False, "rope_parameters": HALF}),
+    "phi": ("PhiConfig", "PhiForCausalLM", {**PLAIN, "num_key_value_heads": 2, "rope_parameters": HALF}),
+    "falcon": ("FalconConfig", "FalconForCausalLM", FALCON),
+    "falcon grouped": ("FalconConfig", "FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon one norm": ("FalconConfig", "FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2,
+                        "num_ln_in_parallel_attn": 1, "bias": True}),
+    "falcon in turn": ("FalconConfig", "FalconForCausalLM", {**FALCON, "multi_query": False, "parallel_attn": False}),
+    "opt": ("OPTConfig", "OPTForCausalLM", OPT),
+    "opt behind": ("OPTConfig", "OPTForCausalLM", {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 24}),
+    "bloom": ("BloomConfig", "BloomForCausalLM", {"vocab_size": 61, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "bloom of six": ("BloomConfig", "BloomForCausalLM", {"vocab_size": 61, "hidden_size": 48, "n_layer": 2, "n_head": 6}),
 }  # fmt: skip
 
 

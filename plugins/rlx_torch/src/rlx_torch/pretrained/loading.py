@@ -12,9 +12,14 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bert import bert, distilbert, mpnet, roberta
-from rlx_torch.pretrained.decoders import gpt2, llama
+from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
+from rlx_torch.pretrained.deberta import deberta
+from rlx_torch.pretrained.decoders import gpt2
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
+from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
+from rlx_torch.pretrained.llama import llama
+from rlx_torch.pretrained.modernbert import modernbert
+from rlx_torch.pretrained.opt import opt
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
@@ -23,15 +28,24 @@ from rlx_torch.pretrained.whisper import whisper
 __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 
 ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
+    "albert": albert,
     "bert": bert,
+    "bloom": bloom,
+    "deberta-v2": deberta,
     "distilbert": distilbert,
+    "electra": electra,
+    "falcon": falcon,
     "gemma": llama,
     "gemma2": llama,
     "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
     "llama": llama,
     "mistral": llama,
+    "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
+    "opt": opt,
+    "phi": phi,
     "phi3": llama,
     "qwen2": llama,
     "qwen3": llama,
