@@ -98,10 +98,16 @@ T5 = {
 }  # fmt: skip
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 FAR = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+BART = {
+    "vocab_size": 61, "d_model": 32, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "max_position_embeddings": 64,
+    "scale_embedding": True, "forced_eos_token_id": None,
+}  # fmt: skip
 READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "t5": ("T5Config", "T5ForConditionalGeneration", T5),
     "t5 gated": ("T5Config", "T5ForConditionalGeneration", {**T5, **GATED}),
     "mt5": ("MT5Config", "MT5ForConditionalGeneration", {**T5, **FAR}),
+    "bart": ("BartConfig", "BartForConditionalGeneration", BART),
 }
 
 
@@ -242,6 +248,25 @@ def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> Non
             found = theirs(torch.tensor(pixels))
         expected = found.logits if name == "classifier" else found.last_hidden_state
         np.testing.assert_allclose(ours(pixels), expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("end", [2, 60])
+def test_texts_and_pictures_are_compared_as_theirs_compares_them(end: int, tmp_path: Path) -> None:
+    """The end of a text is the highest token in old configurations."""
+    text = {**SMALL, "max_position_embeddings": 40, "eos_token_id": end, "bos_token_id": 0}
+    seen = {**VIT, "image_size": 8, "intermediate_size": 40}
+    made = ("CLIPConfig", "CLIPModel", {"text_config": text, "vision_config": seen, "projection_dim": 24})
+    theirs, ours = saved(made, tmp_path), from_pretrained(tmp_path)
+    for texts, pictures in ((1, 3), (4, 2)):
+        ids = ids_of(texts, 7)
+        ids[0, 3:], ids[1:, -1] = 60, 60
+        pixels = np.random.default_rng(pictures).standard_normal((pictures, 3, 8, 8)).astype(np.float32)
+        with torch.no_grad():
+            expected = theirs(input_ids=torch.tensor(ids), pixel_values=torch.tensor(pixels))
+        found = ours(ids, pixels)
+        np.testing.assert_allclose(found["logits"], expected.logits_per_image.numpy(), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(ours.part("texts")(ids), expected.text_embeds.numpy(), atol=1e-5)
+        np.testing.assert_allclose(ours.part("pictures")(pixels), expected.image_embeds.numpy(), atol=1e-5)
 
 
 def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:

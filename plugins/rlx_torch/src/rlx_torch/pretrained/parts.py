@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
@@ -73,7 +73,7 @@ class Architecture:
         function: `function(parameters, *inputs)`.
         decoding: Of one that continues texts.
         optional: Tensors that a checkpoint may lack.
-        encoder: Of one with an encoder: its function and inputs.
+        parts: Functions, with their inputs, that are models of their own: the `encoder` of one with a decoder.
     """
 
     shapes: Shapes
@@ -83,7 +83,7 @@ class Architecture:
     function: Callable[..., Any]
     decoding: Decoding | None = None
     optional: tuple[str, ...] = ()
-    encoder: tuple[Callable[..., Any], Mapping[str, rlx.TensorType]] | None = None
+    parts: Mapping[str, tuple[Callable[..., Any], Mapping[str, rlx.TensorType]]] = field(factory=dict)
 
 
 def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:
