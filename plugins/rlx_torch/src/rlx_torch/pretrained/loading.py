@@ -12,9 +12,16 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bert import bert, distilbert, mpnet, roberta
-from rlx_torch.pretrained.decoders import gpt2, llama
+from rlx_torch.pretrained.bart import bart
+from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
+from rlx_torch.pretrained.clip import clip
+from rlx_torch.pretrained.deberta import deberta
+from rlx_torch.pretrained.decoders import gpt2
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
+from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
+from rlx_torch.pretrained.llama import llama
+from rlx_torch.pretrained.modernbert import modernbert
+from rlx_torch.pretrained.opt import opt
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
@@ -23,15 +30,26 @@ from rlx_torch.pretrained.whisper import whisper
 __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 
 ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
+    "albert": albert,
+    "bart": bart,
     "bert": bert,
+    "bloom": bloom,
+    "clip": clip,
+    "deberta-v2": deberta,
     "distilbert": distilbert,
+    "electra": electra,
+    "falcon": falcon,
     "gemma": llama,
     "gemma2": llama,
     "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
     "llama": llama,
     "mistral": llama,
+    "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
+    "opt": opt,
+    "phi": phi,
     "phi3": llama,
     "qwen2": llama,
     "qwen3": llama,
@@ -60,15 +78,27 @@ class PretrainedModel(rlx.Model):
 
     @property
     def encoder(self) -> rlx.Model:
-        """What an encoder-decoder reads with, as a model of its own with the same parameters.
+        """What an encoder-decoder reads with; see `part`.
 
         Raises:
             ConfigError: It is none.
         """
-        if self.architecture.encoder is None:
+        if "encoder" not in self.architecture.parts:
             raise ConfigError(f"{self.name} is no encoder and decoder", hint="call the model itself")
-        function, inputs = self.architecture.encoder
-        return rlx.Model(name=f"{self.name}_encoder", function=function, parameters=self.parameters, inputs=inputs)
+        return self.part("encoder")
+
+    def part(self, name: str) -> rlx.Model:
+        """A part as a model of its own with the same parameters: the `encoder` of T5, `texts` or `pictures` of CLIP.
+
+        Raises:
+            ConfigError: There is no such part.
+        """
+        parts = self.architecture.parts
+        if name not in parts:
+            hint = f"its parts are {', '.join(parts)}" if parts else "it has no parts"
+            raise ConfigError(f"{self.name} has no part {name!r}", hint=hint)
+        function, inputs = parts[name]
+        return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
 
 
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
