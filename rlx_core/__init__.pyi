@@ -31,6 +31,18 @@ from rlx_core.functions.custom_vjp import custom_vjp as custom_vjp
 from rlx_core.functions.forward_backward import forward_backward as forward_backward
 from rlx_core.functions.model import Model as Model
 from rlx_core.functions.training import train_step as train_step
+from rlx_core.functions.transforms import eval_shape as eval_shape
+from rlx_core.functions.transforms import grad as grad
+from rlx_core.functions.transforms import hessian as hessian
+from rlx_core.functions.transforms import hvp as hvp
+from rlx_core.functions.transforms import jacfwd as jacfwd
+from rlx_core.functions.transforms import jacrev as jacrev
+from rlx_core.functions.transforms import jvp as jvp
+from rlx_core.functions.transforms import linearize as linearize
+from rlx_core.functions.transforms import trace as trace
+from rlx_core.functions.transforms import value_and_grad as value_and_grad
+from rlx_core.functions.transforms import vjp as vjp
+from rlx_core.functions.transforms import vmap as vmap
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dims import symbol as symbol
 from rlx_core.ir.dtypes import DType
@@ -79,18 +91,6 @@ from rlx_core.ops.array_info import nan as nan
 from rlx_core.ops.array_info import newaxis as newaxis
 from rlx_core.ops.array_info import pi as pi
 from rlx_core.ops.at import _At
-from rlx_core.runtime.api import eval_shape as eval_shape
-from rlx_core.runtime.api import grad as grad
-from rlx_core.runtime.api import hessian as hessian
-from rlx_core.runtime.api import hvp as hvp
-from rlx_core.runtime.api import jacfwd as jacfwd
-from rlx_core.runtime.api import jacrev as jacrev
-from rlx_core.runtime.api import jvp as jvp
-from rlx_core.runtime.api import linearize as linearize
-from rlx_core.runtime.api import trace as trace
-from rlx_core.runtime.api import value_and_grad as value_and_grad
-from rlx_core.runtime.api import vjp as vjp
-from rlx_core.runtime.api import vmap as vmap
 from rlx_core.runtime.compiled_function import compile as compile
 from rlx_core.runtime.devices import device_put as device_put
 from rlx_core.runtime.devices import devices as devices

@@ -109,7 +109,7 @@ BOUNDED = {
         "rlx_core/ir/graph/builder.py": "Builder.input Builder.emit Builder._own",
         "rlx_core/ops/array_shapes.py": "roll repeat",
         "rlx_core/ops/kinds.py": "scaled",
-        "rlx_core/runtime/api.py": "grad hessian jacfwd jacrev value_and_grad vmap",  # made again from a pickle
+        "rlx_core/functions/transforms.py": "grad hessian jacfwd jacrev value_and_grad vmap",  # made again from a pickle
         "rlx_core/runtime/jit.py": "jit",
         "rlx_core/functions/training.py": "train_step",
         "rlx_core/trees/classes.py": "register_dataclass",

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.errors.lacks import typed_lacks
+from rlx_core.functions.calls import as_arrays
 from rlx_core.functions.weight_layout import WeightLayout
 from rlx_core.ir.graph import Graph
 from rlx_core.ops.arguments import flag, names
@@ -22,7 +23,6 @@ from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.signature import Signature
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
-from rlx_core.transforms.calls import as_arrays
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.split import Split, split_vjp

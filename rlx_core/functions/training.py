@@ -9,13 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.functions import functional
 from rlx_core.ops.arguments import flag
 from rlx_core.optim.transformation import Transformation, apply_updates, transformation
 from rlx_core.pipeline.compile import Config
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.jit import Jitted
-from rlx_core.transforms import functional
 from rlx_core.trees.flatten import expect_function, function_name
 
 __all__ = ["train_step"]

@@ -3,7 +3,7 @@
 This layer knows how a rule is found (written, contributed, or derived from a decomposition or from the other mode) and
 how whole graphs are walked; the mathematics are in the ops. Each transformation exists as a function from graph to graph
 and as the sweep inside it (`backward`, `pushforward`, `batch_into`), which works on nodes of any builder. What users call
-on Python functions (`functional.py`) is made of the same pieces.
+on Python functions (`rlx_core.functions`) is made of the same pieces.
 """
 
 from typing import TYPE_CHECKING

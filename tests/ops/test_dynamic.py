@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlx_core.functions.functional import vmap
 from rlx_core.ops.dynamic import dynamic_slice, dynamic_update_slice
-from rlx_core.transforms.functional import vmap
 
 X = np.arange(12.0).reshape(3, 4)
 

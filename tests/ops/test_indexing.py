@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlx_core.errors import IndexRangeError
+from rlx_core.functions.functional import grad, vmap
 from rlx_core.ops.indexing import gather, scatter_add
-from rlx_core.transforms.functional import grad, vmap
 
 RNG = np.random.default_rng(7)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import DeviceError, Fact, FormatError, RlxError
 from rlx_core.files.packages.container import Container, read_container
 from rlx_core.files.packages.manifest import Code, Manifest
+from rlx_core.files.packages.packaged import Contents, PackagedFunction, PackageReport
 from rlx_core.ir.attributes import Decoder
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.forms import need
@@ -19,7 +20,6 @@ from rlx_core.pipeline.select.backend import Unpack
 from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.targets import find_target, opened
 from rlx_core.plugins import PluginHost
-from rlx_core.runtime.packaged import Contents, PackagedFunction, PackageReport
 from rlx_core.runtime.signature import Signature
 
 if TYPE_CHECKING:

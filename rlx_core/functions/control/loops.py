@@ -17,6 +17,7 @@ from rlx_core.functions.control.tracing import (
     with_numbers_typed,
     within,
 )
+from rlx_core.functions.functional import vmap
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import bool_, i32, i64
 from rlx_core.ir.graph import Value, as_results, building
@@ -29,7 +30,6 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.creation import iota
 from rlx_core.ops.movement import concat
 from rlx_core.ops.structural import reshape
-from rlx_core.transforms.functional import vmap
 from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 

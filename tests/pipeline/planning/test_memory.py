@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 
 from rlx_core.draw.plan_report import memory_report
+from rlx_core.functions.functional import value_and_grad
 from rlx_core.ir.dtypes import f32
 from rlx_core.ir.graph import Builder, Graph, Value
 from rlx_core.ir.types import TensorType, spec
@@ -25,7 +26,6 @@ from rlx_core.ops.structural import reshape, sum_axes, transpose
 from rlx_core.pipeline.planning import memory
 from rlx_core.pipeline.planning.memory import STRATEGIES, LiveRange, live_ranges, lower_bound
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
-from rlx_core.transforms.functional import value_and_grad
 from rlx_core.transforms.trace import trace
 
 

@@ -13,6 +13,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, 
 from attrs import evolve
 
 from rlx_core.errors import ShapeError
+from rlx_core.functions import functional
+from rlx_core.functions.calls import differentiable_arguments
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.ops.arguments import flag
@@ -20,8 +22,6 @@ from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.jit import Jitted
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
-from rlx_core.transforms import functional
-from rlx_core.transforms.calls import differentiable_arguments
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.trees.flatten import expect_function
 

@@ -7,8 +7,8 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, ShapeError, TraceError
+from rlx_core.functions import functional
 from rlx_core.ir.interpret import interpret
-from rlx_core.transforms import functional
 from rlx_core.transforms.trace import trace
 from rlx_core.trees.flatten import flatten
 
