@@ -30,7 +30,7 @@ VERSION: Final = "3"
 """Raised when the same text would have to give other code."""
 
 EFFORT: Final = 1
-"""LLVM's level for machine code. The next ones schedule a second time, which takes a tenth longer and gains nothing that was found."""
+"""LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
 
 
 @cache
