@@ -26,8 +26,11 @@ from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
 
 __all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple", "triple_for"]
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Raised when the same text would have to give other code."""
+
+EFFORT: Final = 1
+"""LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
 
 
 @cache
@@ -69,7 +72,7 @@ def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
     _initialise()
     if isa.cpu is not None:
         return _portable_machine(isa)
-    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=3, jit=is_jit)
+    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=EFFORT, jit=is_jit)
 
 
 def _portable_machine(isa: Isa) -> llvm.TargetMachine:
@@ -77,7 +80,7 @@ def _portable_machine(isa: Isa) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple_for(isa))
-    return target.create_target_machine(cpu=isa.cpu, features=features(isa), opt=3, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=isa.cpu, features=features(isa), opt=EFFORT, reloc="pic", codemodel="small")
 
 
 def triple_for(isa: Isa) -> str:
@@ -177,14 +180,13 @@ def _new_line(isa: Isa) -> _Line:
     Kernels are vectors and tiles already; what remains scalar is so on purpose. So the path of `-O2` (inlining by cost, loops
     vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
     hundredth or two.
-    Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
+    Rotating loops is the one that matters: without it, machine code takes longer to make and to run. Looking for equal values
+    again (GVN) took as long as all others together, and code without it is as fast.
     """
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
-    passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
-    passes.add_loop_simplify_pass()
     passes.add_loop_rotate_pass()
     passes.add_simplify_cfg_pass()
     target = machine(isa)

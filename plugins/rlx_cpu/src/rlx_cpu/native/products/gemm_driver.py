@@ -166,7 +166,7 @@ class Driver:
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
                 chains = chains_of(rows, tiles.panels.start(tiles.panels.pieces))
-                unroll = plan.unroll if chains == 1 else UNROLL
+                unroll = plan.unroll(rows, vectors) if chains == 1 else UNROLL
                 found[rows, vectors] = Microkernel(
                     words=words,
                     rows=rows,

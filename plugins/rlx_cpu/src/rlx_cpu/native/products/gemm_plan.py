@@ -41,10 +41,13 @@ SHORT_ROW = 512
 """Bytes of a row of B of which a panel is much, so that reading it where it lies takes few lines of a cache too many."""
 
 MOST_SHARERS = 12
-"""Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line, and none twice."""
+"""Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line."""
 
 SHORT_UNROLL = 2
-"""Steps along k in one round of the inner loop, where there is one loop for each of many heights: there is less code."""
+"""Steps along k in one round of the inner loop where more would only be more code."""
+
+FULL_STEP = 12
+"""Fused products of a step beside which counting rounds costs nothing: two steps a round are as fast as four."""
 
 SHARERS = 2
 """The same where the number of tiles is unknown: two tiles, which few rows are, fetch all of a panel that lies in memory."""
@@ -163,10 +166,10 @@ class ProductPlan:
             self.product.length // prod(size for size, _ in self.runs[len(self.product.runs) :]) if self.runs else None
         )
 
-    @property
-    def unroll(self) -> int:
-        """Steps along k in one round of the inner loop."""
-        return SHORT_UNROLL if self.given is not None and self.given.rows.most else UNROLL
+    def unroll(self, rows: int, vectors: int) -> int:
+        """Steps along k in one round of a tile's inner loop: few where there is one loop for each of many heights, too."""
+        has_many_heights = self.given is not None and self.given.rows.most != 0
+        return SHORT_UNROLL if has_many_heights or rows * vectors >= FULL_STEP else UNROLL
 
     @property
     def packs_panels(self) -> bool:
