@@ -21,6 +21,7 @@ class Place:
         strides: In bytes, one an axis; 0 where it is broadcast.
         is_bound: Whether it is a parameter or a constant, the same in every run: such an operand may be packed.
         is_held: Whether it is the same in every round of the loop that the step is in, and so may be packed before the first.
+        is_inside: Whether it lies in the result already, where `Op.parts` has it.
         literal: The bytes of the one element that all of it is, where that is known when code is made.
         alignment: Bytes that the first element lies at a multiple of; no more than `WIDEST` is asked.
     """
@@ -29,6 +30,7 @@ class Place:
     strides: Strides
     is_bound: bool = False
     is_held: bool = False
+    is_inside: bool = False
     literal: bytes | None = None
     alignment: int = WIDEST
 
