@@ -231,15 +231,36 @@ def test_an_index_outside_names_the_size_of_the_call() -> None:
             function(weights(n, 3), np.array([0, n]))
 
 
-def test_what_is_cut_by_its_length_is_made_for_its_length(compiled: list[int]) -> None:
+LONG = {
+    "all": (Case(lambda x: rlx.sum(x), ["f32[n]"], adds_up=True), (100_000, 300_001, 70_003)),
+    "rows": (Case(lambda x: rlx.max(x, axis=-1), ["f32[3, n]"]), (100_000, 300_001, 70_003)),
+    "columns": (Case(lambda x: rlx.sum(x, axis=0), ["f32[n, 37]"]), (5000, 12_345, 3001)),
+    "unknown columns": (Case(lambda x: rlx.max(x, axis=0), ["f32[5001, n]"]), (40, 7, 100)),
+    "columns of two axes": (Case(lambda x, y: rlx.sum(x * y, axis=(0, 1)), ["f32[n, 50, 37]"] * 2), (100, 299, 87)),
+    "axes inside": (Case(lambda x: rlx.sum(x, axis=(0, 2)), ["f32[n, 3, 4]"], adds_up=True), (10_000, 20_001, 9000)),
+}
+"""Reductions of few rows, whose chunks are counted."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: list[int]) -> None:
+    case, sizes = LONG[name]
+    check(case, sizes, compiled)
+    with everything_is_shared():
+        alone = case.for_all(config={"options": {"cpu.threads": 1}})
+        together = case.for_all(config={"options": {"cpu.threads": 3}})
+        for n in sizes:
+            inputs = case.arrays(n)
+            np.testing.assert_array_equal(together(*inputs), alone(*inputs))
+
+
+def test_short_rows_and_long_ones_are_two_functions(compiled: list[int]) -> None:
     function = CASES["mean"].for_all()
-    short, long = np.ones(100, np.float32), np.ones(300_000, np.float32)
-    function(short)
-    assert all(words_of(function))
-    compiled.clear()
-    assert function(long) == pytest.approx(1, rel=1e-4)
-    assert words_of(function)[-1] == 0, "the sum"
-    assert compiled == [1]
+    for n, is_new in ((100, True), (300_000, True), (90, False), (200_000, False), (1, False)):
+        compiled.clear()
+        assert function(np.ones(n, np.float32)) == pytest.approx(n / (n + 1), rel=1e-4)
+        assert bool(compiled) is is_new
+        assert all(words_of(function))
 
 
 def test_the_report_and_the_listing_say_so() -> None:
