@@ -4,7 +4,7 @@
 from rlx_cpu.native.attention import backward, forward, rope  # noqa: F401
 from rlx_cpu.native.control import emit  # noqa: F401
 from rlx_cpu.native.fourier import transforms  # noqa: F401
-from rlx_cpu.native.indexing import gather, scatter  # noqa: F401
+from rlx_cpu.native.indexing import gather, scatter_rows  # noqa: F401
 from rlx_cpu.native.loops import rows  # noqa: F401
 from rlx_cpu.native.movement import boxes, windows  # noqa: F401
 from rlx_cpu.native.ordering import search, sorting  # noqa: F401

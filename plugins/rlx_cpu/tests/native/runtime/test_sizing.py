@@ -46,6 +46,12 @@ def of_attention(**more: Any) -> Any:
     return cotangents
 
 
+def added_at(x: Any, i: Any, g: Any) -> Any:
+    """The cotangent of a table that is read at indices, none of which is outside."""
+    inside = rlx.minimum(i, x.shape[0] - 1)
+    return rlx.grad(lambda x: rlx.sum(rlx.take(x, inside, axis=0) * g))(x)
+
+
 def loss(w: Any, x: Any, y: Any) -> Any:
     return nn.cross_entropy(nn.linear(nn.gelu(nn.linear(x, w, B1)), W2, B2), y)
 
@@ -134,6 +140,17 @@ CASES = {
     ),
     "cotangents of attention with a bias": Case(
         of_attention(), [*["f32[2, n, 96]"] * 4, "f32[3, n, n]"], may_be_none=False, few=16, ways=2
+    ),
+    "cotangent of a table": Case(added_at, ["f32[9, 24]", "i64[n, 2]", "f32[n, 2, 24]"]),
+    "cotangent of a wide table of halves": Case(added_at, ["f16[9, 700]", "i32[2, n]", "f16[2, n, 700]"]),
+    "cotangent of a large table": Case(
+        added_at, ["f32[5000, 130]", "i64[n, 30]", "f32[n, 30, 130]"], may_be_none=False, ways=2
+    ),
+    "cotangent of an unknown table": Case(added_at, ["f32[n, 40]", "i64[7]", "f32[7, 40]"], may_be_none=False),
+    "places of a table": Case(
+        lambda x, i, y: rlx.scatter(x, y, rlx.minimum(i, x.shape[0] - 1)),
+        ["f32[n, 5]", "i64[7]", "f32[7, 5]"],
+        may_be_none=False,
     ),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
