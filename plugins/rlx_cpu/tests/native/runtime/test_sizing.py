@@ -152,6 +152,10 @@ CASES = {
         ["f32[n, 5]", "i64[7]", "f32[7, 5]"],
         may_be_none=False,
     ),
+    "lines in order": Case(lambda x: rlx.sort(x), ["f32[n, 3, 300]"]),
+    "short lines in order": Case(lambda x: rlx.argsort(x), ["i64[n, 40]"]),
+    "columns in order": Case(lambda x: rlx.sort(x, axis=1), ["f16[n, 70, 9]"]),
+    "the first few": Case(lambda x: rlx.top_k(x, 5), ["f32[n, 2000]"]),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
@@ -269,6 +273,12 @@ def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: li
         for n in sizes:
             inputs = case.arrays(n)
             np.testing.assert_array_equal(together(*inputs), alone(*inputs))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i64", "bf16"])
+def test_lines_of_unknown_length_are_put_in_order(dtype: str, compiled: list[int]) -> None:
+    check(Case(lambda x: rlx.argsort(x), [f"{dtype}[3, n]"]), (200, 3999, 301), compiled)
+    check(Case(lambda x: rlx.sort(x, descending=True), [f"{dtype}[9, n]"]), (4000, 40_000), compiled)
 
 
 def test_short_rows_and_long_ones_are_two_functions(compiled: list[int]) -> None:
