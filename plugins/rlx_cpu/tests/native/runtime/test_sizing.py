@@ -13,6 +13,7 @@ from sized import Case, agree, check, joined, weights, words_of
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
+from rlx_core.ops.cumulative import cummax, cumsum
 from rlx_cpu.native.sharing import everything_is_shared
 
 FEW = (5, 1, 17, 64, 0)
@@ -156,6 +157,10 @@ CASES = {
     "short lines in order": Case(lambda x: rlx.argsort(x), ["i64[n, 40]"]),
     "columns in order": Case(lambda x: rlx.sort(x, axis=1), ["f16[n, 70, 9]"]),
     "the first few": Case(lambda x: rlx.top_k(x, 5), ["f32[n, 2000]"]),
+    "running sums": Case(lambda x: cumsum(x, axis=1), ["f32[n, 300]"]),
+    "running sums of unknown length": Case(lambda x: cumsum(x, axis=1, reverse=True), ["f32[21, n]"]),
+    "running maxima of unknown length": Case(lambda x: cummax(x, axis=1), ["i64[5, n, 40]"]),
+    "running sums of halves": Case(lambda x: cumsum(x, axis=0), ["bf16[n, 3, 7]"]),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
