@@ -20,7 +20,7 @@ from rlx_cuda.cublaslt import Addresses, CublasLt, Matrix, Plan, Product
 
 RNG = np.random.default_rng(7)
 LIBRARY = {"options": {"cuda.products": "library"}}
-TF32 = {"options": {"cuda.tf32": True}}
+BOTH = {"options": {"cuda.tf32": True, "cuda.products": "library"}}
 
 TOLERANCES = {"f16": 4e-3, "bf16": 3e-2, "f32": 2e-5, "f64": 1e-12}
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -106,7 +106,7 @@ FOLLOWED: dict[str, tuple[Any, Any, int]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("dtype", ["bf16", *(pytest.param(each, marks=pytest.mark.slow) for each in ("f16", "f32"))])
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_follows_is_the_librarys(driven: PluginHost, library: FakeCublasLt, name: str, dtype: str) -> None:
     followed, wanted, epilogue = FOLLOWED[name]
@@ -196,22 +196,25 @@ def test_wider_sums_of_narrow_factors_are_stored(driven: PluginHost, library: Fa
     assert library.asked
 
 
-def test_products_are_in_tf32_where_the_option_says_so(driven: PluginHost, library: FakeCublasLt) -> None:
+def test_the_library_multiplies_in_tf32_where_both_options_say_so(driven: PluginHost, library: FakeCublasLt) -> None:
     a = np.full((8, 8), 1 + 2.0**-12, np.float32)  # of which TF32 keeps the 1
-    f, exact = on(driven, rlx.matmul, TF32), on(driven, rlx.matmul, None)
+    f, exact = on(driven, rlx.matmul, BOTH), on(driven, rlx.matmul, None)
     np.testing.assert_array_equal(f(a, a), np.full((8, 8), 8, np.float32))
-    np.testing.assert_array_equal(on(driven, lambda a: rlx.relu(a @ a + a[0]), TF32)(a), 8 + a)
+    np.testing.assert_array_equal(on(driven, lambda a: rlx.relu(a @ a + a[0]), BOTH)(a), 8 + a)
     np.testing.assert_allclose(exact(a, a), a @ a, rtol=1e-6)
     assert "library_product_tf32" in str(f.report)
     assert len(library.asked) == 2
-    half = a.astype(np.float16)
-    np.testing.assert_allclose(on(driven, rlx.matmul, TF32)(half, half), half @ half)
-    assert len(library.asked) == 2, "what is not f32 is generated"
-    both = {"options": {"cuda.tf32": True, "cuda.products": "library"}}
-    np.testing.assert_array_equal(on(driven, rlx.matmul, both)(a, a), np.full((8, 8), 8, np.float32))
     double = a.astype(np.float64)
-    np.testing.assert_allclose(on(driven, rlx.matmul, both)(double, double), double @ double, rtol=1e-12)
-    assert len(library.asked) == 4
+    np.testing.assert_allclose(on(driven, rlx.matmul, BOTH)(double, double), double @ double, rtol=1e-12)
+    assert len(library.asked) == 3
+
+
+def test_what_the_library_does_not_compute_is_generated_in_tf32(driven: PluginHost, library: FakeCublasLt) -> None:
+    a = np.full((8, 8), 1 + 2.0**-12, np.float32)
+    f = on(driven, lambda a: rlx.abs(a @ a), BOTH)
+    np.testing.assert_array_equal(f(a), np.full((8, 8), 8, np.float32))
+    assert "product_epilogue_tf32 (cuda)" in str(f.report)
+    assert not library.asked
 
 
 def test_who_multiplies_is_one_of_two(driven: PluginHost) -> None:
