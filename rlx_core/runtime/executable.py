@@ -1,83 +1,36 @@
 """A compiled program with its parameters: named arrays in, arrays out, everything checked before a byte is written.
 
-An executable of a program with symbolic sizes keeps one optimised template and specialises it for each binding it
-meets; the programs of the last bindings are kept. Parameters are bound once and shared by all of them, and by all clones.
+An executable of a program with symbolic sizes keeps one optimised template and specialises it for each binding it meets
+(`bound.py`). Parameters are bound once and shared by all of its programs, and by all clones.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, Final, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
-from attrs import define, field, frozen
 
 from rlx_core.errors import Fact, FormatError, MissingInputError, UnknownNameError, nearest
 from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
+from rlx_core.ir.bind import infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import leaf_name
-from rlx_core.ir.lir import Entry, Lir
+from rlx_core.ir.lir import Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.report import Report
-from rlx_core.pipeline.select.backend import Bindings, Outputs, Program
-from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated
-from rlx_core.runtime.preparing import prepared
-from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
+from rlx_core.pipeline.select.backend import Bindings, Outputs
+from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
+from rlx_core.runtime.bound import BoundPrograms
+from rlx_core.runtime.straight import Door
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
-from rlx_core.system.lru import LruCache
 
 __all__ = ["Executable"]
-
-_versions: Final = count(1)
-
-_PROGRAMS_KEPT: Final = 64
-"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
-
-
-@frozen(eq=False)
-class Weights:
-    """One state of the bound parameters.
-
-    Attributes:
-        arrays: By name.
-        version: Tells programs to bind again; no two states have one.
-        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
-    """
-
-    arrays: Mapping[str, np.ndarray] = field(factory=dict)
-    version: int = 0
-    prepared: list[Bindings] = field(factory=list)
-
-
-@define(eq=False)
-class Bound:
-    """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
-    and its entry."""
-
-    program: Program
-    lir: Lir
-    version: int = -1
-    held: Held = field(factory=Held)
-    entry: Callable[..., Any] | None = None
-    runs: int = 0
-
-
-@define(eq=False)
-class Shared:
-    """What clones share: weights and programs. Mutable under its lock; whoever runs sees one state of the weights."""
-
-    weights: Weights = field(factory=Weights)
-    programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
-    latest: Bound | None = None
-    door: Door = field(factory=Door)
-    lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
 
 
 class Executable:
@@ -86,19 +39,17 @@ class Executable:
     >>> executable.run({"x": x})                             # doctest: +SKIP
     """
 
-    def __init__(self, compiled: Compiled, shared: Shared | None = None, *, outputs: Outputs | None = None) -> None:
+    def __init__(
+        self, compiled: Compiled, shared: BoundPrograms | None = None, *, outputs: Outputs | None = None
+    ) -> None:
         self._compiled = compiled
         self._memory = compiled.target.device
         self._wanted = None if outputs == "host" and self._memory is None else outputs
-        self._shared = shared or Shared()
+        self._shared = shared or BoundPrograms.of(compiled)
         self._handles: dict[str, np.ndarray] = {}
         self._handle_lock = Lock("handles")
-        manifest = compiled.lir.manifest
-        self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
-        self._params = {e.name: _declared(e, compiled) for e in manifest.params}
+        self._inputs, self._params = self._shared.inputs, self._shared.params
         self._entries = tuple(self._inputs.values())
-        self._donated = frozenset(e.name for e in manifest.params if e.is_donated)
-        self._has_donations = bool(self._donated) or any(e.is_donated for e in manifest.inputs)
         self._successors = dict(_successors(compiled.lir))
 
     # ------------------------------------------------------------------------------- what it is
@@ -146,10 +97,7 @@ class Executable:
             MissingInputError: A parameter was never bound.
             GuardError, BindingError: The sizes contradict the program's guards, or leave one open.
         """
-        weights = self._shared.weights
-        self._expect_bound(weights)
-        lir = self._compiled.specialize(binding)
-        return lir, self._prepared(lir, weights)
+        return self._shared.planned(binding)
 
     def emit(self, level: str, step: int | str | None = None) -> str:
         """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
@@ -210,16 +158,7 @@ class Executable:
         """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
-        with self._shared.lock:
-            known = {**self._shared.weights.arrays, **ready}
-            if self._donated:
-                apart = separated([self._params[name] for name in known], list(known.values()))
-                known = dict(zip(known, apart, strict=True))
-                for name in self._donated & ready.keys():
-                    if isinstance(known[name], np.ndarray):
-                        known[name] = known[name].view()  # given anew, even if it is the array that was given before
-            self._shared.weights = Weights(known, next(_versions))
-            self._shared.door.entry = None
+        self._shared.bind(ready)
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
         """Bind one parameter from little-endian bytes.
@@ -269,13 +208,14 @@ class Executable:
         try:
             memory = self._memory
             ready = [checked(entry, array, memory) for entry, array in zip(self._entries, arrays, strict=True)]
-            bound = self._bound(ready)
-            if self._has_donations:
+            bound = self._shared.bound(ready)
+            if self._shared.has_donations:
                 ready = separated(self._entries, ready, bound.held)
             results = NotImplemented if bound.entry is None or outputs is not None else bound.entry(*ready)
             if results is NotImplemented:
                 results = tuple(bound.program.run_to(ready, outputs))
-            self._open(bound)
+            if self._wanted is None:  # an entry puts results where the inputs are
+                self._shared.open(bound)
         except (MemoryError, ImportError, AttributeError, OSError) as error:
             said = in_our_words("run", error)
             if said is None:
@@ -341,7 +281,7 @@ class Executable:
     def __copy__(self) -> Executable:
         """An executable with programs and handles of its own. Weights are shared as long as no run writes to them."""
         known = self._shared.weights.arrays
-        own = {name: array.copy(order="K") if name in self._donated else array for name, array in known.items()}
+        own = {name: array.copy(order="K") if name in self._shared.donated else array for name, array in known.items()}
         return self._with(own, {name: array.copy(order="K") for name, array in self._handles.copy().items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
@@ -389,76 +329,6 @@ class Executable:
         latest = self._shared.latest
         return self._compiled.lir if latest is None else latest.lir
 
-    def _open(self, bound: Bound) -> None:
-        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
-        shared = self._shared
-        if self._wanted is not None:
-            return  # an entry puts results where the inputs are
-        if bound.runs >= RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
-            return
-        with shared.lock:
-            if bound.version != shared.weights.version:
-                return
-            bound.runs += 1
-            if bound.runs == RUNS_BEFORE_ENTRY:
-                bound.entry = bound.program.entry()
-            shared.door.entry = bound.entry
-
-    def _bound(self, arrays: Sequence[np.ndarray]) -> Bound:
-        """The program for the sizes of some inputs, with the weights of now."""
-        shared = self._shared
-        weights = shared.weights
-        self._expect_bound(weights)
-        found = shared.programs.get(self._binding(arrays, weights))
-        if found is None or found.version != weights.version:
-            found = self._newly_bound(arrays)
-        shared.latest = found
-        return found
-
-    def _newly_bound(self, arrays: Sequence[np.ndarray]) -> Bound:
-        shared = self._shared
-        with shared.lock:
-            weights = shared.weights
-            binding = self._binding(arrays, weights)
-            bound = shared.programs.get(binding)
-            if bound is None:
-                lir = self._compiled.specialize(binding)
-                bound = Bound(self._compiled.program_for(lir), lir)
-                shared.programs.put(binding, bound)
-            if bound.version != weights.version:
-                bound.entry, bound.runs = None, 0
-                prepared = self._prepared(bound.lir, weights)
-                bound.program.bind(prepared)
-                bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
-                bound.version = weights.version
-            return bound
-
-    def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
-        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
-        if lir.prepare is not self._compiled.lir.prepare:
-            return prepared(self._compiled, lir, weights.arrays)
-        if not weights.prepared:
-            weights.prepared.append(prepared(self._compiled, lir, weights.arrays))
-        return weights.prepared[0]  # a signal handler may have made another
-
-    def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
-        if not self._compiled.is_template:
-            return DimBinding()
-        symbolic = {name: e.type for name, e in self._params.items() if not e.type.is_static}
-        found = dict(zip(self._inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
-        return infer_binding({**self.inputs, **symbolic}, found)
-
-    def _expect_bound(self, weights: Weights) -> None:
-        if len(weights.arrays) == len(self._params):
-            return
-        missing = [name for name in self._params if name not in weights.arrays]
-        if missing:
-            raise MissingInputError(
-                f"run: parameter {', '.join(missing[:5])} was never bound ({len(missing)} of {len(self._params)})",
-                *(Fact(n, self._params[n].type, self._params[n].source) for n in missing[:5]),
-                hint="bind them with set_params({...})",
-            )
-
     def _refresh_handles(self, results: Sequence[np.ndarray]) -> None:
         with self._handle_lock:
             for name in self._handles:
@@ -482,10 +352,6 @@ class Executable:
             Fact(f"{what}s", ", ".join(list(entries)[:12]) or "none"),
             hint=nearest(name, entries),
         )
-
-
-def _declared(entry: Entry, compiled: Compiled) -> Declared:
-    return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
 def _successors(lir: Lir) -> Iterator[tuple[str, int]]:

@@ -19,8 +19,8 @@ from rlx_core.errors import (
     ShapeError,
     UnknownNameError,
 )
-from rlx_core.runtime import executable
-from rlx_core.runtime.executable import Executable, prepared
+from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.preparing import prepared
 
 from .executables import executable_of, read_only
 
@@ -304,7 +304,7 @@ def test_rebinding_reaches_every_size_and_every_clone(bound):
 
 
 def test_the_programs_of_the_last_sizes_are_kept_and_no_more(bound, monkeypatch):
-    monkeypatch.setattr(executable, "_PROGRAMS_KEPT", 3)
+    monkeypatch.setattr("rlx_core.runtime.bound._PROGRAMS_KEPT", 3)
     fresh = Executable(bound._compiled)
     fresh.set_param("w", W)
     for size in (1, 2, 1, 3, 4, 5, 1, 2):
@@ -330,7 +330,7 @@ def test_work_on_parameters_is_done_when_they_are_bound():
 def test_work_on_parameters_is_done_once_for_all_sizes(monkeypatch):
     program = executable_of(lambda g: g.input("x", "f32[n, 2]") + g.exp(g.param("w", "f32[2]")))
     ran = []
-    monkeypatch.setattr(executable, "prepared", lambda *given: ran.append(prepared(*given)) or ran[-1])
+    monkeypatch.setattr("rlx_core.runtime.bound.prepared", lambda *given: ran.append(prepared(*given)) or ran[-1])
     for w in (np.float32([0, 1]), np.float32([2, 3])):
         program.set_param("w", w)
         for size in (1, 2, 1, 3):

@@ -1,0 +1,190 @@
+"""The programs of an executable: one for each binding of the sizes that it met, and the weights that they are bound to.
+
+Parameters are bound once and shared by all programs, which bind them again when there are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.errors import Fact, MissingInputError
+from rlx_core.ir.bind import infer_binding
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.lir import Entry, Lir
+from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.select.backend import Bindings, Program
+from rlx_core.runtime.arrays import Declared, Held, separated
+from rlx_core.runtime.preparing import prepared
+from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
+from rlx_core.system.locks import Lock
+from rlx_core.system.lru import LruCache
+
+__all__ = ["Bound", "BoundPrograms", "Weights"]
+
+_versions: Final = count(1)
+
+_PROGRAMS_KEPT: Final = 64
+"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
+
+
+@frozen(eq=False)
+class Weights:
+    """One state of the bound parameters.
+
+    Attributes:
+        arrays: By name.
+        version: Tells programs to bind again; no two states have one.
+        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
+    """
+
+    arrays: Mapping[str, np.ndarray] = field(factory=dict)
+    version: int = 0
+    prepared: list[Bindings] = field(factory=list)
+
+
+@define(eq=False)
+class Bound:
+    """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
+    and its entry."""
+
+    program: Program
+    lir: Lir
+    version: int = -1
+    held: Held = field(factory=Held)
+    entry: Callable[..., Any] | None = None
+    runs: int = 0
+
+
+@define(eq=False)
+class BoundPrograms:
+    """What clones of an executable share. Mutable under its lock; whoever runs sees one state of the weights.
+
+    Attributes:
+        inputs, params: What the program declares, by name.
+        donated: The parameters that runs write to.
+        has_donations: Whether they write to those, or to inputs.
+        latest: The program that ran last.
+        door: Where its entry stands open, for calls that need no checking.
+    """
+
+    compiled: Compiled
+    inputs: Mapping[str, Declared]
+    params: Mapping[str, Declared]
+    donated: frozenset[str]
+    has_donations: bool
+    weights: Weights = field(factory=Weights)
+    programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
+    latest: Bound | None = None
+    door: Door = field(factory=Door)
+    lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
+
+    @classmethod
+    def of(cls, compiled: Compiled) -> BoundPrograms:
+        """None yet, and no weights."""
+
+        def declared(entries: Sequence[Entry]) -> dict[str, Declared]:
+            return {e.name: Declared(e.name, e.type, e.is_donated, compiled.sources.get(e.name)) for e in entries}
+
+        manifest = compiled.lir.manifest
+        donated = frozenset(e.name for e in manifest.params if e.is_donated)
+        has_donations = bool(donated) or any(e.is_donated for e in manifest.inputs)
+        return cls(compiled, declared(manifest.inputs), declared(manifest.params), donated, has_donations)
+
+    def bind(self, ready: Mapping[str, np.ndarray]) -> None:
+        """Bind parameters, beside those that are bound already."""
+        with self.lock:
+            known = {**self.weights.arrays, **ready}
+            if self.donated:
+                apart = separated([self.params[name] for name in known], list(known.values()))
+                known = dict(zip(known, apart, strict=True))
+                for name in self.donated & ready.keys():
+                    if isinstance(known[name], np.ndarray):
+                        known[name] = known[name].view()  # given anew, even if it is the array that was given before
+            self.weights = Weights(known, next(_versions))
+            self.door.entry = None
+
+    def bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+        """The program for the sizes of some inputs, with the weights of now.
+
+        Raises:
+            MissingInputError: A parameter was never bound.
+        """
+        weights = self.weights
+        self._expect_bound(weights)
+        found = self.programs.get(self._binding(arrays, weights))
+        if found is None or found.version != weights.version:
+            found = self._newly_bound(arrays)
+        self.latest = found
+        return found
+
+    def open(self, bound: Bound) -> None:
+        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
+        if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
+            return
+        with self.lock:
+            if bound.version != self.weights.version:
+                return
+            bound.runs += 1
+            if bound.runs == RUNS_BEFORE_ENTRY:
+                bound.entry = bound.program.entry()
+            self.door.entry = bound.entry
+
+    def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
+        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+
+        Raises:
+            MissingInputError: A parameter was never bound.
+        """
+        weights = self.weights
+        self._expect_bound(weights)
+        lir = self.compiled.specialize(binding)
+        return lir, self._prepared(lir, weights)
+
+    def _newly_bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+        with self.lock:
+            weights = self.weights
+            binding = self._binding(arrays, weights)
+            bound = self.programs.get(binding)
+            if bound is None:
+                lir = self.compiled.specialize(binding)
+                bound = Bound(self.compiled.program_for(lir), lir)
+                self.programs.put(binding, bound)
+            if bound.version != weights.version:
+                bound.entry, bound.runs = None, 0
+                prepared = self._prepared(bound.lir, weights)
+                bound.program.bind(prepared)
+                bound.held = Held.of(prepared, self.donated) if self.has_donations else Held()
+                bound.version = weights.version
+            return bound
+
+    def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
+        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
+        if lir.prepare is not self.compiled.lir.prepare:
+            return prepared(self.compiled, lir, weights.arrays)
+        if not weights.prepared:
+            weights.prepared.append(prepared(self.compiled, lir, weights.arrays))
+        return weights.prepared[0]  # a signal handler may have made another
+
+    def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
+        if not self.compiled.is_template:
+            return DimBinding()
+        types = {name: e.type for name, e in self.inputs.items()}
+        symbolic = {name: e.type for name, e in self.params.items() if not e.type.is_static}
+        found = dict(zip(self.inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
+        return infer_binding({**types, **symbolic}, found)
+
+    def _expect_bound(self, weights: Weights) -> None:
+        if len(weights.arrays) == len(self.params):
+            return
+        missing = [name for name in self.params if name not in weights.arrays]
+        if missing:
+            raise MissingInputError(
+                f"run: parameter {', '.join(missing[:5])} was never bound ({len(missing)} of {len(self.params)})",
+                *(Fact(n, self.params[n].type, self.params[n].source) for n in missing[:5]),
+                hint="bind them with set_params({...})",
+            )
