@@ -239,6 +239,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "standard_gamma": "rlx.random.gamma(key, a, shape)",
     "poisson": "rlx.random.poisson(key, lam, shape)",
     "weibull_min": "rlx.random.weibull(key, concentration, scale, shape)",
+    "following_shape": "rlx.random.gamma applies it to what it draws",
     "undifferentiated": "draws by rejection apply it to their parameters; rlx.stop_gradient cuts a derivative off",
     "tree": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "tree_map": "any pytree of arrays is an argument or a result; optree.tree_map maps over one",
