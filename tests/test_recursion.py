@@ -40,6 +40,9 @@ BOUNDED = {
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",
         "plugins/rlx_cpu/src/rlx_cpu/native/work.py": "estimated_us",
     },
+    "axes of an operand, of which there are as many as a tensor may have": {
+        "rlx_core/ops/convolution/channels_last.py": "_by_phases.joined",
+    },
     "half as many each time": {
         "plugins/rlx_cpu/src/rlx_cpu/native/llvm/cuts.py": "_by_value",
         "rlx_core/functions/control/associative.py": "associative_scan.running",

@@ -174,16 +174,17 @@ class BatchNorm(ChannelOp):
         )
         channel, count = self.channel(x), self._count(x.type)
         n, one_less = (size_scalar(size, y[2].dtype) for size in (count, count - 1))
-        centred, r = wide(x) - self.placed(x, y[1])[0], self.inverse_std(y[2])
+        data, r = wide(x), self.inverse_std(y[2])
+        centred = data - self.placed(x, y[1])[0]
         dbeta, along_x = sum_to_axes(dy, (channel,)), sum_to_axes(dy * centred, (channel,))
         slope = wide(gamma) * r
         of_mean = d_mean + d_running_mean * self.momentum
         of_var = d_var + d_running_var * (n / one_less * self.momentum)
-        by_dy, shift, by_x = self.placed(
-            x, slope, (slope * dbeta - of_mean) / n, (slope * r * r * along_x - 2.0 * of_var) / n
-        )
+        per_x = (slope * r * r * along_x - 2.0 * of_var) / n
+        # x itself, not without its mean, so that nobody keeps that: it is as exact, because a mean is rounded like x is.
+        by_dy, shift, by_x = self.placed(x, slope, (slope * dbeta - of_mean) / n - y[1] * per_x, per_x)
         return (
-            as_dtype(dy * by_dy - shift - centred * by_x, x.dtype),
+            as_dtype(dy * by_dy - shift - data * by_x, x.dtype),
             as_dtype(along_x * r, gamma.dtype),
             as_dtype(dbeta, beta.dtype),
             as_dtype(d_running_mean * (1 - self.momentum), running_mean.dtype),
