@@ -161,6 +161,8 @@ CASES = {
     "running sums of unknown length": Case(lambda x: cumsum(x, axis=1, reverse=True), ["f32[21, n]"]),
     "running maxima of unknown length": Case(lambda x: cummax(x, axis=1), ["i64[5, n, 40]"]),
     "running sums of halves": Case(lambda x: cumsum(x, axis=0), ["bf16[n, 3, 7]"]),
+    "positions of extremes": Case(lambda x: rlx.argmax(x, axis=1), ["f32[n, 300]"]),
+    "positions of extremes side by side": Case(lambda x: rlx.argmin(x, axis=1), ["i32[n, 30, 7]"]),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
