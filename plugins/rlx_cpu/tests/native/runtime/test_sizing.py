@@ -163,6 +163,9 @@ CASES = {
     "running sums of halves": Case(lambda x: cumsum(x, axis=0), ["bf16[n, 3, 7]"]),
     "positions of extremes": Case(lambda x: rlx.argmax(x, axis=1), ["f32[n, 300]"]),
     "positions of extremes side by side": Case(lambda x: rlx.argmin(x, axis=1), ["i32[n, 30, 7]"]),
+    "squares that are transposed": Case(
+        lambda x, y: rlx.tanh(rlx.permute_dims(x, (0, 2, 1))) * y, ["f32[n, 16, 70]", "f32[n, 70, 16]"]
+    ),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
