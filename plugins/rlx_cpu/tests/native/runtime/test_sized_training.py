@@ -38,9 +38,7 @@ WEIGHTS = {
 }
 
 
-def loss(
-    words: Any, places: Any, gain: Any, shift: Any, qkv: Any, out: Any, up: Any, bias: Any, down: Any, x: Any, y: Any
-) -> Any:
+def loss(*arguments: Any) -> Any:
     """Of a transformer of one layer."""
     words, places, gain, shift, qkv, out, up, bias, down, x, y = arguments
     h = rlx.take(words, x, axis=0) + places[: x.shape[1]]

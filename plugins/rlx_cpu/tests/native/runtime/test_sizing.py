@@ -273,7 +273,7 @@ LONG = {
 """Reductions of few rows, whose chunks are counted."""
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", [n if n == "columns" else pytest.param(n, marks=pytest.mark.slow) for n in LONG])
 def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: list[int]) -> None:
     case, sizes = LONG[name]
     check(case, sizes, compiled)
@@ -285,7 +285,7 @@ def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: li
             np.testing.assert_array_equal(together(*inputs), alone(*inputs))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "i64", "bf16"])
+@pytest.mark.parametrize("dtype", [pytest.param(d, marks=pytest.mark.slow) for d in ("f32", "i64", "bf16")])
 def test_lines_of_unknown_length_are_put_in_order(dtype: str, compiled: list[int]) -> None:
     check(Case(lambda x: rlx.argsort(x), [f"{dtype}[3, n]"]), (200, 3999, 301), compiled)
     check(Case(lambda x: rlx.sort(x, descending=True), [f"{dtype}[9, n]"]), (4000, 40_000), compiled)
