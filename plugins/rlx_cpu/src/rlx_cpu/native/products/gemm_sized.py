@@ -165,8 +165,11 @@ class ProductForm:
     def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
         if found is None:
             return False
-        pairs = zip(found, self.others, strict=True)
-        return all((evolve(a, by_entry=b.by_entry) if entries == 1 else a).is_like(b) for a, b in pairs)
+        if entries == 1:  # how far it is to the next says nothing, unless it is to rows of the same entry
+            if any(each.by_entry is not None for each in found):
+                return False
+            found = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(found, self.others, strict=True))
+        return all(a.is_like(b) for a, b in zip(found, self.others, strict=True))
 
 
 def call_of(
