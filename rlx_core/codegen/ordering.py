@@ -116,7 +116,7 @@ class Sorting:
 class Extreme:
     """Where the first of the elements of each line is that come first: [outer, n, inner] elements, [outer, 1, inner] positions.
 
-    No line is empty.
+    No line is empty. Sizes are known, or expressions stand in the place of those that are not.
     """
 
     keys: Keys
@@ -127,7 +127,7 @@ class Extreme:
 
     @classmethod
     def of(cls, op: ArgMax | ArgMin, x: TensorType) -> Extreme:
-        shape, axis = x.static_shape, normalize_axis(op.axis, x.rank)
+        shape, axis = cast("tuple[int, ...]", x.shape), normalize_axis(op.axis, x.rank)
         keys = Keys(x.dtype, isinstance(op, ArgMax), nan_is_first=True)
         return cls(keys, prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), op.index_dtype)
 

@@ -161,6 +161,11 @@ CASES = {
     "running sums of unknown length": Case(lambda x: cumsum(x, axis=1, reverse=True), ["f32[21, n]"]),
     "running maxima of unknown length": Case(lambda x: cummax(x, axis=1), ["i64[5, n, 40]"]),
     "running sums of halves": Case(lambda x: cumsum(x, axis=0), ["bf16[n, 3, 7]"]),
+    "positions of extremes": Case(lambda x: rlx.argmax(x, axis=1), ["f32[n, 300]"]),
+    "positions of extremes side by side": Case(lambda x: rlx.argmin(x, axis=1), ["i32[n, 30, 7]"]),
+    "squares that are transposed": Case(
+        lambda x, y: rlx.tanh(rlx.permute_dims(x, (0, 2, 1))) * y, ["f32[n, 16, 70]", "f32[n, 70, 16]"]
+    ),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
@@ -268,7 +273,7 @@ LONG = {
 """Reductions of few rows, whose chunks are counted."""
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", [n if n == "columns" else pytest.param(n, marks=pytest.mark.slow) for n in LONG])
 def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: list[int]) -> None:
     case, sizes = LONG[name]
     check(case, sizes, compiled)
@@ -280,7 +285,7 @@ def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: li
             np.testing.assert_array_equal(together(*inputs), alone(*inputs))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "i64", "bf16"])
+@pytest.mark.parametrize("dtype", [pytest.param(d, marks=pytest.mark.slow) for d in ("f32", "i64", "bf16")])
 def test_lines_of_unknown_length_are_put_in_order(dtype: str, compiled: list[int]) -> None:
     check(Case(lambda x: rlx.argsort(x), [f"{dtype}[3, n]"]), (200, 3999, 301), compiled)
     check(Case(lambda x: rlx.sort(x, descending=True), [f"{dtype}[9, n]"]), (4000, 40_000), compiled)

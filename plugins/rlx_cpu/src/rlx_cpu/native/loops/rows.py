@@ -131,9 +131,9 @@ def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopF
         return None  # which of two parts an access is of is told by its offset
     kernel = sized_kernel(formula, layout, sizes)
     shape = Shape.of(kernel.kernel, isa)
-    # Transposed loads go through tiles, which are cut by their sizes.
+    # Transposed loads go through tiles, which are cut by the sizes of both sides.
     is_crossed = Shape.of(typical(kernel.kernel), isa).crossing is not None
-    if is_crossed:
+    if is_crossed and shape.crossing is None:
         return None
     form = LoopForm(kernel, shape, node.op)
     return form if form.call(layout, sizes) is not None else evolve(form, shape=evolve(shape, is_told_chunks=True))

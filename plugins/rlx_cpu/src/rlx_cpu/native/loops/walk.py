@@ -121,7 +121,8 @@ class Shape:
 
     def transposed_loads(self, axis: int) -> tuple[int, ...]:
         """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
-        if self.block is None or self.is_sized or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+        sides = self.kernel.extents[axis], self.size
+        if self.block is None or not all(map(is_known, sides)) or min(sides) < WORTH_TILES:
             return ()
         return tuple(
             i

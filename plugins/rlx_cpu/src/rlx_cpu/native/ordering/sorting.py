@@ -1,7 +1,7 @@
 """Sorting as native code: short rows by counting what comes before each element, long ones digit by digit.
 
 Both are stable, so there is one right answer: neither threads nor the way that is taken change it. Results are read from the row:
-a key does not say which zero or which NaN it was. Lines along other axes than the last are transposed in scratch memory.
+a key does not say which zero or which NaN it was. Lines along other axes are transposed in scratch memory.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
-from rlx_cpu.native.scans.cumulative import Running, emit_running, write_running
+from rlx_cpu.native.scans.cumulative import emit_running, write_running
+from rlx_cpu.native.scans.running import Running
 from rlx_cpu.native.table import native
 
 __all__ = ["RunningForm", "sized_running"]
