@@ -43,6 +43,7 @@ class Call:
         faults: What its sites report; with any, it is given the words for faults and the number of the first site.
         places: How the elements of each buffer lie, where `function` is one of the device's library, which is told so; else none.
         run: Such a function: it is given the library's module and an array of its own for each buffer.
+        may_wait: Whether it may wait or allocate, so that it is submitted by itself and nothing is recorded around it.
     """
 
     function: str
@@ -52,6 +53,7 @@ class Call:
     faults: tuple[Fault, ...] = ()
     places: tuple[Place, ...] = ()
     run: Callable[..., None] | None = field(default=None, eq=False)
+    may_wait: bool = False
 
 
 @frozen
@@ -70,14 +72,20 @@ class Emitted:
 
     @property
     def is_library(self) -> bool:
-        """Whether the device's library is called, which may wait and allocate, so that nothing is recorded around it."""
+        """Whether the device's library is called."""
         return any(call.places for call in self.calls)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a call may wait or allocate, so that the step is submitted by itself."""
+        return any(call.may_wait for call in self.calls)
 
 
 def library_call(name: str, layout: Layout, run: Callable[..., None]) -> Emitted:
     """A function that calls the device's library, given its module, the operands of a step and then its results."""
     places = [(i, p) for i, p in enumerate((*layout.operands, *layout.results)) if p is not None]
-    return Emitted((), (Call(name, 1, 1, tuple(i for i, _ in places), (), tuple(p for _, p in places), run),))
+    buffers, placed = tuple(i for i, _ in places), tuple(p for _, p in places)
+    return Emitted((), (Call(name, 1, 1, buffers, (), placed, run, may_wait=True),))
 
 
 Emit = Callable[[Node, Layout], Emitted]

@@ -240,12 +240,12 @@ class Frames:
         return frame
 
     def _parts(self, is_single: bool) -> Any:
-        """Maximal runs of launches, and the steps between them that a library or the host runs."""
+        """Maximal runs of launches, and the steps between them that the host runs, or a library that may wait."""
         place = first = 0
         steps: list[int] = []
         for number, step in enumerate(self.lir.steps):
             emitted = self._emissions.steps.get(number)
-            is_apart = is_single or emitted is None or emitted.is_library
+            is_apart = is_single or emitted is None or emitted.may_wait
             if place > first and is_apart:
                 yield Part(first, place, tuple(steps))
                 first, steps = place, []

@@ -22,9 +22,9 @@ from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.signature import Signature
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
+from rlx_core.transforms.calls import as_arrays
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
-from rlx_core.transforms.functional import as_arrays
 from rlx_core.transforms.split import Split, split_vjp
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
 from rlx_core.trees.flatten import (

@@ -138,11 +138,16 @@ def multi_head_attention(
 
 def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:
     """The number of heads of an operand, from its dims where they have it."""
+    shape = shape_of(x)
     if layout == "bsd":
+        if len(shape) == 4:
+            raise ShapeError(
+                f"attention: {name} has 4 axes, and layout bsd takes [b, s, h·d]",
+                hint='say layout="bhsd" or layout="bshd", the order in which its axes are',
+            )
         if given is None:
             raise ShapeError(f"attention: layout bsd hides how many heads {name} has", hint="pass num_heads=")
         return whole(f"attention: the number of heads of {name}", given, least=1)
-    shape = shape_of(x)
     if len(shape) != 4:
         raise ShapeError(f"attention: {name} must have 4 axes in layout {layout}, not {len(shape)}")
     heads = shape[1 if layout == "bhsd" else 2]

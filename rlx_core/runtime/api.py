@@ -20,6 +20,7 @@ from rlx_core.runtime.jit import Jitted
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
 from rlx_core.transforms import functional
+from rlx_core.transforms.calls import differentiable_arguments
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.trees.flatten import expect_function
 
@@ -71,7 +72,7 @@ class _Gradient(Jitted[..., Any]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if float in map(type, args):
-            args = tuple(functional.differentiable_arguments(args, self._argnums))
+            args = tuple(differentiable_arguments(args, self._argnums))
         return super().__call__(*args, **kwargs)
 
 
@@ -186,30 +187,62 @@ def grad(
     return _Gradient(_named(function, inner, "grad"), argnums, made)
 
 
-def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:
+def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Jitted[P, R]:
     """`function` over an axis of its arguments at once, instead of in a loop.
 
     Args:
         function: Written for one example.
-        in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument.
+        in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument. Arguments by
+            keyword are mapped along their first axis.
         out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
+        axis_size: How many examples there are; needed only where no argument is mapped.
     """
-    return _staged(vmap, function, functional.vmap(function, in_axes, out_axes), in_axes, out_axes)
+    return _staged(
+        vmap, function, functional.vmap(function, in_axes, out_axes, axis_size), in_axes, out_axes, axis_size
+    )
 
 
-def jacfwd(function: Callable[P, R]) -> Jitted[P, R]:
-    """The Jacobian of a function of one array by forward mode, for more results than arguments."""
-    return _staged(jacfwd, function, functional.jacfwd(function))
+def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
+    """The function that returns the Jacobian of `function` by forward mode: for more results than arguments.
+
+    Of an array by an array it is an array of shape [result dims.., argument dims..]. In the place of a result that is a
+    pytree stands that pytree with, for each leaf, what an argument that is a pytree looks like: a Jacobian a leaf.
+
+    Args:
+        function: Returns real floating-point arrays; with `has_aux`, a pair of them and anything else.
+        argnums: Which arguments to differentiate by: one, or several (a tuple of Jacobians for each result).
+        has_aux: Whether `function` returns `(result, aux)`; `(Jacobian, aux)` is returned then.
+
+    Raises (on the call):
+        DtypeError: A leaf of a differentiated argument, or of the result, is not a real floating-point array.
+        ShapeError: A differentiated argument has sizes that are symbols.
+        AxisError: There is no such argument.
+    """
+    return _jacobian(jacfwd, functional.jacfwd, function, argnums, has_aux)
 
 
-def jacrev(function: Callable[P, R]) -> Jitted[P, R]:
-    """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
-    return _staged(jacrev, function, functional.jacrev(function))
+def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
+    """The function that returns the Jacobian of `function` by reverse mode: for more arguments than results.
+
+    Arguments, result and errors are those of `jacfwd`, but it is the results whose sizes must be known.
+    """
+    return _jacobian(jacrev, functional.jacrev, function, argnums, has_aux)
 
 
-def hessian(function: Callable[P, R]) -> Jitted[P, R]:
-    """The Hessian of a scalar function of one array."""
-    return _staged(hessian, function, functional.hessian(function))
+def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
+    """The function that returns the second derivatives of `function`, forward over reverse.
+
+    Of a scalar by an array it is an array of shape [argument dims.., argument dims..]; for pytrees, and with several
+    `argnums`, it is what `jacfwd` returns of the gradient: blocks by blocks. Arguments and errors are those of `jacfwd`.
+    """
+    return _jacobian(hessian, functional.hessian, function, argnums, has_aux)
+
+
+def _jacobian(transform: Function, inner: Function, function: Function, argnums: Axes, has_aux: bool) -> Any:
+    expect_function(transform.__name__, function)
+    made = functools.partial(transform, function, argnums, has_aux=has_aux)
+    transformed = inner(function, argnums, has_aux=has_aux)
+    return _Gradient(_named(function, transformed, transform.__name__), argnums, made)
 
 
 @overload

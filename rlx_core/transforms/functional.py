@@ -6,143 +6,29 @@ and inlines the result, so transformations nest in any order and closures over t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
-import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
-from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError
+from rlx_core.errors import AxisError, Fact, ShapeError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import weak_dtype
-from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
+from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.rewrite import inline
-from rlx_core.ir.types import TensorType, normalize_axis
-from rlx_core.transforms import linearization
+from rlx_core.ir.types import normalize_axis
+from rlx_core.transforms import higher, linearization
 from rlx_core.transforms.batch import vmap_graph
+from rlx_core.transforms.calls import Call, Function, as_arrays, differentiable_arguments, enter
 from rlx_core.transforms.contributed import engine_for
-from rlx_core.transforms.forward import prepared
+from rlx_core.transforms.graphs import pruned
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.lifting import as_value, current_builder, of_type
-from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
+from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
-from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
+from rlx_core.trees.flatten import Tree, bind_arguments, flatten, same_structure, spread
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "vmap"]
-
-Function = Callable[..., Any]
-Results = tuple[Value, ...]
-
-
-@frozen(eq=False)
-class Call:
-    """A function traced on the arguments of one call, and those arguments as values of the enclosing trace."""
-
-    builder: Builder
-    traced: Trace
-    values: Mapping[str, Value]
-    subtrees: Mapping[str, Tree]
-
-    def select(self, what: str, argnums: int | Sequence[int]) -> tuple[str, ...]:
-        """The names of the arguments at these positions.
-
-        Raises:
-            AxisError: There are fewer arguments, or something else than a position was given.
-        """
-        names = list(self.subtrees)
-        positions = [argnums] if isinstance(argnums, int) else argnums
-        for position in positions:
-            if not isinstance(position, int) or not -len(names) <= position < len(names):
-                raise AxisError(
-                    f"{what}: argument {position!r} of a call with {len(names)} arguments",
-                    Fact("arguments", ", ".join(f"{i} {name}" for i, name in enumerate(names))),
-                )
-        return tuple(names[p] for p in positions)
-
-    def differentiable(self, what: str, arguments: Sequence[str]) -> list[str]:
-        """The names of all leaves of these arguments.
-
-        Raises:
-            DtypeError: A leaf is an integer, a bool or a Python scalar.
-        """
-        leaves = [n for a in arguments for n in self.subtrees[a].names]
-        statics = {leaf.name: type(leaf.static).__name__ for leaf in self.traced.leaves if leaf.role == "static"}
-        for name in leaves:
-            found = self.values[name].dtype if name in self.values else f"the Python {statics[name]}"
-            if name not in self.values or not self.values[name].dtype.is_differentiable:
-                raise DtypeError(
-                    f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",
-                    hint="name the arguments to differentiate with argnums=, or pass floating-point arrays",
-                )
-        return leaves
-
-    def inline(self, graph: Graph, added: Sequence[Any] = (), leaves: Mapping[str, Value] | None = None) -> Results:
-        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order.
-
-        They go to the innermost trace, which need not be the one of the call: a pullback may be mapped.
-
-        Raises:
-            ShapeError, DtypeError: A tangent or cotangent is not of its primal's type.
-        """
-        builder = ambient_builder() or self.builder
-        own = self.traced.graph.input_types
-        extra = {name: type for name, type in graph.input_types.items() if name not in own}
-        bindings = {**self.values, **(leaves or {}), **self.traced.captures}
-        bindings |= {n: of_type(builder, n, a, t) for (n, t), a in zip(extra.items(), added, strict=True)}
-        return inline(builder, graph, bindings)
-
-    def prepared(self) -> Call:
-        """The call with its function prepared for reverse differentiation."""
-        return evolve(self, traced=evolve(self.traced, graph=prepared(self.traced.graph)))
-
-    def held(self) -> Call:
-        """The call with values of its own: what the caller assigns to, later, is not what the function was called with."""
-
-        def own(values: Mapping[str, Value]) -> dict[str, Value]:
-            return {name: Value(v.node, v.index) for name, v in values.items()}
-
-        return evolve(self, values=own(self.values), traced=evolve(self.traced, captures=own(self.traced.captures)))
-
-    def returned(self, outputs: Sequence[Any]) -> Any:
-        """What the function returns, with these leaves."""
-        return self.traced.results.unflatten(outputs)
-
-    def argument(self, name: str, leaves: Mapping[str, Any]) -> Any:
-        """One argument's pytree with other leaves."""
-        tree = self.subtrees[name]
-        return tree.unflatten([leaves[n] for n in tree.names])
-
-
-def as_arrays(argument: Any) -> Any:
-    """An argument with its Python floats as arrays of the default dtype, so that it can be differentiated by them."""
-    leaves, tree = flatten(argument)
-    if not any(type(leaf) is float for leaf in leaves):
-        return argument
-    return tree.unflatten(
-        [np.asarray(leaf, weak_dtype(leaf).numpy) if type(leaf) is float else leaf for leaf in leaves]
-    )
-
-
-def differentiable_arguments(args: Sequence[Any], argnums: int | Sequence[int]) -> list[Any]:
-    """Positional arguments, those to differentiate by as arrays. What is no position is refused later, with its name."""
-    positions = [argnums] if isinstance(argnums, int) else list(argnums)
-    chosen = {p % len(args) for p in positions if isinstance(p, int) and args}
-    return [as_arrays(a) if i in chosen else a for i, a in enumerate(args)]
-
-
-def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Trace `function` on the arguments of a call inside a trace; a `TensorType` stands for an argument to come."""
-    builder = current_builder(what)
-    traced = trace(function, args, kwargs, capturing=True)
-    named = bind_arguments(function, args, kwargs)
-    flat, _ = flatten_arguments(named)
-    values = {
-        leaf.name: as_value(builder, value)
-        for leaf, value in zip(traced.leaves, flat, strict=True)
-        if leaf.role != "static" and not isinstance(value, TensorType)
-    }
-    subtrees = {name: flatten_arguments({name: value}) for name, value in named.items()}
-    return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
 
 
 def value_and_grad(
@@ -306,76 +192,66 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     return jvp(grad(function), primals, tangents)[1]
 
 
-def jacfwd(function: Function) -> Function:
-    """The Jacobian of a function of one array, one tangent a column: dims [result.., x..]."""
+def jacfwd(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
+    """The function that returns the Jacobian, one tangent a column; see `rlx.jacfwd`."""
+    return _jacobian("jacfwd", higher.jacfwd, function, argnums, has_aux)
 
-    def transformed(*x: Any) -> Any:
-        leaf = _single_array("jacfwd", x)
-        basis = _basis(leaf)
-        columns = vmap(lambda t: jvp(function, (leaf,), (t,))[1])(basis)
-        return _each(columns, lambda c: _with_axes_last(c, leaf.shape))
+
+def jacrev(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
+    """The function that returns the Jacobian, one cotangent a row; see `rlx.jacrev`."""
+    return _jacobian("jacrev", higher.jacrev, function, argnums, has_aux)
+
+
+def _jacobian(
+    what: str, of_graph: Callable[..., Graph], function: Function, argnums: int | Sequence[int], has_aux: bool
+) -> Function:
+    @wraps(function)  # its signature names the leaves in errors, also where a Jacobian is differentiated again
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        call = enter(what, function, differentiable_arguments(args, argnums), kwargs)
+        chosen = call.select(what, argnums)
+        wrt = call.differentiable(what, chosen)
+        graph, results = call.traced.graph, _results(call, what, has_aux)
+        differentiated = pruned(graph, graph.outputs[: len(results.names)])
+        blocks = iter(call.inline(of_graph(differentiated, wrt, engine=engine_for(graph))))
+        rows = []
+        for _ in results.names:
+            leaves = dict(zip(wrt, blocks, strict=False))
+            trees = tuple(call.argument(name, leaves) for name in chosen)
+            rows.append(trees[0] if isinstance(argnums, int) else trees)
+        jacobian = results.unflatten(rows)
+        return (jacobian, call.returned(call.inline(graph))[1]) if has_aux else jacobian
 
     return transformed
 
 
-def jacrev(function: Function) -> Function:
-    """The Jacobian of a function of one array, one cotangent a row: dims [result.., x..]."""
-
-    def transformed(*x: Any) -> Any:
-        leaf = _single_array("jacrev", x)
-        result, pullback = vjp(function, leaf)
-        y = _single_array("jacrev (result)", result)
-        rows = vmap(lambda g: pullback(g)[0])(_basis(y))
-        return rows.reshape((*y.shape, *leaf.shape))
-
-    return transformed
+def hessian(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
+    """The function that returns the second derivatives, forward over reverse; see `rlx.hessian`."""
+    return jacfwd(jacrev(function, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
 
 
-def hessian(function: Function) -> Function:
-    """The Hessian of a scalar function of one array, forward over reverse: dims [x.., x..]."""
-    return jacfwd(grad(function))
-
-
-def _single_array(what: str, x: Any) -> Value:
-    builder = current_builder(what)
-    leaves, _ = flatten(x)
-    if len(leaves) != 1:
-        raise ShapeError(f"{what}: takes one array, not a pytree of {len(leaves)}", hint="use vjp or jvp and vmap")
-    return as_value(builder, leaves[0])
-
-
-def _basis(x: Value) -> np.ndarray:
-    size = x.size.__index__()
-    return np.eye(size, dtype=x.dtype.numpy).reshape(size, *x.type.static_shape)
-
-
-def _each(tree: Any, function: Callable[[Value], Any]) -> Any:
-    leaves, structure = flatten(tree)
-    return structure.unflatten([function(leaf) for leaf in leaves])
-
-
-def _with_axes_last(columns: Value, shape: Sequence[Dim]) -> Any:
-    last = columns.transpose((*range(1, columns.ndim), 0))
-    return last.reshape((*columns.shape[1:], *shape))
-
-
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Function:
     """The function mapped over an axis of its arguments; see `rlx.vmap`."""
 
-    def transformed(*args: Any) -> Any:
+    def transformed(*args: Any, **kwargs: Any) -> Any:
         per_argument = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
         if len(per_argument) != len(args):
             raise AxisError(f"vmap: in_axes has {len(per_argument)} entries for {len(args)} arguments")
-        mapped = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
-        size = _mapped_size(args, mapped)
-        call = enter("vmap", function, [_drop_axes(a, m) for a, m in zip(args, mapped, strict=True)], {})
-        places = zip(
-            call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True
-        )
-        dynamic = [(leaf.name, value, axis) for leaf, value, axis in places if leaf.role != "static"]
-        axes = {name: axis for name, _, axis in dynamic}
+        axes = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
+        named_axes = {name: _axes_of(0, a) for name, a in kwargs.items()}
+        size = _mapped_size([*args, *kwargs.values()], [*axes, *named_axes.values()], axis_size)
+        one = [_drop_axes(a, m) for a, m in zip(args, axes, strict=True)]
+        call = enter("vmap", function, one, {name: _drop_axes(a, named_axes[name]) for name, a in kwargs.items()})
+        inputs = {leaf.name for leaf in call.traced.leaves if leaf.role != "static"}
+        values, mapped = bind_arguments(function, args, kwargs), bind_arguments(function, axes, named_axes)
+        dynamic = [
+            (leaf, value, axis)
+            for name, tree in call.subtrees.items()
+            for leaf, value, axis in zip(tree.names, flatten(values[name])[0], mapped[name], strict=True)
+            if leaf in inputs
+        ]
         outs = _out_axes(out_axes, call.traced.results)
-        graph = vmap_graph(call.traced.graph, axes, outs, size=size, engine=engine_for(call.traced.graph))
+        over = {leaf: axis for leaf, _, axis in dynamic}
+        graph = vmap_graph(call.traced.graph, over, outs, size=size, engine=engine_for(call.traced.graph))
         return call.returned(call.inline(graph, leaves={n: as_value(call.builder, v) for n, v, _ in dynamic}))
 
     return transformed
@@ -387,17 +263,21 @@ def _axes_of(axis: Any, argument: Any) -> list[int | None]:
     return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 
 
-def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]]) -> Dim:
-    found: list[Dim] = []
+def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], asked: int | None) -> Dim:
+    found: list[Dim] = [] if asked is None else [asked]
     for argument, argument_axes in zip(args, axes, strict=True):
         for leaf, axis in zip(flatten(argument)[0], argument_axes, strict=True):
             if axis is not None:
                 type = leaf_type(leaf)
                 found.append(type.shape[normalize_axis(axis, type.rank)])
     if not found:
-        raise AxisError("vmap: no argument is mapped; at least one of in_axes must not be None")
+        raise AxisError(
+            "vmap: no argument is mapped",
+            hint="at least one of in_axes must not be None, or axis_size= says how many there are",
+        )
     if any(size != found[0] for size in found):
-        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))})")
+        named = "" if asked is None else f", the first of them axis_size={asked}"
+        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))}{named})")
     return found[0]
 
 

@@ -99,9 +99,11 @@ def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 def _cotangents_over_basis(graph: Graph, wrt: Sequence[str], k: int, engine: Engine) -> Graph:
     """The cotangents of `wrt` for each unit cotangent of output `k`, which comes first."""
     type = graph.outputs[k].type
-    size = int(np.prod(type.static_shape, dtype=np.int64))
-    both = vjp_graph(graph, wrt, outputs=[k], engine=engine)
+    both = vjp_graph(graph, wrt, outputs=[k], seed="one" if type.rank == 0 else "input", engine=engine)
     rows = pruned(both, both.outputs[len(graph.outputs) :])
+    if type.rank == 0:
+        return rows
+    size = int(np.prod(type.static_shape, dtype=np.int64))
     return _fed_with_basis(
         rows, leaf_name(rows.inputs[-1]), [0] * len(wrt), size, type.dtype, type.static_shape, engine
     )

@@ -64,6 +64,13 @@ def test_attention_on_packed_heads_must_be_told_how_many() -> None:
     assert nn.attention(q, q, q, num_heads=2, window=1).node.op.mask_kind == "sliding_window"
 
 
+def test_attention_on_heads_with_an_axis_of_their_own_names_the_layouts_that_have_it() -> None:
+    (q,) = inputs(Builder(), q="f32[2, 4, 3, 8]")
+    with pytest.raises(ShapeError, match="q has 4 axes, and layout bsd takes") as caught:
+        nn.attention(q, q, q)
+    assert 'layout="bhsd"' in str(caught.value.hint)
+
+
 def test_embedding_takes_whole_rows_and_refuses_what_is_no_row() -> None:
     table = RNG.normal(size=(5, 3))
     ids = np.array([[4, 0, 4], [1, 1, 2]])

@@ -50,21 +50,6 @@ def test_a_singular_system_is_nan_and_the_others_are_solved(driven: PluginHost) 
     assert np.isnan(found[1]).all()
 
 
-def test_products_are_the_librarys_where_the_option_says_so(driven: PluginHost, world: Any) -> None:
-    f, g = (on(driven, lambda a, b: rlx.matmul(a.mT, b[:, ::-1]), config) for config in (LIBRARY, None))
-    for _ in range(2):
-        np.testing.assert_allclose(f(A, B), A.mT @ B[:, ::-1], rtol=1e-5)
-    assert called(world) == ["matmul"] * 2
-    np.testing.assert_allclose(g(A, B), A.mT @ B[:, ::-1], rtol=1e-5)
-    assert called(world) == ["matmul"] * 2
-    assert "library" in str(f.report)
-
-
-def test_who_multiplies_is_one_of_two(driven: PluginHost) -> None:
-    with pytest.raises(ConfigError, match="'cublas' is neither of generated and library"):
-        on(driven, lambda a: a @ a, {"options": {"cuda.products": "cublas"}})(A)
-
-
 Z = (RNG.normal(size=(4, 6, 5)) + 1j * RNG.normal(size=(4, 6, 5))).astype(np.complex64)
 
 TRANSFORMS = {
@@ -96,22 +81,6 @@ def test_what_surrounds_a_transform_is_computed_in_parts_and_its_gradient_is_a_t
     found = on(driven, rlx.grad(power))(x)
     np.testing.assert_allclose(found, rlx.grad(power)(x), rtol=1e-4, atol=1e-3)
     assert {"rfftn", "irfftn"} <= set(called(world))
-
-
-def test_products_are_in_tf32_where_the_option_says_so_and_the_mode_is_put_back(driven: PluginHost, world: Any) -> None:
-    import cupy
-
-    a = np.full((4, 4), 1 + 2.0**-12, np.float32)  # of which TF32 keeps the 1
-    config = {"options": {"cuda.tf32": True}}
-    f, exact = on(driven, rlx.matmul, config), on(driven, rlx.matmul)
-    np.testing.assert_array_equal(f(a, a), np.full((4, 4), 4, np.float32))
-    np.testing.assert_allclose(exact(a, a), a @ a, rtol=1e-6)
-    assert "library_product_tf32" in str(f.report)
-    assert cupy.cuda.cublas.getMathMode(cupy.cuda.device.get_cublas_handle()) == 0
-    both = {"options": {"cuda.tf32": True, "cuda.products": "library"}}
-    np.testing.assert_array_equal(on(driven, rlx.matmul, both)(a, a), np.full((4, 4), 4, np.float32))
-    wide = on(driven, rlx.matmul, both)(a.astype(np.float64), a.astype(np.float64))
-    np.testing.assert_allclose(wide, a.astype(np.float64) @ a, rtol=1e-12)
 
 
 def test_the_stand_in_has_no_library(host: PluginHost) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rlx_core.cli.main import app
 from rlx_core.errors import DeviceUnavailableError, KernelBuildError
 from rlx_core.plugins import PluginHost
-from rlx_cuda import nvrtc
+from rlx_cuda import libraries, nvrtc
 
 PLAIN = 'extern "C" __global__ void __launch_bounds__(64) twice(float* x) { x[threadIdx.x] *= 2; }'
 
@@ -101,10 +101,10 @@ def test_a_device_newer_than_the_compiler_gets_ptx(monkeypatch: pytest.MonkeyPat
 def test_the_compiler_is_of_the_cuda_that_cupy_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever replaced CuPy for CUDA 13 by the one for 12 has the compilers of both."""
     asked: list[str] = []
-    monkeypatch.setattr(nvrtc.importlib.metadata, "files", lambda package: asked.append(package))
-    list(nvrtc._paths())
-    monkeypatch.setattr(nvrtc, "_is_installed", lambda package: package == "cupy-cuda12x")
-    list(nvrtc._paths())
+    monkeypatch.setattr(libraries.importlib.metadata, "files", lambda package: asked.append(package))
+    list(nvrtc.NVRTC.paths())
+    monkeypatch.setattr(libraries, "_is_installed", lambda package: package == "cupy-cuda12x")
+    list(nvrtc.NVRTC.paths())
     assert asked == ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from attrs import define
 
 from rlx_core.device.driver import Argument, At
@@ -47,10 +48,16 @@ class Routine:
         self.function(self.cupy, *(self._array(p, at) for p, at in zip(self.places, self.arguments, strict=True)))
 
     def _array(self, place: Any, at: At) -> Any:
-        """CuPy's array of memory whose elements lie at strides, from the lowest byte that it touches."""
+        """CuPy's array of memory whose elements lie at strides, from the lowest byte that it touches.
+
+        Elements of a dtype that NumPy has not are given as unsigned integers of their bits, because not every CuPy has them.
+        """
         type, memory = place.type, self.cupy.cuda.memory
         spans = [s * (d - 1) for d, s in zip(type.static_shape, place.strides, strict=True)] if type.size else []
         low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0)
         begin = at.buffer.address + at.offset + low
         owned = memory.UnownedMemory(begin, high - low + type.dtype.itemsize, at.buffer, self.number)
-        return self.cupy.ndarray(type.static_shape, type.dtype.numpy, memory.MemoryPointer(owned, -low), place.strides)
+        dtype = type.dtype.numpy
+        if dtype.kind == "V":
+            dtype = np.dtype(f"u{dtype.itemsize}")
+        return self.cupy.ndarray(type.static_shape, dtype, memory.MemoryPointer(owned, -low), place.strides)

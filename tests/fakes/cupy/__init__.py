@@ -75,6 +75,9 @@ class ndarray:
     def swapaxes(self, a: int, b: int) -> ndarray:
         return like(np.swapaxes)(self, a, b)  # type: ignore[no-any-return]
 
+    def copy(self) -> ndarray:
+        return computed(np.array, self.shape, self.dtype, self)
+
     def reshape(self, shape: Any) -> ndarray:
         return computed(lambda x: x.reshape(shape), shape, self.dtype, self)
 
@@ -171,18 +174,6 @@ def like(function: Any) -> Any:
         return tuple(parts)
 
     return lazily
-
-
-def matmul(a: ndarray, b: ndarray, out: ndarray) -> ndarray:
-    mode = cuda.cublas.getMathMode(cuda.device.get_cublas_handle())
-    if mode == cuda.cublas.CUBLAS_TF32_TENSOR_OP_MATH:
-        return computed(lambda a, b: np.matmul(_tf32(a), _tf32(b)), None, None, a, b, into=out, name=_tf32)
-    return computed(np.matmul, None, None, a, b, into=out)
-
-
-def _tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to ten bits of mantissa, ties away from zero."""
-    return ((x.astype(np.float32).view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 isfinite, where, diagonal, sign, abs = map(like, (np.isfinite, np.where, np.diagonal, np.sign, np.abs))

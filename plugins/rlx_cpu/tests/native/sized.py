@@ -13,7 +13,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native.runtime.steps import Compiled
 
-__all__ = ["Case", "agree", "check", "code_of", "weights", "words_of"]
+__all__ = ["Case", "agree", "check", "code_of", "joined", "weights", "words_of"]
 
 RNG = np.random.default_rng(7)
 
@@ -63,6 +63,11 @@ def array(type: TensorType) -> np.ndarray:
     return RNG.standard_normal(type.static_shape).astype(type.dtype.numpy)
 
 
+def joined(found: Any) -> np.ndarray:
+    """A copy of one result, or the elements of several."""
+    return np.concatenate([np.ravel(x) for x in found]) if isinstance(found, tuple) else np.array(found)
+
+
 def agree(case: Case, found: np.ndarray, wanted: np.ndarray, n: int) -> None:
     """The same bits, or sums in another order: along what is unknown, or of few elements."""
     if case.adds_up or n <= case.few:
@@ -89,11 +94,11 @@ def check(case: Case, sizes: tuple[int, ...], compiled: list[int]) -> None:
             continue
         inputs = case.arrays(n)
         compiled.clear()
-        found = [np.array(function(*inputs)) for _ in range(4)]  # checked, and by the entry
+        found = [joined(function(*inputs)) for _ in range(4)]  # checked, and by the entry
         ways += bool(compiled)
         assert ways <= case.ways, f"{n} compiles {compiled}"
         code = code_of(function)
         assert code.for_all == frozenset(code.steps), f"of the steps for {n}, {code.for_all} are for all sizes"
-        wanted = case.for_size(n)(*inputs)
+        wanted = joined(case.for_size(n)(*inputs))
         for each in found:
             agree(case, each, wanted, n)

@@ -19,9 +19,12 @@ from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
+from rlx_core.ir.dtypes import f32
 from rlx_core.pipeline.select.backend import Level, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_cuda import library, nvrtc
+from rlx_cuda.product_layouts import NUMBERS
+from rlx_cuda.products import product_rows
 
 __all__ = ["CudaBackend"]
 
@@ -52,9 +55,9 @@ def with_products(kernels: KernelTable, products: str, tf32: bool) -> KernelTabl
     def fill(table: KernelTable) -> None:
         rows = DeviceTable(kernels.target, plugin=kernels.plugin)
         if tf32:
-            library.tf32_rows(rows)
+            product_rows(rows, {f32}, tf32=True)
         if products == "library":
-            library.product_rows(rows)
+            product_rows(rows, NUMBERS.keys() - ({f32} if tf32 else set()))
         table.merge(rows)
         table.merge(kernels)
 

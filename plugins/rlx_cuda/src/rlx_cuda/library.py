@@ -1,4 +1,4 @@
-"""The kernel table's rows that CUDA's libraries run, by CuPy: cuSOLVER, cuFFT, and cuBLAS where an option says so.
+"""The kernel table's rows that CUDA's libraries run, by CuPy: cuSOLVER and cuFFT.
 
 Each is given CuPy, and arrays of its on memory of rlx's: operands, then results.
 """
@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from rlx_core.emit.table import DeviceTable
 from rlx_core.ops.fourier.fourier import Fft, InverseRealFft, RealFft
-from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
 
-__all__ = ["FEATURE", "library_rows", "product_rows", "tf32_rows"]
+__all__ = ["FEATURE", "library_rows"]
 
 FEATURE: Final = "library"
 """What a device has whose driver calls CuPy; the stand-in has not."""
@@ -46,28 +45,3 @@ def library_rows(table: DeviceTable) -> None:
         """cuFFT, from half a spectrum."""
         sizes = [into.shape[axis] for axis in op.axes]
         cupy.copyto(into, cupy.fft.irfftn(z, s=sizes, axes=op.axes, norm=op.norm))
-
-
-def product_rows(table: DeviceTable) -> None:
-    """Add the row for products, in front of the generated ones; what follows a product is generated anyway."""
-
-    @table.library(MatMul, dtypes="f32 f64", priority=1, name="library_product")
-    def product(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
-        """cuBLAS, without TF32."""
-        cupy.matmul(a, b, out=into)
-
-
-def tf32_rows(table: DeviceTable) -> None:
-    """Add the row for products of f32 by TF32 units, in front of all others."""
-
-    @table.library(MatMul, dtypes="f32", priority=2, name="library_product_tf32")
-    def product(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
-        """cuBLAS, whose units round what they multiply to ten bits of mantissa, and add in f32."""
-        # The mode is one of this thread's handle, so no other thread's products change.
-        cublas, handle = cupy.cuda.cublas, cupy.cuda.device.get_cublas_handle()
-        before = cublas.getMathMode(handle)
-        cublas.setMathMode(handle, cublas.CUBLAS_TF32_TENSOR_OP_MATH)
-        try:
-            cupy.matmul(a, b, out=into)
-        finally:
-            cublas.setMathMode(handle, before)

@@ -5,23 +5,21 @@ How it is called is `rlx_core.device.runtime_compiler`'s matter; here is where i
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_int
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 
 from rlx_core.device.runtime_compiler import RuntimeCompiler
+from rlx_cuda.libraries import paths_of
 
 __all__ = ["Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
 
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
-"""Wheels that hold it: CuPy's extra `ctk` brings the one of its CUDA."""
+"""Wheels that hold it."""
 
 INSTALL: Final = "python -m pip install nvidia-cuda-nvrtc"
 
@@ -112,33 +110,6 @@ def _usages(log: str) -> Iterator[tuple[str, Usage]]:
             yield name, Usage(int(used[1]), frame[1] + frame[2], frame[0], int(shared[1]) if shared else 0)
 
 
-def _packages() -> tuple[str, ...]:
-    """The wheels, that of CuPy's own CUDA first: a driver of CUDA 12 does not load what NVRTC 13 makes, which stays installed
-    when somebody replaces CuPy."""
-    return PACKAGES[::-1] if _is_installed("cupy-cuda12x") else PACKAGES
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _paths() -> Iterator[str]:
-    for package in _packages():
-        try:
-            files = importlib.metadata.files(package) or ()
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        yield from (str(f.locate()) for f in files if re.match(r"(lib)?nvrtc(64_\d+_0|\.so\.\d+)?(\.dll)?$", f.name))
-    toolkit = os.environ.get("CUDA_PATH", os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    yield from sorted(map(str, Path(toolkit).glob("lib64/libnvrtc.so.1?")), reverse=True)
-    if not sys.platform.startswith("win"):
-        yield from ("libnvrtc.so.13", "libnvrtc.so.12")
-
-
 NVRTC: Final = RuntimeCompiler(
     name="NVRTC",
     language="CUDA C",
@@ -147,5 +118,5 @@ NVRTC: Final = RuntimeCompiler(
     prefix="nvrtc",
     file="rlx.cu",
     install=INSTALL,
-    paths=_paths,
+    paths=partial(paths_of, "nvrtc", PACKAGES),
 )

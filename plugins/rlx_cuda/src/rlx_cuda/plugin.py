@@ -73,7 +73,7 @@ def rlx_options() -> list[OptionSpec]:
             "cuda.products",
             str,
             "generated",
-            doc="Who multiplies matrices of f32 and f64 where nothing follows: generated (kernels of rlx), or library (cuBLAS).",
+            doc="Who multiplies matrices: generated (kernels of rlx), or library (cuBLASLt, with what follows if it has that).",
             env="RLX_CUDA_PRODUCTS",
         ),
         OptionSpec(
@@ -87,7 +87,7 @@ def rlx_options() -> list[OptionSpec]:
             "cuda.tf32",
             bool,
             False,
-            doc="Whether products of f32 that nothing follows are cuBLAS' in TF32: ten bits of mantissa, several times as fast.",
+            doc="Whether products of f32 are cuBLASLt's in TF32, with what follows where it has that: ten bits of mantissa.",
             env="RLX_CUDA_TF32",
         ),
     ]

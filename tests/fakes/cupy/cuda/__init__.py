@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from cupy.cuda import world
 from cupy.cuda.world import CUDARuntimeError
@@ -157,27 +157,6 @@ class Device:
 
     def __exit__(self, *raised: object) -> None:
         current.device = self._before.stack.pop()
-
-
-class cublas:
-    """The mode of each thread's handle."""
-
-    CUBLAS_DEFAULT_MATH, CUBLAS_TF32_TENSOR_OP_MATH = 0, 3
-    modes: ClassVar[dict[int, int]] = {}
-
-    @classmethod
-    def getMathMode(cls, handle: int) -> int:
-        return cls.modes.get(handle, cls.CUBLAS_DEFAULT_MATH)
-
-    @classmethod
-    def setMathMode(cls, handle: int, mode: int) -> None:
-        cls.modes[handle] = mode
-
-
-class device:
-    @staticmethod
-    def get_cublas_handle() -> int:
-        return threading.get_ident()
 
 
 from cupy.cuda import driver, function, memory, runtime  # noqa: E402  they need the streams

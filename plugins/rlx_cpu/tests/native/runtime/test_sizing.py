@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sized import Case, agree, check, weights, words_of
+from sized import Case, agree, check, joined, weights, words_of
 
 import rlx_core as rlx
 from rlx_core import nn
@@ -31,6 +31,19 @@ def mlp(x: Any) -> Any:
 
 def weighted_attention(q: Any, k: Any, v: Any, g: Any) -> Any:
     return rlx.sum(nn.attention(q, k, v, num_heads=3, causal=True) * g)
+
+
+def of_attention(**more: Any) -> Any:
+    """The cotangents of an attention's operands, the bias among them if there is one."""
+
+    def weighted(q: Any, k: Any, v: Any, bias: Any, g: Any) -> Any:
+        return rlx.sum(nn.attention(q, k, v, num_heads=3, bias=bias, **more) * g)
+
+    def cotangents(q: Any, k: Any, v: Any, g: Any, *bias: Any) -> Any:
+        of = (0, 1, 2, 3)[: 3 + len(bias)]
+        return rlx.grad(weighted, of)(q, k, v, *(bias or (None,)), g)
+
+    return cotangents
 
 
 def loss(w: Any, x: Any, y: Any) -> Any:
@@ -113,6 +126,15 @@ CASES = {
         may_be_none=False,
         ways=2,
     ),
+    "cotangents of attention of unknown length": Case(
+        of_attention(causal=True), ["f32[2, n, 96]"] * 4, may_be_none=False, few=16, ways=2
+    ),
+    "cotangents of attention over unknown keys": Case(
+        of_attention(), ["f32[9, 5, 96]", *["f32[9, n, 96]"] * 2, "f32[9, 5, 96]"], may_be_none=False, few=16
+    ),
+    "cotangents of attention with a bias": Case(
+        of_attention(), [*["f32[2, n, 96]"] * 4, "f32[3, n, n]"], may_be_none=False, few=16, ways=2
+    ),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
         ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
@@ -157,7 +179,7 @@ def test_the_size_that_comes_first_may_be_a_small_one(name: str, first: int) -> 
     function = case.for_all()
     for n in (first, 9, 40):
         inputs = case.arrays(n)
-        agree(case, function(*inputs), case.for_size(n)(*inputs), n)
+        agree(case, joined(function(*inputs)), joined(case.for_size(n)(*inputs)), n)
 
 
 @pytest.mark.parametrize("name", [pytest.param("mlp", marks=pytest.mark.slow), "norm", "middle"])
@@ -168,7 +190,7 @@ def test_the_number_of_threads_changes_no_bit(name: str) -> None:
         together = case.for_all(config={"options": {"cpu.threads": 3}})
         for n in (5, 1, 40, 129, 0):
             inputs = case.arrays(n)
-            np.testing.assert_array_equal(together(*inputs), alone(*inputs))
+            np.testing.assert_array_equal(joined(together(*inputs)), joined(alone(*inputs)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,7 +199,7 @@ def test_nothing_is_written_outside(name: str) -> None:
     plain, guarded = case.for_all(), case.for_all(config={"options": {"cpu.poison": True}})
     for n in (5, 1, 17):
         inputs = case.arrays(n)
-        np.testing.assert_array_equal(guarded(*inputs), plain(*inputs))
+        np.testing.assert_array_equal(joined(guarded(*inputs)), joined(plain(*inputs)))
 
 
 def test_two_threads_bind_sizes_at_one_time() -> None:

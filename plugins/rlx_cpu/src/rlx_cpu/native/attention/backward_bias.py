@@ -6,14 +6,17 @@ a fixed tree, so that the number of threads changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from rlx_core.codegen.attention import ScoresStrides
+from rlx_core.ir.dims import Dim
 from rlx_core.ops.attention_masks import aligned_shape
 from rlx_cpu.native.attention.backward_plan import DBIAS, BackwardPlan
 from rlx_cpu.native.attention.parts import register
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.stored import Stored
 
 __all__ = ["clear_bias", "sum_bias"]
@@ -32,13 +35,13 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, 
     sizes = zip((p.batch, p.heads, p.queries), (batches, heads, queries), steps, strict=True)
     summed = [(size, step) for size, own, step in sizes if own != size]
     with counting(b, *share(b, batches * heads * queries, part, parts)) as unit:
-        query, rest = b.srem(unit, index(queries)), b.sdiv(unit, index(queries))
-        head, batch = b.srem(rest, index(heads)), b.sdiv(rest, index(heads))
+        query, rest = b.srem(unit, sized(b, queries)), b.sdiv(unit, sized(b, queries))
+        head, batch = b.srem(rest, sized(b, heads)), b.sdiv(rest, sized(b, heads))
         line = offset(b, logits, *zip((batch, head, query), steps, strict=True))
         there = offset(b, out, (batch, at.batch), (head, at.head), (query, at.query))
         if keys != p.keys:
             by_vector = [(plan.cut.key_columns // simd.lanes, simd.nbytes)]
-            total = simd.reduce(b, _sum(b, plan, line, summed + by_vector), "add")
+            total = simd.reduce(b, _sum(b, plan, line, [*summed, *by_vector]), "add")
             stored.store_scalar(b, total, there)
         else:
             with counting(b, 0, p.keys, simd.lanes) as key:
@@ -62,15 +65,13 @@ def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:
         stored.store_scalar(b, ir.Constant(plan.simd.element, 0.0), there)
 
 
-def _shape(plan: BackwardPlan) -> tuple[int, int, int, int]:
+def _shape(plan: BackwardPlan) -> tuple[Dim, Dim, Dim, Dim]:
     """The bias's dims: batch, heads, queries, keys, 1 where it is broadcast."""
     batch, heads, queries, keys = aligned_shape(plan.layout.results[DBIAS].type)
-    assert isinstance(batch, int) and isinstance(heads, int), "layouts have known dims"  # noqa: PT018
-    assert isinstance(queries, int) and isinstance(keys, int), "layouts have known dims"  # noqa: PT018
     return batch, heads, queries, keys
 
 
-def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.Value, axes: list[tuple[int, int]]) -> ir.Value:
+def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.Value, axes: Sequence[tuple[Dim, Dim]]) -> ir.Value:
     """The sum of vectors over axes, each with its size and the bytes of a step; the last runs fastest."""
     simd = plan.simd
     total = register(b, simd, simd.zero)

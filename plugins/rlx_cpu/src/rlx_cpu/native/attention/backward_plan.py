@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import Final
 
-from rlx_core.codegen.cuts import Cut, cut
+from attrs import field, frozen
+
+from rlx_core.codegen.attention import AttentionProblem
+from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Place
+from rlx_core.codegen.unknown import unknown
+from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import Logits
 from rlx_cpu.native.attention.plan import DY, AttentionPlan, K, Q, V
@@ -13,10 +18,58 @@ from rlx_cpu.native.contract import MOST_PARTS, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["DBIAS", "BackwardPlan", "Head"]
+__all__ = ["DBIAS", "BackwardCut", "BackwardPlan", "Head"]
 
 DBIAS = 3
 """The result after dq, dk and dv."""
+
+
+_GROUP, _BLOCKS, _SEGMENTS = map(unknown, ("queries_group", "queries_blocks", "queries_segments"))
+_KEY_ROWS: Final = "key_rows"
+
+
+@frozen
+class BackwardCut:
+    """How the row tiles of a head's queries are dealt out.
+
+    Attributes:
+        group: Row tiles of a block of queries.
+        blocks: Blocks of queries of a head.
+        segments: Into how many parts an item is cut.
+        key_rows: Row tiles of dk and dv.
+    """
+
+    group: int
+    blocks: int
+    segments: int
+    key_rows: Cut
+
+    @classmethod
+    def of(cls, problem: AttentionProblem, cut_: AttentionCut) -> BackwardCut:
+        p, sizes = problem, cut_.sizes
+        tile_nbytes = max(1, cut_.rows.size * cut_.key_columns * p.dtype.itemsize)
+        group = max(1, min(sizes.tiles, sizes.weights_nbytes // tile_nbytes, cut_.rows.pieces))
+        blocks, items, segments = -(-cut_.rows.pieces // group), p.batch * p.kv_heads, 1
+        if 0 < items < sizes.fewest_parts and products_of(p) >= sizes.segment_products:
+            segments = max(1, min(p.heads // p.kv_heads * blocks, -(-sizes.fewest_parts // items)))
+        return cls(group, blocks, segments, cut(p.keys, cut_.rows.size))
+
+    @classmethod
+    def for_all(cls, cut_: AttentionCut, *, has_segments: bool) -> BackwardCut:
+        """The cut of a problem of unknown sizes, which `numbers` says."""
+        return cls(_GROUP, _BLOCKS, _SEGMENTS if has_segments else 1, unknown_cut(_KEY_ROWS, cut_.rows.most))
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """What the unknown numbers are for known sizes."""
+        dealt = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
+        return {**dealt, **numbers(_KEY_ROWS, self.key_rows)}
+
+
+def products_of(problem: AttentionProblem) -> int:
+    """Fused products in all."""
+    p = problem
+    return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
 
 
 @frozen(eq=False)
@@ -42,13 +95,13 @@ class Head:
 
 @frozen(eq=False)
 class BackwardPlan(AttentionPlan):
-    """The choices for the backward pass.
+    """The choices for the backward pass."""
 
-    Attributes:
-        given_segments: Into how many parts an item is cut, where whoever knows the batch says so.
-    """
+    dealt: BackwardCut = field()
 
-    given_segments: int | None = None
+    @dealt.default
+    def _dealt(self) -> BackwardCut:
+        return BackwardCut.of(self.problem, self.cut)
 
     @property
     def bias(self) -> Place | None:
@@ -58,7 +111,9 @@ class BackwardPlan(AttentionPlan):
     def right(self, position: int) -> ByPosition:
         """An operand as the right side of a product over positions."""
         p = self.problem
-        positions, tiles = (p.queries, self.key_rows.pieces) if position in (Q, DY) else (p.keys, self.cut.rows.pieces)
+        positions, tiles = (
+            (p.queries, self.dealt.key_rows.pieces) if position in (Q, DY) else (p.keys, self.cut.rows.pieces)
+        )
         features = p.width if position in (V, DY) else p.features
         panels = cut(-(-features // self.cut.lanes), self.cut.outputs.size)
         return ByPosition(self.words, self.operand(position), positions, features, panels, tiles)
@@ -72,56 +127,35 @@ class BackwardPlan(AttentionPlan):
         return features * self.simd.itemsize, self.simd.itemsize
 
     @property
-    def group(self) -> int:
-        """Row tiles of a block of queries."""
-        tile_nbytes = max(1, self.cut.rows.size * self.row_nbytes)
-        return max(1, min(self.cut.sizes.tiles, self.cut.sizes.weights_nbytes // tile_nbytes, self.cut.rows.pieces))
-
-    @property
     def row_nbytes(self) -> int:
         """Bytes of one row of weights: all keys, whole vectors."""
         return self.cut.key_columns * self.simd.itemsize
-
-    @property
-    def key_rows(self) -> Cut:
-        """Row tiles of dk and dv."""
-        return cut(self.problem.keys, self.cut.rows.size)
 
     @property
     def items(self) -> int:
         return self.problem.batch * self.problem.kv_heads
 
     @property
-    def blocks(self) -> int:
-        """Blocks of queries of a head."""
-        return -(-self.cut.rows.pieces // self.group)
+    def segments(self) -> int:
+        """Into how many parts an item is cut."""
+        return self.dealt.segments
 
     @property
-    def products(self) -> int:
-        """Fused products in all."""
-        p = self.problem
-        return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
+    def has_segments(self) -> bool:
+        """Whether an item is cut."""
+        return self.segments != 1
 
     @property
     def uses_threads(self) -> bool:
-        """Whether threads share it; where the batch is not known, every call says so."""
-        return not is_known(self.products) or self.products >= self.simd.isa.machine.serial_products
+        """Whether threads share it; where sizes are not known, every call says so."""
+        products = products_of(self.problem)
+        return not is_known(products) or products >= self.simd.isa.machine.serial_products
 
     @property
     def parts(self) -> int:
         """Into how many parts it is cut; 0 where every call says so."""
-        return max(1, min(MOST_PARTS, self.items * self.segments)) if is_known(self.items) else 0
-
-    @property
-    def segments(self) -> int:
-        """Into how many parts an item is cut."""
-        if self.given_segments is not None:
-            return self.given_segments
-        sizes = self.cut.sizes
-        if self.items >= sizes.fewest_parts or self.products < sizes.segment_products:
-            return 1
-        blocks = self.problem.heads // self.problem.kv_heads * self.blocks
-        return max(1, min(blocks, -(-sizes.fewest_parts // self.items)))
+        items = self.items * self.segments
+        return max(1, min(MOST_PARTS, items)) if is_known(items) else 0
 
     def is_uniform(self, logits: Logits) -> bool:
         """Whether a row without a visible key spreads its weight over all of them."""
@@ -140,7 +174,7 @@ class BackwardPlan(AttentionPlan):
     def memory(self) -> dict[str, int]:
         """Bytes of each part of a thread's workspace."""
         p, itemsize = self.problem, self.simd.itemsize
-        rows = self.cut.rows.size * self.group
+        rows = self.cut.rows.size * self.dealt.group
         block = rows * self.row_nbytes
         has_cap = self.op.attn_logit_softcap is not None
         widened = 0 if self.stored.is_same else rows * itemsize
@@ -150,7 +184,7 @@ class BackwardPlan(AttentionPlan):
             "weights": block,
             "slopes": block if has_cap else 0,
             "du": block,
-            **(self.sums if self.segments == 1 else {}),
+            **(self.sums if not self.has_segments else {}),
             "q": self.right(Q).nbytes,
             "dy": self.right(DY).nbytes,
             "k": self.right(K).nbytes,
@@ -167,7 +201,7 @@ class BackwardPlan(AttentionPlan):
     @property
     def segment_sums(self) -> int:
         """Bytes in which all segments add up dk and dv, if there are several."""
-        return self.items * self.segments * sum(self.sums.values()) if self.segments > 1 else 0
+        return self.items * self.segments * sum(self.sums.values()) if self.has_segments else 0
 
     @property
     def logits_nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from rlx_core.codegen.cuts import Cut
@@ -13,6 +13,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I1
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.microkernel import Arguments, Microkernel, Result, Right
@@ -34,8 +35,9 @@ class Products:
     def __init__(self, plan: BackwardPlan, name: str) -> None:
         self._plan = plan
         self._name = name
+        self._made: dict[Hashable, ir.Function] = {}
         p, simd, row = plan.problem, plan.simd, plan.row_nbytes
-        by_rows, by_keys, block = plan.cut.rows.sizes, plan.key_rows.sizes, (row, simd.itemsize)
+        by_rows, by_keys, block = plan.cut.rows.sizes, plan.dealt.key_rows.sizes, (row, simd.itemsize)
         k, q, dy, dq = plan.right(K), plan.right(Q), plan.right(DY), plan.result(Q)
         into_dq = {"c": (dq.position, dq.feature), "result": plan.stored, "columns": p.features}
         self._kernels: dict[str, Kernels] = {
@@ -97,7 +99,7 @@ class Products:
             name: `dk` or `dv`.
             first: The block's first query, and `count`, how many there are.
         """
-        plan, simd, key_rows = self._plan, self._plan.simd, self._plan.key_rows
+        plan, simd, key_rows = self._plan, self._plan.simd, self._plan.dealt.key_rows
         is_dk = name == "dk"
         block, right = head.memory["du" if is_dk else "weights"], plan.right(Q if is_dk else DY)
         ready = head.q_ready if is_dk else head.dy_ready
@@ -122,10 +124,19 @@ class Products:
 
     def _of(self, name: str, heights: tuple[int, ...], panels: Cut, **more: Any) -> Kernels:
         return {
-            (rows, vectors): self._microkernel(rows, vectors, **more).emit(f"{self._name}.{name}{rows}x{vectors}")
+            (rows, vectors): self._emitted(self._microkernel(rows, vectors, **more), f"{name}{rows}x{vectors}")
             for rows in heights
             for vectors in panels.sizes
         }
+
+    def _emitted(self, kernel: Microkernel, name: str) -> ir.Function:
+        """Its function, or that of an equal one: two products often differ in their operands alone."""
+        result = kernel.result
+        same = (kernel.rows, kernel.vectors, kernel.a_strides, kernel.right, result.strides, result.columns)
+        key = *same, result.stored.dtype, kernel.words.stored.dtype, kernel.accumulates
+        if key not in self._made:
+            self._made[key] = kernel.emit(f"{self._name}.{name}")
+        return self._made[key]
 
     def _microkernel(
         self,
@@ -167,7 +178,8 @@ class Products:
     ) -> None:
         """Call the microkernel of a tile's height and a panel's width; one that adds up finds earlier sums or zeros."""
         column = times(b, start_of(b, *panel), self._plan.simd.lanes)
+        pitch = None if is_known(self._plan.row_nbytes) else sized(b, self._plan.row_nbytes)
         for rows in by_size(b, *tile):
             for vectors in by_size(b, *panel):
                 arguments = Arguments.alone(a, right(vectors), place, depth, column, is_first=ir.Constant(I1, 0))
-                b.call(self._kernels[name][rows, vectors], list(arguments))
+                b.call(self._kernels[name][rows, vectors], arguments._replace(pitch=pitch).present)

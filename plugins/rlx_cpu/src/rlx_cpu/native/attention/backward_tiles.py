@@ -19,13 +19,14 @@ from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.attention.backward_products import Products
 from rlx_cpu.native.attention.backward_row import differentiate_row
 from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, Rows, least, most, number
+from rlx_cpu.native.attention.parts import Logits, Rows, least, most, number, register
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
+from rlx_cpu.native.llvm.sizes import is_known, sized
 
 __all__ = ["Backward"]
 
@@ -90,7 +91,7 @@ class Backward:
             inner = ir.IRBuilder(first.append_basic_block("entry"))
             self._items(inner, first.args)
             inner.ret_void()
-            if plan.segments > 1:
+            if plan.has_segments:
                 self._combine(b, function.args)
             if plan.bias is not None:
                 sum_bias(b, plan, function.args)
@@ -104,7 +105,7 @@ class Backward:
             prologue=prologue,
             notes={
                 "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",
-                "queries": plan.cut.rows.size * plan.group,
+                **({"queries": plan.cut.rows.size * plan.dealt.group} if plan.cut.is_known else {}),
             },
         )
 
@@ -142,16 +143,16 @@ class Backward:
         for name, nbytes in plan.memory.items():
             own[name], place = place, offset(b, place, nbytes)
         with counting(b, *share(b, plan.items * segments, part, parts)) as unit:
-            segment, item = b.srem(unit, index(segments)), b.sdiv(unit, index(segments))
+            segment, item = b.srem(unit, sized(b, segments)), b.sdiv(unit, sized(b, segments))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
             memory = dict(own)
-            if segments > 1:
+            if plan.has_segments:
                 memory["dk"] = offset(b, pointers.shared, (unit, sum(plan.sums.values())))
                 memory["dv"] = offset(b, memory["dk"], plan.sums["dk"])
             shared_head = SharedHead(pointers, batch, kv_head, memory)
             k_ready = self._prepare(b, shared_head)
             self._query_heads(b, shared_head, segment, k_ready, products, logits)
-            if segments == 1:
+            if not plan.has_segments:
                 for name, position, right in (("dk", K, plan.right(Q)), ("dv", V, plan.right(DY))):
                     out = shared_head.result(b, plan, position, kv_head)
                     self._deliver(b, memory[name], out, plan.result(position), right)
@@ -180,12 +181,12 @@ class Backward:
     ) -> None:
         """The blocks of a segment: of some of the query heads that share a head of keys."""
         plan, p = self.plan, self.plan.problem
-        members = p.heads // p.kv_heads
-        first, last = share(b, members * plan.blocks, segment, index(plan.segments))
-        last_member = b.sdiv(b.add(last, index(plan.blocks - 1)), index(plan.blocks))
-        with counting(b, b.sdiv(first, index(plan.blocks)), last_member) as member:
-            skipped = times(b, member, plan.blocks)
-            blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), index(plan.blocks))
+        members, of_head = p.heads // p.kv_heads, sized(b, plan.dealt.blocks)
+        first, last = share(b, members * plan.dealt.blocks, segment, sized(b, plan.segments))
+        last_member = b.sdiv(b.add(last, sized(b, plan.dealt.blocks - 1)), of_head)
+        with counting(b, b.sdiv(first, of_head), last_member) as member:
+            skipped = times(b, member, plan.dealt.blocks)
+            blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), of_head)
             head = b.add(times(b, shared.kv_head, members), member)
             q, dy = (shared.operand(b, plan, position, head) for position in (Q, DY))
             number_of_head = b.add(times(b, shared.batch, p.heads), head)
@@ -213,13 +214,13 @@ class Backward:
         """A range of blocks of queries of one query head."""
         plan, p = self.plan, self.plan.problem
         with counting(b, *blocks) as block:
-            tile = times(b, block, plan.group)
-            tile_end = least(b, b.add(tile, index(plan.group)), index(plan.cut.rows.pieces))
+            tile = times(b, block, plan.dealt.group)
+            tile_end = least(b, b.add(tile, sized(b, plan.dealt.group)), sized(b, plan.cut.rows.pieces))
             first = start_of(b, plan.cut.rows, tile)
             count = b.sub(start_of(b, plan.cut.rows, tile_end), first)
             _, end = head.logits.visible(b, first, count)
             if plan.is_uniform(head.logits):
-                end = index(p.keys)
+                end = sized(b, p.keys)
             # A block that sees no key at all still writes its zeros, through vectors of one key.
             end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
             products.scores(b, self._widened(b, head, first, count), (tile, tile_end), first, end)
@@ -248,7 +249,7 @@ class Backward:
         shared = pointer_at(b, buffers, operands + len(plan.layout.results))
         low, high = share(b, plan.items * p.keys, part, parts)
         with counting(b, low, high) as unit:
-            key, item = b.srem(unit, index(p.keys)), b.sdiv(unit, index(p.keys))
+            key, item = b.srem(unit, sized(b, p.keys)), b.sdiv(unit, sized(b, p.keys))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
             sums = offset(b, shared, (item, plan.segments * sum(plan.sums.values())))
             for position, start, right in ((K, 0, plan.right(Q)), (V, plan.sums["dk"], plan.right(DY))):
@@ -267,11 +268,21 @@ class Backward:
     ) -> None:
         """The sum of a head's segments of dk or dv, to where the result lies."""
         plan, simd = self.plan, self.plan.simd
-        low, high = keys or (index(0), index(plan.problem.keys))
+        low, high = keys or (index(0), sized(b, plan.problem.keys))
+        by_segment = sum(plan.sums.values())
         with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
             place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
             value = simd.load(b, place)
-            for segment in range(1, plan.segments):
-                value = b.fadd(value, simd.load(b, offset(b, place, segment * sum(plan.sums.values()))))
+            if is_known(plan.segments):
+                for segment in range(1, plan.segments):
+                    value = b.fadd(value, simd.load(b, offset(b, place, segment * by_segment)))
+            else:
+                total = register(b, simd, value)
+                with counting(b, 1, plan.segments) as number_of_segment:
+                    more = simd.load(b, offset(b, place, (number_of_segment, by_segment)))
+                    b.store(
+                        b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), more), total, align=simd.itemsize
+                    )
+                value = b.load(total, typ=simd.vector, align=simd.itemsize)
             place = offset(b, out, (key, at.position), (column, at.feature))
             plan.stored.store_row(b, value, place, at.feature, column, right.features)

@@ -60,7 +60,7 @@ class Products:
                 there = right.panel(b, tile.values, start, first_key, vectors)
                 # Sums start at zero in memory, so no block is treated as the first.
                 arguments = Arguments.alone(tile.scores, there, place, count, column, is_first=false)
-                b.call(self._values[tile.rows, vectors], list(arguments))
+                b.call(self._values[tile.rows, vectors], arguments.present)
 
     def _score_panels(self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], end: ir.Value) -> None:
         """With keys transposed."""
@@ -74,7 +74,7 @@ class Products:
                 place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
                 for vectors in by_size(b, self._plan.cut.panels, panel):
                     arguments = Arguments.alone(tile.q, packed, place, index(p.features), column)
-                    b.call(self._scores[tile.rows, vectors], list(arguments))
+                    b.call(self._scores[tile.rows, vectors], arguments.present)
 
     def _dot_products(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, end: ir.Value) -> None:
         """With keys where they lie: a vector of keys at a time, each with an accumulator along the features."""

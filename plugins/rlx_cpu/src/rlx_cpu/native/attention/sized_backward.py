@@ -1,4 +1,8 @@
-"""Attention backward whose batch comes with the call: everything else is cut as in code for the size, and agrees bit for bit."""
+"""Attention backward whose batch, queries and keys come with the call.
+
+Tiles come in every height up to one, and rows of weights lie as far apart as the call says. What is added up is added in the
+order of code for the size, wherever that has tiles of the same kind: from two vectors of keys on.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,16 @@ from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.sizes import layout_sizes, sized_layout
+from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
-from rlx_cpu.native.attention.backward_plan import BackwardPlan
+from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan, products_of
 from rlx_cpu.native.attention.backward_tiles import Backward
+from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.plan import DY, K, Q, V
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.attention.sized import LARGEST
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd
@@ -27,62 +34,74 @@ __all__ = ["AttentionBackwardForm", "sized_attention_backward"]
 
 @frozen(eq=False)
 class AttentionBackwardForm:
-    """Attention backward for any batch.
+    """Attention backward for all sizes.
 
     Attributes:
         layout: Where operands and results lie, for all sizes.
-        plan: Of the size that came first, with an unknown batch.
-        shared_workspace: Bytes of what threads share.
+        cut, dealt: With unknown numbers.
+        nbytes: Bytes of a thread's memory, and of what threads share.
     """
 
     op: AttentionBackward
     layout: Layout
-    plan: BackwardPlan
+    cut: AttentionCut
+    dealt: BackwardCut
     isa: Isa
-    shared_workspace: Dim = field(init=False)
+    nbytes: tuple[Dim, Dim] = field(init=False)
 
-    @shared_workspace.default
-    def _shared_workspace(self) -> Dim:
-        return self.plan.shared
+    @nbytes.default
+    def _nbytes(self) -> tuple[Dim, Dim]:
+        plan = self._plan(ir.Module("form"))
+        return plan.own, plan.shared
 
     @property
     def key(self) -> str:
-        return f"{self.op!r} {self.layout!r} {self.plan.given_segments}"
+        return f"{self.op!r} {self.layout!r} {self.cut!r} {self.dealt!r}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
-        strides = layout_sizes(self.layout, layout)
-        known = BackwardPlan.of(ir.Module("form"), self.op, layout, self.isa)
-        if strides is None or not known.problem.batch or known.segments != self.plan.given_segments:
+        strides, known = layout_sizes(self.layout, layout), AttentionProblem.of(self.op, layout)
+        if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
-        told = DimBinding({**sizes.sizes, **strides})
+        cut, numbers = self.cut.numbers(known, self.isa)
+        dealt = BackwardCut.of(known, cut)
+        if (dealt.segments == 1) != (self.dealt.segments == 1):
+            return None
+        told = DimBinding({**sizes.sizes, **strides, **said(**numbers, **dealt.numbers).sizes})
+        own, shared = (told.bind(each).__index__() for each in self.nbytes)
         return Call(
             told,
-            workspace=known.own,
-            shared_workspace=told.bind(self.shared_workspace).__index__(),
-            uses_threads=known.uses_threads,
-            parts=known.parts,
+            workspace=own,
+            shared_workspace=shared,
+            uses_threads=products_of(known) >= self.isa.machine.serial_products,
+            parts=max(1, min(MOST_PARTS, known.batch * known.kv_heads * dealt.segments)),
         )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        simd = Simd(module, self.isa, self.plan.problem.dtype)
-        words = Words(Stored(simd, self.layout.results[0].type.dtype))
-        emitted = Backward(evolve(self.plan, words=words), name).emit()
+        emitted = Backward(self._plan(module), name).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+
+    def _plan(self, module: ir.Module) -> BackwardPlan:
+        words = Words(Stored(Simd(module, self.isa, self.cut.problem.dtype), self.layout.results[0].type.dtype))
+        return BackwardPlan(PlacedAttention(self.cut.problem, self.layout), self.cut, words, self.dealt)
+
+    @property
+    def has_known_rows(self) -> bool:
+        """Whether it is known how far apart the positions and the features of a head are."""
+        plan = self._plan(ir.Module("form"))
+        heads = (*(plan.operand(i) for i in (Q, K, V, DY)), *(plan.result(i) for i in (Q, K, V)))
+        return all(is_known(s) for at in heads for s in (at.position, at.feature))
 
 
 def sized_attention_backward(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> AttentionBackwardForm | None:
     """Finds the form of attention backward."""
-    op = node.op
+    op, lying = node.op, sized_layout(node, layout)
     assert isinstance(op, AttentionBackward), "registered for it alone"
-    known, lying = BackwardPlan.of(ir.Module("form"), op, layout, isa), sized_layout(node, layout)
-    problem = AttentionProblem.of(op, lying)
-    is_empty = not (known.problem.batch and problem.queries and problem.keys and problem.width)
-    if is_empty or known.bias is not None or not (is_known(problem.queries) and is_known(problem.keys)):
+    problem, known = AttentionProblem.of(op, lying), AttentionProblem.of(op, layout)
+    if not (problem.width and problem.features):
         return None
-    placed = PlacedAttention(problem, lying)
-    plan = evolve(known, placed=placed, given_segments=known.segments)
-    heads = (*(plan.operand(i) for i in (Q, K, V, DY)), *(plan.result(i) for i in (Q, K, V)))
-    is_plain = all(is_known(stride) for at in heads for stride in (at.head, at.position, at.feature))
-    return AttentionBackwardForm(op, lying, plan, isa) if is_plain else None
+    cut = AttentionCut.for_all(problem, isa)
+    has_segments = BackwardCut.of(known, cut.numbers(known, isa)[0]).segments != 1
+    form = AttentionBackwardForm(op, lying, cut, BackwardCut.for_all(cut, has_segments=has_segments), isa)
+    return form if form.has_known_rows else None

@@ -136,9 +136,9 @@ class Simd:
         lanes = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
         return b.add(self.splat(b, start), lanes)
 
-    def below(self, b: ir.IRBuilder, start: ir.Value, bound: int | ir.Value) -> ir.Value:
+    def below(self, b: ir.IRBuilder, start: ir.Value, bound: Dim | ir.Value) -> ir.Value:
         """A mask of the lanes whose position, counted from `start`, is less than `bound`."""
-        end = index(bound) if isinstance(bound, int) else bound
+        end = bound if isinstance(bound, ir.Value) else sized(b, bound)
         return b.icmp_signed("<", self.positions(b, start), self.splat(b, end))
 
     # ------------------------------------------------------------------------------------- memory

@@ -13,7 +13,7 @@ from attrs import define, field
 from rlx_core.ir.dims import Dim, Expr
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["Sizes", "Unsized", "is_known", "sized"]
+__all__ = ["Sizes", "Unsized", "is_known", "sized", "sizes_of"]
 
 _I64: Final = ir.IntType(64)
 
@@ -33,11 +33,15 @@ class Sizes:
     words: dict[Expr, int] = field(factory=dict)
     _values: dict[tuple[str, Expr], ir.Value] = field(factory=dict)
 
+    def given(self, b: ir.IRBuilder, size: Expr, value: ir.Value) -> None:
+        """What a size is in the function that is being written, where that is known from its caller."""
+        self._values[b.function.name, size] = value
+
     def value(self, b: ir.IRBuilder, size: Expr) -> ir.Value:
         """A size in the function that is being written, whose first argument is where its addresses are."""
-        assert b.function.linkage != "internal", "only functions that the runtime calls are given the sizes"
         key = b.function.name, size
         if key not in self._values:
+            assert b.function.linkage != "internal", "only functions that the runtime calls are told sizes"
             word = self.words.setdefault(size, len(self.words))
             with b.goto_entry_block():
                 place = b.moved(b.function.args[0], ir.Constant(_I64, -8 * (word + 1)))
@@ -52,8 +56,11 @@ def is_known(size: Dim) -> bool:
 
 def sized(b: ir.IRBuilder, size: Dim) -> ir.Value:
     """A number as i64: a constant where it is known."""
-    if isinstance(size, int):
-        return ir.Constant(_I64, size)
-    sizes = b.module.sizes
-    assert isinstance(sizes, Sizes), "a module whose functions are told sizes has a place for them"
-    return sizes.value(b, size)
+    return ir.Constant(_I64, size) if isinstance(size, int) else sizes_of(b).value(b, size)
+
+
+def sizes_of(b: ir.IRBuilder) -> Sizes:
+    """What the functions of the module that is being written are told."""
+    found = b.module.sizes
+    assert isinstance(found, Sizes), "a module whose functions are told sizes has a place for them"
+    return found

@@ -10,11 +10,13 @@ from typing import Any
 
 from attrs import frozen
 
+from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_, f16, f32
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
 from rlx_cpu.native.llvm.narrow import narrowed, widened
-from rlx_cpu.native.llvm.simd import Simd, index
+from rlx_cpu.native.llvm.simd import Simd
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["Stored"]
 
@@ -98,11 +100,11 @@ class Stored:
         self.simd.store_spread(b, value, place, stride, count, self.itemsize)
 
     def store_row(
-        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: Dim
     ) -> None:
         """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
         if stride != self.itemsize:
-            self.store_spread(b, value, place, stride, b.sub(index(size), column))
+            self.store_spread(b, value, place, stride, b.sub(sized(b, size), column))
             return
         self.store(b, value, place, self.simd.below(b, column, size) if size % self.simd.lanes else None)
 

@@ -87,7 +87,7 @@ class Item:
                                 a, panel_place, c, sums, following, count, is_first, is_last,
                                 self.entry, row, column, self.buffers, run,
                             )  # fmt: skip
-                            b.call(self.kernels[rows, vectors], list(arguments))
+                            b.call(self.kernels[rows, vectors], arguments.present)
 
     def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a panel's rows from word `k0` on are, and its first column."""

@@ -13,9 +13,11 @@ from typing import NamedTuple
 from attrs import frozen
 
 from rlx_core.codegen.product import Axes
+from rlx_core.ir.dims import Dim, Expr
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
-from rlx_cpu.native.llvm.simd import Simd, counting, index, offset
+from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import sizes_of
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.entries import walk
@@ -32,7 +34,7 @@ Masks = list["ir.Value | None"] | None
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
 """Of arguments."""
 
-NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run")
+NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run", "pitch")
 """What arguments are called in the text of a module."""
 
 
@@ -97,6 +99,7 @@ class Arguments(NamedTuple):
         batch, row, column: Where the tile lies in the results.
         buffers: What the kernel is given.
         run: The first run of this call, where terms come in runs.
+        pitch: What the microkernel's `pitch` is, if it has one.
     """
 
     a: ir.Value
@@ -112,6 +115,12 @@ class Arguments(NamedTuple):
     column: ir.Value
     buffers: ir.Value
     run: ir.Value
+    pitch: ir.Value | None = None
+
+    @property
+    def present(self) -> list[ir.Value]:
+        """Those that there are."""
+        return [value for value in self if value is not None]
 
     @classmethod
     def alone(
@@ -174,11 +183,20 @@ class Microkernel:
     def simd(self) -> Simd:
         return self.words.simd
 
+    @property
+    def pitch(self) -> Expr | None:
+        """The stride of A or C, in bytes, that only the caller knows; one at most."""
+        strides: tuple[Dim, ...] = (*self.a_strides, *self.result.strides)
+        found = {stride for stride in strides if isinstance(stride, Expr)}
+        assert len(found) <= 1, "the caller says one stride"
+        return next(iter(found), None)
+
     def emit(self, name: str) -> ir.Function:
         """Add `void name(Arguments)` to the module."""
-        function = ir.Function(self.simd.module, ir.FunctionType(VOID, TYPES), name)
+        types = TYPES if self.pitch is None else [*TYPES, I64]
+        function = ir.Function(self.simd.module, ir.FunctionType(VOID, types), name)
         function.linkage = "internal"
-        for argument, known in zip(function.args, NAMES, strict=True):
+        for argument, known in zip(function.args, NAMES, strict=False):
             argument.named(known)
         # C may be what the epilogue reads, and what is stored there first another result's element.
         for pointer in function.args[:2]:
@@ -191,6 +209,12 @@ class Microkernel:
     def _build(self, b: ir.IRBuilder, at: Arguments) -> None:
         scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
         scratch.align = self.simd.nbytes
+        if self.pitch is not None:
+            assert at.pitch is not None, "who emits a function for a stride that is not known takes it"
+            for steps in range(1, max(self.rows, self.unroll + 1)):
+                multiple = self.pitch * steps
+                assert isinstance(multiple, Expr), "some of what is not known is not known"
+                sizes_of(b).given(b, multiple, times(b, at.pitch, steps))
         starts = [b.add(at.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
         masks: list[ir.Value | None] = [None] * self.vectors
         if self.result.columns is not None:
@@ -397,7 +421,7 @@ class Microkernel:
 
     def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
         by_row, by_column = self.result.strides
-        return offset(b, c, i * by_row + j * self.simd.lanes * by_column)
+        return offset(b, c, i * by_row, j * self.simd.lanes * by_column)
 
     def _waiting(self, b: ir.IRBuilder, tile: Tile, i: int, j: int) -> tuple[ir.Value, ir.Value | None]:
         """Where a vector of partial sums waits, and which lanes there are."""

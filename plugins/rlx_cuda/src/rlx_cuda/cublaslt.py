@@ -1,0 +1,287 @@
+"""cuBLASLt by ctypes: one product with what it computes behind it, on memory and a stream that are given.
+
+The library's matrices lie column by column. A row-major one is its transpose, so `y = x·w` is asked for as `yᵀ = wᵀ·xᵀ`: the
+library's A is w, its B is x, and a bias is added to its rows. Nothing here imports CuPy, and what is asked for is data: only
+`Plan` and `multiply` call the library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from functools import cached_property, partial
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+from rlx_cuda.libraries import paths_of
+
+__all__ = ["ALIGNMENT", "Addresses", "CublasLt", "Matrix", "Plan", "Product"]
+
+# Numbers of cublasLt.h and library_types.h, where they have these names behind CUDA_, CUBLAS_ and CUBLASLT_.
+R_32F, R_64F, R_16F, R_16BF = 0, 1, 2, 14
+COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
+EPILOGUE_DEFAULT, EPILOGUE_RELU, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_AUX, EPILOGUE_DGELU = 1, 2, 4, 32, 128, 192
+LAYOUT_BATCH_COUNT, LAYOUT_STRIDED_BATCH_OFFSET = 5, 6
+DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
+DESC_EPILOGUE_AUX_POINTER, DESC_EPILOGUE_AUX_LD, DESC_EPILOGUE_AUX_BATCH_STRIDE = 11, 12, 13
+PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK, PREF_MIN_ALIGNMENT_A_BYTES = 1, 3, 5
+REDUCTION_SCHEME_COMPUTE_TYPE = 2
+
+PACKAGES: Final = ("nvidia-cublas", "nvidia-cublas-cu12")
+"""Wheels that hold it."""
+
+ALIGNMENT: Final = 256
+"""Bytes at multiples of which a matrix may begin, at most, that decide which algorithms there are."""
+
+
+@frozen
+class Matrix:
+    """A matrix of the library's, or several at equal distances.
+
+    Attributes:
+        dtype: Its number.
+        rows, columns: Its size.
+        ld: Elements from one column to the next.
+        is_transposed: Whether its transpose is multiplied.
+        batch: How many there are.
+        stride: Elements from one to the next.
+    """
+
+    dtype: int
+    rows: int
+    columns: int
+    ld: int
+    is_transposed: bool = False
+    batch: int = 1
+    stride: int = 0
+
+
+@frozen
+class Product:
+    """`D = epilogue(A·B + C)`.
+
+    Attributes:
+        compute, scale: The numbers of what sums are made in, and of the dtype of the factors 1 and 0.
+        a, b, d: The matrices.
+        c: What is added to the sums; `None` for nothing.
+        epilogue: The library's number.
+        aux: Of what an epilogue keeps or reads besides: elements from one column to the next, and from one matrix to the next.
+    """
+
+    compute: int
+    scale: int
+    a: Matrix
+    b: Matrix
+    d: Matrix
+    c: Matrix | None = None
+    epilogue: int = EPILOGUE_DEFAULT
+    aux: tuple[int, int] | None = None
+
+
+@frozen
+class Addresses:
+    """Where everything lies; 0 for what is not there."""
+
+    a: int
+    b: int
+    d: int
+    c: int = 0
+    bias: int = 0
+    aux: int = 0
+
+    def alignments(self) -> tuple[int, ...]:
+        """The bytes that each lies at a multiple of, as far as an algorithm can want it."""
+        return tuple(min(at & -at, ALIGNMENT) for at in (self.a, self.b, self.c or self.d, self.d, self.bias, self.aux))
+
+
+class Algorithm(ctypes.Structure):
+    """What the heuristic gives: how to compute, the workspace for that, and whether it is one."""
+
+    _fields_ = (
+        ("algorithm", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+@define(eq=False, slots=False)
+class CublasLt:
+    """The library.
+
+    Attributes:
+        paths: Where it may lie, best first.
+    """
+
+    paths: Callable[[], Iterator[str]] = field(factory=lambda: partial(paths_of, "cublasLt", PACKAGES))
+    _handles: dict[int, c_void_p] = field(factory=dict, init=False)
+
+    @cached_property
+    def library(self) -> Any:
+        """The first one that loads.
+
+        Raises:
+            DeviceUnavailableError: There is none.
+        """
+        failed: list[Fact] = []
+        for path in self.paths():
+            try:
+                library = ctypes.CDLL(path)
+            except OSError as error:
+                failed.append(Fact("tried", path, str(error)))
+                continue
+            library.cublasLtGetStatusName.restype = c_char_p
+            library.cublasLtMatrixLayoutCreate.argtypes = [POINTER(c_void_p), c_int, c_uint64, c_uint64, c_int64]
+            return library
+        what = "cuda: cuBLASLt, which multiplies matrices where an option says so, is not installed"
+        raise DeviceUnavailableError(what, *failed[:3], hint="python -m pip install nvidia-cublas")
+
+    def handle(self, device: int) -> c_void_p:
+        """The one for a device, which is current; threads may share it."""
+        if device not in self._handles:
+            made = c_void_p()
+            self.call("Create", byref(made))
+            self._handles[device] = made
+        return self._handles[device]
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function.
+
+        Raises:
+            KernelBuildError: It fails.
+        """
+        status = getattr(self.library, f"cublasLt{name}")(*arguments)
+        if status:
+            said = self.library.cublasLtGetStatusName(c_int(status)).decode()
+            raise KernelBuildError(
+                "cuda: cuBLASLt does not multiply", Fact(f"cublasLt{name}", said), hint='cuda.products = "generated"'
+            )
+
+    def made(self, what: str, *arguments: object) -> c_void_p:
+        """A descriptor."""
+        found = c_void_p()
+        self.call(f"{what}Create", byref(found), *arguments)
+        return found
+
+    def set(self, what: str, descriptor: c_void_p, attribute: int, value: Any) -> None:
+        """Set an attribute of a descriptor to a value of ctypes."""
+        self.call(f"{what}SetAttribute", descriptor, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value)))
+
+    def matrix(self, matrix: Matrix) -> c_void_p:
+        """The descriptor of a matrix."""
+        sizes = c_uint64(matrix.rows), c_uint64(matrix.columns), c_int64(matrix.ld)
+        made = self.made("MatrixLayout", c_int(matrix.dtype), *sizes)
+        if matrix.batch > 1:
+            self.set("MatrixLayout", made, LAYOUT_BATCH_COUNT, c_int32(matrix.batch))
+            self.set("MatrixLayout", made, LAYOUT_STRIDED_BATCH_OFFSET, c_int64(matrix.stride))
+        return made
+
+
+class Plan:
+    """The library's descriptors of a product.
+
+    Attributes:
+        a, b, c, d: Of its matrices.
+        operation: Of everything else, addresses of a bias and of what is kept among it.
+    """
+
+    def __init__(self, library: CublasLt, product: Product) -> None:
+        self.library, self.product = library, product
+        self.a, self.b, self.d = (library.matrix(each) for each in (product.a, product.b, product.d))
+        self.c = library.matrix(product.c) if product.c is not None else self.d
+        self.operation = library.made("MatmulDesc", c_int(product.compute), c_int(product.scale))
+        layouts = {each.value for each in (self.a, self.b, self.c, self.d)}
+        weakref.finalize(self, _destroy, library, layouts, self.operation).atexit = False
+        self._set(DESC_TRANSA, c_int32(product.a.is_transposed))
+        self._set(DESC_TRANSB, c_int32(product.b.is_transposed))
+        self._set(DESC_EPILOGUE, c_uint32(product.epilogue))
+        if product.aux is not None:
+            ld, stride = product.aux
+            self._set(DESC_EPILOGUE_AUX_LD, c_int64(ld))
+            self._set(DESC_EPILOGUE_AUX_BATCH_STRIDE, c_int64(stride))
+        wide = c_double if product.scale == R_64F else c_float
+        self._one, self._added = wide(1), wide(product.c is not None)
+        self._algorithms: dict[tuple[int, ...], Algorithm] = {}
+
+    def multiply(self, at: Addresses, workspace: int, nbytes: int, device: int, stream: int) -> None:
+        """Ask for the product on a stream of the current device; nobody waits, and nothing is allocated.
+
+        Args:
+            workspace, nbytes: Memory for it alone.
+
+        Raises:
+            KernelBuildError: The library has no algorithm for it, or refuses it.
+        """
+        handle = self.library.handle(device)
+        self.point(at)
+        key = (device, nbytes, *at.alignments())
+        if key not in self._algorithms:
+            self._algorithms[key] = self._chosen(handle, at, nbytes)
+        self.library.call(
+            "Matmul", handle, self.operation,
+            byref(self._one), c_void_p(at.a), self.a, c_void_p(at.b), self.b,
+            byref(self._added), c_void_p(at.c or at.d), self.c, c_void_p(at.d), self.d,
+            byref(self._algorithms[key]), c_void_p(workspace), c_size_t(nbytes), c_void_p(stream),
+        )  # fmt: skip
+
+    def point(self, at: Addresses) -> None:
+        """Say where a bias lies, and what is kept: the heuristic looks at how they are aligned."""
+        if at.bias:
+            self._set(DESC_BIAS_POINTER, c_void_p(at.bias))
+        if at.aux:
+            self._set(DESC_EPILOGUE_AUX_POINTER, c_void_p(at.aux))
+
+    def preference(self, at: Addresses, nbytes: int) -> c_void_p:
+        """What an algorithm has to make do with."""
+        made = self.library.made("MatmulPreference")
+        set = partial(self.library.set, "MatmulPreference", made)
+        set(PREF_MAX_WORKSPACE_BYTES, c_uint64(nbytes))
+        # Partial sums are added in the dtype of sums, in one order: never in that of the result.
+        set(PREF_REDUCTION_SCHEME_MASK, c_uint32(REDUCTION_SCHEME_COMPUTE_TYPE))
+        for number, alignment in enumerate(at.alignments()[:4]):
+            set(PREF_MIN_ALIGNMENT_A_BYTES + number, c_uint32(alignment))
+        return made
+
+    def _chosen(self, handle: c_void_p, at: Addresses, nbytes: int) -> Algorithm:
+        """What the library's heuristic takes for the best."""
+        found, count, preference = Algorithm(), c_int(), self.preference(at, nbytes)
+        matrices = (self.a, self.b, self.c, self.d)
+        name, given = "MatmulAlgoGetHeuristic", (preference, c_int(1), byref(found), byref(count))
+        try:
+            self.library.call(name, handle, self.operation, *matrices, *given)
+        finally:
+            self.library.call("MatmulPreferenceDestroy", preference)
+        if count.value == 0 or found.state:
+            raise KernelBuildError(
+                "cuda: cuBLASLt has no algorithm for a product",
+                Fact("product", str(self.product)),
+                hint='cuda.products = "generated"',
+            )
+        return found
+
+    def _set(self, attribute: int, value: Any) -> None:
+        self.library.set("MatmulDesc", self.operation, attribute, value)
+
+
+def _destroy(library: CublasLt, layouts: set[int | None], operation: c_void_p) -> None:
+    for each in layouts:
+        library.call("MatrixLayoutDestroy", c_void_p(each))
+    library.call("MatmulDescDestroy", operation)

@@ -1,0 +1,124 @@
+"""What follows a product, as cuBLASLt has it: a residual, a bias, an activation, and what its gradient is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from rlx_core.ir.dtypes import f64
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.activation import gelu_approx, relu
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.ops.region import ElementwiseRegion, reads_as
+from rlx_cuda import cublaslt
+from rlx_cuda.gelu_slopes import slope_of
+
+__all__ = ["Epilogue", "epilogue_of", "refusal"]
+
+ACTIVATIONS: dict[Op, int] = {relu.op(): cublaslt.EPILOGUE_RELU, gelu_approx.op(): cublaslt.EPILOGUE_GELU}
+"""Functions that the library computes; its GELU is the one by tanh."""
+
+AUX_MULTIPLE = 8
+"""Elements of which a column of what is kept for a gradient is a multiple."""
+
+OFFERED = "a bias of the last axis, an array to add, relu or gelu_approx, or a slope of gelu_approx to multiply with"
+
+
+@frozen
+class Epilogue:
+    """What the library does with sums.
+
+    Attributes:
+        number: The library's.
+        bias, added, aux: The step's operands and then results, by number: a bias, what is added to the sums, and the argument of
+            an activation, which is kept or read.
+        result: The result.
+    """
+
+    number: int = cublaslt.EPILOGUE_DEFAULT
+    bias: int | None = None
+    added: int | None = None
+    aux: int | None = None
+    result: int = 0
+
+
+def epilogue_of(node: Node) -> Epilogue | str:
+    """What follows the product of a step, or why the library does not compute that, as "needs …" continues."""
+    if not isinstance(node.op, FusedMatMulEpilogue):
+        return Epilogue(result=len(node.operands))
+    region, operands = node.op.region, len(node.operands)
+    sloped = slope_of(node)
+    made = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
+    if isinstance(made, str):
+        return made
+    if node.types[0].dtype is f64 and made.number != cublaslt.EPILOGUE_DEFAULT:
+        return "a dtype besides f64 for what follows"
+    if made.aux is not None and region.shape[-1] % AUX_MULTIPLE:
+        return f"a last axis that is a multiple of {AUX_MULTIPLE} for what is kept, not {region.shape[-1]}"
+    if len(region.results) == 1:
+        return evolve(made, result=operands)
+    # Of the two results one is the activation's argument, which is kept.
+    kept = region.results.index(len(region.steps) - 2)
+    return evolve(made, aux=operands + kept, result=operands + 1 - kept)
+
+
+def refusal(node: Node) -> str | None:
+    """Why the library does not compute a step, as "needs …" continues; `None` if it does."""
+    found = epilogue_of(node)
+    if isinstance(found, str):
+        return found
+    depth = node.operand_types[0]
+    assert depth is not None, "a product has two operands"
+    return "something to add up" if depth.shape[-1] == 0 else None
+
+
+def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
+    """The epilogue of steps of which each continues the one before: sums, then an activation."""
+    made, value, activation = Epilogue(), 0, 0
+    for place, step in enumerate(region.steps):
+        if value not in step.reads:
+            return f"steps that follow one another ({OFFERED})"
+        if step.op in ACTIVATIONS and not activation:
+            activation = ACTIVATIONS[step.op]
+        elif step.op == add.op() and not activation and len(others := _without(step.reads, value)) == 1:
+            given = _given(region, others[0], types, made)
+            if given is None:
+                return OFFERED
+            made = given
+        else:
+            return f"{OFFERED}, not {step.op.name} there"
+        value = len(region.access) + place
+    last = len(region.steps) - 1
+    keeps = len(region.results) == 2 and sorted(region.results) == [last - 1, last]
+    if not (region.results == (last,) or (keeps and activation == cublaslt.EPILOGUE_GELU and made.added is None)):
+        return "one result, and besides it only the argument of gelu_approx"
+    bias = cublaslt.EPILOGUE_BIAS if made.bias is not None else 0
+    kept = cublaslt.EPILOGUE_AUX if keeps else 0
+    return evolve(made, number=bias | activation | kept or cublaslt.EPILOGUE_DEFAULT)
+
+
+def _without(reads: Sequence[int], value: int) -> list[int]:
+    return [r for r in reads if r != value]
+
+
+def _given(
+    region: ElementwiseRegion, number: int, types: Sequence[TensorType | None], made: Epilogue
+) -> Epilogue | None:
+    """The epilogue with an input of the region added to its sums: a bias, or an array of the result's size."""
+    if not 0 < number < len(region.access):
+        return None
+    place, access = (
+        number + 1,
+        region.access[number],
+    )  # the product is the region's first input and the step's first two operands
+    type, product = types[place], types[0]
+    if type is None or product is None or type.dtype is not product.dtype:
+        return None
+    if made.added is None and type.shape == region.shape and reads_as(access, type.shape, region.shape):
+        return evolve(made, added=place)
+    is_row = access[-1] == 1 and not any(access[:-1])
+    return evolve(made, bias=place) if made.bias is None and is_row else None

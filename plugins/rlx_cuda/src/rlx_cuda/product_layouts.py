@@ -1,0 +1,180 @@
+"""How a step's arrays are matrices of cuBLASLt's: which it can take as they lie, and how many products that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as pairs
+from typing import Final
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.places import WIDEST, Layout, Place
+from rlx_core.ir.dtypes import bf16, f16, f32, f64
+from rlx_cuda import cublaslt
+from rlx_cuda.cublaslt import Matrix, Product
+from rlx_cuda.epilogues import AUX_MULTIPLE, Epilogue
+
+__all__ = ["NUMBERS", "Part", "Products", "products_of"]
+
+NUMBERS: Final = {f16: cublaslt.R_16F, bf16: cublaslt.R_16BF, f32: cublaslt.R_32F, f64: cublaslt.R_64F}
+"""The library's numbers of dtypes."""
+
+
+@frozen
+class Part:
+    """One of the arrays of a product.
+
+    Attributes:
+        role: Its name among `Addresses`.
+        number: Among the step's operands and then results.
+        place: How it lies.
+        is_written: Whether it is a result.
+        is_apart: Whether the library cannot take it so: a dense copy is multiplied, or is written and then copied.
+    """
+
+    role: str
+    number: int
+    place: Place
+    is_written: bool = False
+    is_apart: bool = False
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements, as the library is told; 0 along axes of one element."""
+        place = Place.dense(self.place.type) if self.is_apart else self.place
+        size = place.type.dtype.itemsize
+        return tuple(0 if d == 1 else s // size for d, s in zip(place.type.static_shape, place.strides, strict=True))
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the library can be told where every element lies."""
+        place, size = self.place, self.place.type.dtype.itemsize
+        if self.is_apart:
+            return True
+        if any(s < 0 or s % size for s in place.strides):
+            return False
+        if self.role == "bias":
+            return place.is_dense and place.alignment == WIDEST
+        if self.role == "aux":
+            return place.is_dense and place.alignment == WIDEST and place.type.static_shape[-1] % AUX_MULTIPLE == 0
+        return True
+
+    def leading(self, rank: int) -> tuple[int, ...]:
+        """The strides along the result's axes but the last; 0 where it is the same for all."""
+        *batch, rows, _ = (*(0,) * (rank - self.place.type.rank), *self.strides)
+        return (*batch, 0 if self.role == "a" else rows)
+
+
+@frozen
+class Products:
+    """A step as products of the library's.
+
+    Attributes:
+        product: What it is asked for, once for each of `rounds`.
+        parts: The arrays.
+        rounds: Bytes from the first element of each part to where it begins in that round.
+    """
+
+    product: Product
+    parts: tuple[Part, ...]
+    rounds: tuple[tuple[int, ...], ...]
+
+
+def products_of(layout: Layout, epilogue: Epilogue, *, tf32: bool = False) -> Products:
+    """A step, whose first two operands are multiplied, as products of the library's.
+
+    Args:
+        tf32: Whether factors of f32 are rounded to ten bits of mantissa.
+    """
+    places, first_result = (*layout.operands, *layout.results), len(layout.operands)
+    # The library's B is the first factor and its A the second, because its matrices lie column by column.
+    numbers = {"b": 0, "a": 1, "d": epilogue.result, "c": epilogue.added, "bias": epilogue.bias, "aux": epilogue.aux}
+    parts = []
+    for role, number in numbers.items():
+        if number is not None:
+            place = places[number]
+            assert place is not None, "it was read"
+            part = Part(role, number, place, is_written=number >= first_result)
+            parts.append(part if part.is_taken else evolve(part, is_apart=True))
+    while True:
+        found = _placed(parts, epilogue, tf32)
+        if isinstance(found, Products):
+            return found
+        assert not parts[found].is_apart, "what is dense can be taken"
+        parts[found] = evolve(parts[found], is_apart=True)
+
+
+def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products | int:
+    """The products, or which part cannot be taken as it lies."""
+    by_role = {part.role: part for part in parts}
+    x, d = by_role["b"].place.type, by_role["d"].place.type
+    *leading, columns = d.static_shape
+    depth = x.static_shape[-1]
+    matrices = [part for part in parts if part.role != "bias"]
+    axes = _merged(leading, [part.leading(d.rank) for part in matrices])
+    # Rows are the last axis along which the second factor is the same, with all axes that it could be merged with.
+    second = [part.role for part in matrices].index("a")
+    rows, steps = axes.pop() if axes and axes[-1][1][second] == 0 else (1, (0,) * len(matrices))
+    batch, distances = axes.pop() if axes else (1, (0,) * len(matrices))
+    made: dict[str, Matrix] = {}
+    for part, step, distance in zip(matrices, steps, distances, strict=True):
+        last, before = part.strides[-1], part.strides[-2]
+        height, width = (depth, columns) if part.role == "a" else (rows, depth if part.role == "b" else columns)
+        oriented = _oriented(height, width, before if part.role == "a" else step, last)
+        if oriented is None or (oriented[1] and part.role not in ("a", "b")):
+            return parts.index(part)
+        ld, is_transposed = oriented
+        size = (height, width) if is_transposed else (width, height)
+        made[part.role] = Matrix(NUMBERS[part.place.type.dtype], *size, ld, is_transposed, batch, distance)
+    is_wide = x.dtype is f64
+    compute = cublaslt.COMPUTE_64F if is_wide else cublaslt.COMPUTE_32F
+    product = Product(
+        compute=cublaslt.COMPUTE_32F_FAST_TF32 if tf32 and x.dtype is f32 else compute,
+        scale=cublaslt.R_64F if is_wide else cublaslt.R_32F,
+        a=made["a"],
+        b=made["b"],
+        d=made["d"],
+        c=made.get("c"),
+        epilogue=epilogue.number,
+        aux=(made["aux"].ld, made["aux"].stride) if "aux" in made else None,
+    )
+    walks = [[] if part.role == "bias" else [a[1][matrices.index(part)] for a in axes] for part in parts]
+    sizes = [part.place.type.dtype.itemsize for part in parts]
+    rounds = tuple(
+        tuple(
+            size * sum(i * s for i, s in zip(at, walk, strict=False)) for size, walk in zip(sizes, walks, strict=True)
+        )
+        for at in pairs(*(range(count) for count, _ in axes))
+    )
+    return Products(product, tuple(parts), rounds)
+
+
+def _merged(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
+    """Axes of more than one element with the stride of each array, as few as visit the same elements in the same order."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for extent, *own in zip(extents, *strides, strict=True):
+        if extent == 1:
+            continue
+        if found and all(outer == extent * inner for outer, inner in zip(found[-1][1], own, strict=True)):
+            found[-1] = (found[-1][0] * extent, tuple(own))
+        else:
+            found.append((extent, tuple(own)))
+    return found
+
+
+def _oriented(height: int, width: int, down: int, along: int) -> tuple[int, bool] | None:
+    """The distance between the library's columns, which are the rows of a matrix or, if that is so, its columns; `None` if
+    neither lie without gaps.
+
+    Args:
+        down, along: Elements from one row to the next, and from one column to the next.
+    """
+    if width == 1 or along == 1:
+        ld = down if height > 1 else width
+        if ld >= width:
+            return ld, False
+    if height == 1 or down == 1:
+        ld = along if width > 1 else height
+        if ld >= height:
+            return ld, True
+    return None
