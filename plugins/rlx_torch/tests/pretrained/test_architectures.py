@@ -76,6 +76,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", "Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0, "sliding_window": 5,
              "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM", {**GROUPED, "num_local_experts": 5, "sliding_window": 4}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
     "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
                          "attention_bias": False, "rope_parameters": HALF}),
@@ -287,3 +288,10 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
                 said = theirs(torch.tensor(heard[None]), decoder_input_ids=torch.tensor([text])).logits
             text.append(int(said[0, -1].argmax()))
         assert row == text[len(prompt) :]
+    theirs.generation_config.suppress_tokens = found[0][:2]
+    theirs.generation_config.begin_suppress_tokens = found[0][2:4]
+    theirs.save_pretrained(tmp_path)
+    with torch.no_grad():
+        written = theirs.generate(torch.tensor(features), max_new_tokens=6, do_sample=False, num_beams=1)
+    for row, each in zip(generate(from_pretrained(tmp_path), [[3]] * 3, 6, features=features), written, strict=True):
+        assert [t for t in row if t != 2] == [t for t in each.tolist() if t not in (0, 2)]  # they leave ends out

@@ -9,9 +9,9 @@ from attrs import frozen
 
 from rlx_torch.pretrained.parts import Parameters, linear, norm, norm_shapes
 
-__all__ = ["PLAIN", "Attend", "Block", "Cross"]
+__all__ = ["PLAIN", "Attention", "Block", "Cross"]
 
-Attend = Callable[[Any, Any, Any], Any]
+Attention = Callable[[Any, Any, Any], Any]
 """What a layer sees, of its queries, keys and values `[batch, steps, heads · head]`."""
 
 Cross = Callable[[Any], Any]
@@ -83,7 +83,7 @@ class Block:
             found |= norm_shapes(f"{at}.{self.names[name]}", self.d)
         return found
 
-    def __call__(self, parameters: Parameters, at: str, h: Any, attend: Attend, cross: Cross | None = None) -> Any:
+    def __call__(self, parameters: Parameters, at: str, h: Any, attend: Attention, cross: Cross | None = None) -> Any:
         """The layer called `at` of h f32[batch, steps, d]."""
 
         def part(name: str, x: Any) -> Any:

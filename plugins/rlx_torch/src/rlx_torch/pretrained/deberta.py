@@ -8,6 +8,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_core.errors import Fact
 from rlx_torch.pretrained.bert import BERT, UNUSED
 from rlx_torch.pretrained.blocks import Block
 from rlx_torch.pretrained.folder import Config
@@ -47,6 +48,9 @@ def deberta(config: Config) -> Architecture:
     buckets = config.rows.get("position_buckets", -1)
     has_buckets = isinstance(buckets, int) and buckets > 0
     span = config.size("position_buckets") if has_buckets else farthest
+    if has_buckets and not 1 < span // 2 < farthest - 1:
+        config.faults.append(Fact("position_buckets", f"{buckets}, and must be 4 to twice {farthest - 2}"))
+        has_buckets, span = False, farthest
     is_normed = "layer_norm" in str(config.rows.get("norm_rel_ebd", "none")).lower()
     kernel = config.rows.get("conv_kernel_size") or 0
     block = Block(
@@ -128,7 +132,7 @@ def deberta(config: Config) -> Architecture:
         return h
 
     spec = rlx.spec("i64[batch, length]")
-    unused = (*UNUSED, "lm_predictions.", "mask_predictions.", "deberta.embeddings.position_embeddings.")
+    unused = (*UNUSED, "lm_predictions.", "mask_predictions.", "embeddings.position_embeddings.")
     return Architecture(shapes, "deberta.", unused, {"ids": spec, "mask": spec}, function)
 
 

@@ -9,6 +9,7 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_torch.pretrained.decoders import Attend, Sight, decoder
+from rlx_torch.pretrained.experts import Experts
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, turning
 
@@ -19,7 +20,7 @@ SEEING = ("sliding_attention", "full_attention")
 
 
 def llama(config: Config) -> Architecture:
-    """Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma 2 and Phi 3: ids i64[batch, length] -> logits f32[batch, length, words]."""
+    """Llama, Mistral, Mixtral, Qwen 2 and 3, Gemma (1, 2), Phi 3: ids i64[batch, length] -> logits f32[batch, length, words]."""
     kind = config.rows.get("model_type")
     d, inner, count = config.size("hidden_size"), config.size("intermediate_size"), config.size("num_hidden_layers")
     heads = config.size("num_attention_heads")
@@ -34,6 +35,10 @@ def llama(config: Config) -> Architecture:
         act = ACTIVATIONS["gelu_pytorch_tanh"]  # whatever files say: the first ones say gelu, and mean this
         config.known("hidden_activation", None, "gelu_pytorch_tanh")
     room = config.size("max_position_embeddings", 2048)
+    experts = None
+    if kind == "mixtral":
+        chosen = config.size("num_experts_per_tok", 2)
+        experts = Experts(count=config.size("num_local_experts", 8), chosen=chosen, d=d, inner=inner, act=act)
     rope = turning(config, head, room)
     config.known("use_sliding_window", False, None, default=False)
     sight = sight_of(config, count)
@@ -54,11 +59,13 @@ def llama(config: Config) -> Architecture:
         shapes[f"{at}.self_attn.o_proj.weight"] = (d, heads * head)
         if has_bias and kind != "qwen2":
             shapes[f"{at}.self_attn.o_proj.bias"] = (d,)
-        if is_phi3:
-            shapes[f"{at}.mlp.gate_up_proj.weight"] = (2 * inner, d)
+        if experts is not None:
+            shapes |= experts.shapes(f"{at}.block_sparse_moe")
+        elif is_phi3:
+            shapes |= {f"{at}.mlp.gate_up_proj.weight": (2 * inner, d), f"{at}.mlp.down_proj.weight": (d, inner)}
         else:
             shapes |= {f"{at}.mlp.{name}_proj.weight": (inner, d) for name in ("gate", "up")}
-        shapes[f"{at}.mlp.down_proj.weight"] = (d, inner)
+            shapes[f"{at}.mlp.down_proj.weight"] = (d, inner)
         norms = ("input", "post_attention", *(("pre_feedforward", "post_feedforward") if is_gemma2 else ()))
         shapes |= {f"{at}.{name}_layernorm.weight": (d,) for name in norms}
     config.known("mlp_bias", False, default=False)
@@ -73,6 +80,8 @@ def llama(config: Config) -> Architecture:
         return nn.rms_norm(x, gain + 1.0 if is_gemma else gain, eps=eps)
 
     def fed(parameters: Parameters, at: str, x: Any) -> Any:
+        if experts is not None:
+            return experts(parameters, f"{at}.block_sparse_moe", x)
         if is_phi3:
             gate, up = rlx.split(linear(parameters, f"{at}.mlp.gate_up_proj", x), 2, axis=-1)
         else:
@@ -112,9 +121,9 @@ def llama(config: Config) -> Architecture:
 def sight_of(config: Config, count: int) -> Sight:
     """How the layers of a configuration of Mistral's, Phi's or Gemma 2's see; others see everything before."""
     kind = config.rows.get("model_type")
-    if kind not in ("mistral", "phi3", "gemma2"):
+    if kind not in ("mistral", "mixtral", "phi3", "gemma2"):
         return Sight()
-    usual = None if kind == "phi3" else 4096
+    usual = None if kind in ("phi3", "mixtral") else 4096
     window = None if config.rows.get("sliding_window", usual) is None else config.size("sliding_window", usual)
     if kind != "gemma2":
         return Sight((window,) * count)
@@ -123,11 +132,11 @@ def sight_of(config: Config, count: int) -> Sight:
         config.faults.append(Fact("layer_types", f"{len(names)} of them for {count} layers"))
     known = [Config({"layer_types": name}, config.faults).known("layer_types", *SEEING) for name in names]
     scale = config.number("query_pre_attn_scalar", 256) ** -0.5
-    caps = [
+    scores_cap, logits_cap = (
         cap(config, name, usual)
         for name, usual in (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
-    ]
-    return Sight(tuple(window if name == SEEING[0] else None for name in known), scale, *caps)
+    )
+    return Sight(tuple(window if name == SEEING[0] else None for name in known), scale, scores_cap, logits_cap)
 
 
 def cap(config: Config, name: str, usual: float) -> float | None:

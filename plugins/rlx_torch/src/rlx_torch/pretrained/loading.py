@@ -17,7 +17,7 @@ from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, 
 from rlx_torch.pretrained.clip import clip
 from rlx_torch.pretrained.deberta import deberta
 from rlx_torch.pretrained.decoders import gpt2
-from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
+from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
 from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
 from rlx_torch.pretrained.llama import llama
 from rlx_torch.pretrained.modernbert import modernbert
@@ -45,6 +45,7 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "gpt_neox": gpt_neox,
     "llama": llama,
     "mistral": llama,
+    "mixtral": llama,
     "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
@@ -69,11 +70,13 @@ class PretrainedModel(rlx.Model):
     Attributes:
         architecture: What its configuration made.
         config: The configuration as it is written.
+        generation: What `generation_config.json` says, or nothing.
         programs: What `generate` compiled, its parameters bound, by name and target.
     """
 
     architecture: Architecture = field(repr=False)
     config: dict[str, Any] = field(repr=False)
+    generation: dict[str, Any] = field(repr=False)
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property
@@ -104,13 +107,12 @@ class PretrainedModel(rlx.Model):
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
-    Encoders (BERT, DistilBERT, RoBERTa, MPNet) take ids and a mask i64[batch, length] and give f32[batch, length, features];
-    decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma 2, Phi 3) take ids and give logits f32[batch, length, words].
-    T5 takes ids and a
-    mask of what it reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames]
-    and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths
-    of texts are free. The weights stay in the mapped files, under their names there, in the dtype that they have; `generate`
-    writes texts.
+    Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features];
+    decoders (GPT-2, Llama and its kin, GPT-NeoX, Phi, Falcon, OPT, BLOOM) take ids and give logits f32[batch, length, words].
+    T5 and BART take ids and a mask of what they read and decoder_ids i64[batch, steps] of what they write; Whisper takes features
+    f32[batch, mels, frames] and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's
+    logits; CLIP takes ids and pixels. Batch and lengths of texts are free. The weights stay in the mapped files, under their
+    names there, in the dtype that they have; `generate` writes texts.
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
@@ -140,4 +142,5 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
         inputs=made.inputs,
         architecture=made,
         config=dict(config.rows),
+        generation=read_generation(place),
     )
