@@ -21,6 +21,7 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import forks_wait
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import OUTER
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
 
@@ -118,6 +119,8 @@ def generate(text: str, isa: Isa) -> bytes:
     """
     with forks_wait, _line(isa) as line, _parsed(text) as module:
         line.optimise(module)
+        if OUTER in text:
+            _hurry(module)
         return line.code(module)
 
 
@@ -125,7 +128,16 @@ def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
     with forks_wait, _line(isa) as line, _parsed(str(module)) as found:
         line.optimise(found)
+        _hurry(found)
         return str(machine(isa, is_jit=False).emit_assembly(found))
+
+
+def _hurry(module: llvm.ModuleRef) -> None:
+    """Have machine code made quickly of what is `OUTER`. Not before other passes have run: they would say that they do not."""
+    for function in module.functions:
+        if not function.is_declaration and OUTER.encode() in function.attributes:
+            function.add_function_attribute("noinline")
+            function.add_function_attribute("optnone")
 
 
 # ----------------------------------------------------------------------------------------------- lines

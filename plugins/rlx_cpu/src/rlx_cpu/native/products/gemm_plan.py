@@ -46,6 +46,9 @@ MOST_SHARERS = 12
 SHORT_UNROLL = 2
 """Steps along k in one round of the inner loop where more would only be more code."""
 
+LONG_TILE = 512
+"""Fused products of vectors in a tile beside which it costs nothing to find out which tile comes next: some 250 cycles."""
+
 FULL_STEP = 12
 """Fused products of a step beside which counting rounds costs nothing: two steps a round are as fast as four."""
 
@@ -170,6 +173,14 @@ class ProductPlan:
         """Steps along k in one round of a tile's inner loop: few where there is one loop for each of many heights, too."""
         has_many_heights = self.given is not None and self.given.rows.most != 0
         return SHORT_UNROLL if has_many_heights or rows * vectors >= FULL_STEP else UNROLL
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether the function around the inner loops does next to nothing itself: it packs nothing, and no loop is short."""
+        tiles = self.blocks
+        if self.given is not None or self.panels == "packed" or self.owns_rows:
+            return False
+        return min(tiles.rows.sizes) * min(tiles.panels.sizes) * min(self.k, tiles.depth) >= LONG_TILE
 
     @property
     def packs_panels(self) -> bool:
