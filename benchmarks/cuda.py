@@ -113,6 +113,9 @@ def cases(scale: int) -> list[Case]:
             add(f"product {dtype} {size}, bias and GELU", lambda x, w, b: nn.gelu(x @ w + b),
                 lambda t, x, w, b: t.nn.functional.gelu(t.addmm(b, x, w)), (square, square, (m,)), dtype, 0.95,
                 **work)  # fmt: skip
+            add(f"product {dtype} {size}, bias and GELU by tanh", lambda x, w, b: rlx.gelu_approx(x @ w + b),
+                lambda t, x, w, b: t.nn.functional.gelu(t.addmm(b, x, w), approximate="tanh"),
+                (square, square, (m,)), dtype, 0.95, **work)  # fmt: skip
     for head in (64, 128):
         for length in (1024, 4096, 16384):
             s = max(length // scale, 8)
@@ -121,12 +124,31 @@ def cases(scale: int) -> list[Case]:
                 lambda q, k, v, heads=heads: nn.attention(q, k, v, num_heads=heads, causal=True),
                 lambda t, q, k, v, heads=heads: attended(t, q, k, v, heads), (shape,) * 3, "bf16", 1.15,
                 flops=2 * s * s * heads * head)  # fmt: skip
+            add(f"attention bf16 head {head}, {length}, causal, backward",
+                lambda q, k, v, dy, heads=heads: differentiated(q, k, v, dy, heads),
+                lambda t, q, k, v, dy, heads=heads: attended_backward(t, q, k, v, dy, heads), (shape,) * 4, "bf16", 1.15,
+                flops=7 * s * s * heads * head)  # fmt: skip
     return found
+
+
+def differentiated(q: Any, k: Any, v: Any, dy: Any, heads: int) -> Any:
+    """The forward pass, and the cotangents that `dy` gives."""
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        return rlx.sum(nn.attention(q, k, v, num_heads=heads, causal=True) * dy)
+
+    return rlx.grad(loss, argnums=(0, 1, 2))(q, k, v)
 
 
 def attended(torch: Any, q: Any, k: Any, v: Any, heads: int) -> Any:
     q, k, v = (each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in (q, k, v))
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2)
+
+
+def attended_backward(torch: Any, q: Any, k: Any, v: Any, dy: Any, heads: int) -> Any:
+    given = [each.detach().requires_grad_() for each in (q, k, v)]
+    with torch.enable_grad():
+        return torch.autograd.grad(attended(torch, *given, heads), given, dy)
 
 
 # ------------------------------------------------------------------------------------------------ timing
@@ -152,9 +174,11 @@ def by_events(call: Callable[[], Any]) -> float:
 
 def by_wall(call: Callable[[], Any]) -> float:
     """The same by the host's clock, for the stand-in, of which no number says anything."""
-    np.asarray(call())
+    for each in each_of(call()):
+        np.asarray(each)
     start = time.perf_counter()
-    np.asarray(call())
+    for each in each_of(call()):
+        np.asarray(each)
     return 1e6 * (time.perf_counter() - start)
 
 
@@ -182,12 +206,17 @@ def measured(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]
         kind = {"f32": torch.float32, "bf16": torch.bfloat16}[case.dtype]
         theirs = [torch.from_numpy(each.astype(np.float32)).to("cuda", kind) for each in arrays]
         quick = torch.compile(lambda *xs: case.torch(torch, *xs), mode="max-autotune-no-cudagraphs")
-        with torch.inference_mode():
-            expect_close(ours(*there).to_host(), quick(*theirs).float().cpu().numpy(), case)
+        with torch.no_grad():
+            for mine, other in zip(each_of(ours(*there)), each_of(quick(*theirs)), strict=True):
+                expect_close(mine.to_host(), other.float().cpu().numpy(), case)
             eager, compiled = clock(lambda: case.torch(torch, *theirs)), clock(lambda: quick(*theirs))
     done = case.nbytes or case.flops
     rate = f"{1e-3 * done / taken:.0f} GB/s" if case.nbytes else f"{1e-6 * done / taken:.1f} TFLOP/s"
     return Row(case.name, taken, eager, compiled, case.goal, rate)
+
+
+def each_of(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def expect_close(ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:

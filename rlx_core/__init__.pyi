@@ -98,6 +98,7 @@ from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
+from rlx_core.trees.classes import register_dataclass as register_dataclass
 from rlx_core.typing import Array as Array
 from rlx_core.typing import ArrayLike as ArrayLike
 from rlx_core.typing import DTypeLike as DTypeLike
@@ -1348,7 +1349,10 @@ def std(
     """The standard deviation over `axis`: the root of the variance."""
 
 def stop_gradient(x: ArrayLike, *, name: str | None = None) -> Array:
-    """The identity, through which no derivative passes."""
+    """`x` itself, with derivative zero in both modes; of a pytree every array.
+
+    Shapes:
+        x: f[...] or a pytree of such    ->    y: like x"""
 
 def straight_through(
     value: ArrayLike, x: ArrayLike, factor: ArrayLike | None = None, *, name: str | None = None

@@ -4,6 +4,8 @@ Factorisations come from a package (rlx-custom-ops has them); the rest is rlx's 
 `rlx_core.ops.array_linalg` and its neighbours.
 """
 
+from typing import Any
+
 from rlx_core.ops.array_linalg import (
     cholesky,
     cross,
@@ -27,6 +29,7 @@ from rlx_core.ops.array_linalg import (
 from rlx_core.ops.array_norms import matrix_norm, norm, vector_norm
 from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
+from rlx_core.public import absent
 
 __all__ = [
     "cholesky",
@@ -56,3 +59,7 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, __all__)

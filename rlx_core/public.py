@@ -138,6 +138,7 @@ CORE = _table(
         "rlx_core.functions.custom_vjp": "custom_vjp",
         "rlx_core.functions.control.calls": "associative_scan cond fori_loop map scan switch while_loop",
         "rlx_core.functions.model": "Model",
+        "rlx_core.trees.classes": "register_dataclass",
         "rlx_core.functions.forward_backward": "forward_backward",
         "rlx_core.functions.training": "train_step",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",

@@ -4,6 +4,8 @@ Every draw is a function of a key, and there is no hidden state: the same key gi
 number of threads, and new numbers need a new key, from `split` or `fold_in`. What is defined where is in `rlx_core.ops.random`.
 """
 
+from typing import Any
+
 from rlx_core.ops.random.choices import categorical, choice, filter_logits, permutation, randint, sample_logits
 from rlx_core.ops.random.draws import bernoulli, bits, exponential, gumbel, laplace, normal, truncated_normal, uniform
 from rlx_core.ops.random.inverses import (
@@ -20,6 +22,7 @@ from rlx_core.ops.random.inverses import (
 from rlx_core.ops.random.keys import fold_in, key, key_data, split, wrap_key_data
 from rlx_core.ops.random.rejection import beta, chisquare, dirichlet, gamma, loggamma, poisson, t
 from rlx_core.ops.random.vectors import binomial, multinomial, multivariate_normal
+from rlx_core.public import absent
 from rlx_core.trees.key import Key
 
 __all__ = [
@@ -63,3 +66,7 @@ __all__ = [
     "weibull",
     "wrap_key_data",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, __all__)

@@ -169,7 +169,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 NATIVE = (
     ("packs", "machine", "threads"),
-    ("contract",),
+    ("contract", "work"),
     ("table",),
     ("llvm",),
     ("scalars", "movement"),

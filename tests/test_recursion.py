@@ -38,7 +38,10 @@ BOUNDED = {
         "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
         "rlx_core/emit/code.py": "code_of",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",
-        "plugins/rlx_cpu/src/rlx_cpu/native/runtime/work.py": "estimated_us",
+        "plugins/rlx_cpu/src/rlx_cpu/native/work.py": "estimated_us",
+    },
+    "axes of an operand, of which there are as many as a tensor may have": {
+        "rlx_core/ops/convolution/channels_last.py": "_by_phases.joined",
     },
     "half as many each time": {
         "plugins/rlx_cpu/src/rlx_cpu/native/llvm/cuts.py": "_by_value",
@@ -112,6 +115,7 @@ BOUNDED = {
         "rlx_core/functions/transforms.py": "grad hessian jacfwd jacrev value_and_grad vmap",  # made again from a pickle
         "rlx_core/runtime/jit.py": "jit",
         "rlx_core/functions/training.py": "train_step",
+        "rlx_core/trees/classes.py": "register_dataclass",
         "rlx_core/ops/attention.py": "Attention.batch",
         "plugins/rlx_cpu/src/rlx_cpu/native/llvm/ir/numbers.py": "integer_like constant suffix",
         "rlx_core/codegen/scalars/conversion.py": "converted",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rlx_core.codegen.complex_parts import EACH_PART, FORMULAS, MEASURES, Parts, converted
+from rlx_core.codegen.complex_functions import FORMULAS
+from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import copy_node

@@ -7,7 +7,7 @@ table[b, o, n, d], cells[b, o, i, d] (what is read or written), indices[b, i].
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from attrs import frozen
@@ -23,7 +23,7 @@ __all__ = ["Indexing", "fault_of"]
 
 @frozen
 class Indexing:
-    """A gather or a scatter, all dense.
+    """A gather or a scatter, all dense, with sizes known, or expressions in the place of those that are not.
 
     Attributes:
         batch, outer, size, count, inner: B, O, N, I and D.
@@ -41,13 +41,13 @@ class Indexing:
 
     @classmethod
     def of(cls, table: TensorType, indices: TensorType, axis: int, batch_dims: int, oob: OutOfBounds) -> Indexing:
-        shape, place = table.static_shape, normalize_axis(axis, table.rank)
+        shape, place = cast("tuple[int, ...]", table.shape), normalize_axis(axis, table.rank)
         size = shape[place]
         return cls(
             batch=prod(shape[:batch_dims]),
             outer=prod(shape[batch_dims:place]),
             size=size,
-            count=prod(indices.static_shape[batch_dims:]),
+            count=prod(cast("tuple[int, ...]", indices.shape[batch_dims:])),
             inner=prod(shape[place + 1 :]),
             dtype=indices.dtype,
             oob="error" if oob == "clip" and size == 0 else oob,
@@ -64,7 +64,7 @@ class Indexing:
 
     @property
     def has_fault(self) -> bool:
-        return self.oob == "error" and self.count > 0
+        return self.oob == "error" and self.count != 0
 
     def gather(self, table: np.ndarray, indices: np.ndarray, fill: Any = 0) -> np.ndarray:
         """The cells [b, o, i, d] that are read of a dense table.

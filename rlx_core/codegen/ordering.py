@@ -8,7 +8,7 @@ extremes a NaN is the first instead, in either direction.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from attrs import frozen
@@ -66,6 +66,8 @@ class Keys:
 class Sorting:
     """Lines of an operand and of its results: [outer, n, inner] and [outer, kept, inner] elements, all dense.
 
+    Sizes are known, or expressions stand in the place of those that are not.
+
     Attributes:
         keys: What comes first.
         kept: Elements of a line that results have: all, or the first few in order.
@@ -84,9 +86,9 @@ class Sorting:
     @classmethod
     def of(cls, op: Any, x: TensorType, first: TensorType) -> Sorting:
         """The problem of an op on an operand, whose first result has the type `first`."""
-        shape, axis = x.static_shape, normalize_axis(op.axis, x.rank)
+        shape, axis = cast("tuple[int, ...]", x.shape), normalize_axis(op.axis, x.rank)
         keys = Keys(x.dtype, op.largest if isinstance(op, TopK) else op.descending)
-        outer, inner, kept = prod(shape[:axis]), prod(shape[axis + 1 :]), first.static_shape[axis]
+        outer, inner, kept = prod(shape[:axis]), prod(shape[axis + 1 :]), cast(int, first.shape[axis])
         return cls(keys, outer, shape[axis], inner, kept, op.index_dtype, not isinstance(op, ArgSort))
 
     def __str__(self) -> str:
@@ -114,7 +116,7 @@ class Sorting:
 class Extreme:
     """Where the first of the elements of each line is that come first: [outer, n, inner] elements, [outer, 1, inner] positions.
 
-    No line is empty.
+    No line is empty. Sizes are known, or expressions stand in the place of those that are not.
     """
 
     keys: Keys
@@ -125,7 +127,7 @@ class Extreme:
 
     @classmethod
     def of(cls, op: ArgMax | ArgMin, x: TensorType) -> Extreme:
-        shape, axis = x.static_shape, normalize_axis(op.axis, x.rank)
+        shape, axis = cast("tuple[int, ...]", x.shape), normalize_axis(op.axis, x.rank)
         keys = Keys(x.dtype, isinstance(op, ArgMax), nan_is_first=True)
         return cls(keys, prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), op.index_dtype)
 

@@ -22,6 +22,7 @@ class Place:
         is_bound: Whether it is a parameter or a constant, the same in every run: such an operand may be packed.
         is_held: Whether it is the same in every round of the loop that the step is in, and so may be packed before the first.
         is_fresh: Whether each round of that loop has a part of its own of an array here, which no cache holds yet.
+        is_inside: Whether it lies in the result already, where `Op.parts` has it.
         literal: The bytes of the one element that all of it is, where that is known when code is made.
         alignment: Bytes that the first element lies at a multiple of; no more than `WIDEST` is asked.
     """
@@ -31,6 +32,7 @@ class Place:
     is_bound: bool = False
     is_held: bool = False
     is_fresh: bool = False
+    is_inside: bool = False
     literal: bytes | None = None
     alignment: int = WIDEST
 

@@ -10,6 +10,7 @@ Then rows come in *lines* and terms in *runs*, inside of which a stride leads fr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import cast
 
@@ -60,6 +61,7 @@ class Product:
         b_shape: The batch axes that B has itself, in front of its matrices, aligned with `batch`.
         is_bound: Whether B is the same in every run.
         lines, runs: Axes of A around its rows and around its terms; `m` and `k` count all of them. There are no batch axes then.
+        result_lines: Axes of C around its rows, of the same sizes, where one stride does not lead through all of them.
     """
 
     dtype: DType
@@ -75,6 +77,7 @@ class Product:
     is_bound: bool = False
     lines: Axes = ()
     runs: Axes = ()
+    result_lines: Axes = ()
 
     @classmethod
     def of(cls, a: Place, b: Place, c: Place) -> Product:
@@ -92,20 +95,28 @@ class Product:
 
     @classmethod
     def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> Product:
-        """The product over the last `axes` axes of a tensor, and a matrix, into a dense tensor: what of it can be one axis is.
+        """The product over the last `axes` axes of a tensor, and a matrix, into a tensor: what of it can be one axis is.
 
         The first axis of rows, or of terms, may be of unknown size.
         """
-        shape, strides, itemsize = sizes_of(a), a.strides, a.type.dtype.itemsize
+        shape, strides, itemsize, stored = sizes_of(a), a.strides, a.type.dtype.itemsize, c.type.dtype.itemsize
         cut = len(shape) - axes
         m, k, n = prod(shape[:cut]), prod(shape[cut:]), sizes_of(b)[1]
-        # Of an operand without elements nothing is read.
-        *lines, (_, by_row) = merged((1,) if 0 in shape else shape[:cut], strides[:cut], itemsize)
-        *runs, (_, by_column) = merged((1,) if 0 in shape else shape[cut:], strides[cut:], itemsize)
-        result = Matrix((), n * c.type.dtype.itemsize, c.type.dtype.itemsize)
+        if 0 in shape:  # of an operand without elements nothing is read
+            strides = (0,) * len(shape)
+        rows, terms = ((1,) if 0 in sizes else sizes for sizes in (shape[:cut], shape[cut:]))
+        *runs, (_, by_column) = [(axis[0], axis[1]) for axis in merged(terms, strides[cut:])] or [(1, itemsize)]
+        written = [(axis[0], axis[1]) for axis in merged(rows, c.strides[:cut])] or [(1, n * stored)]
+        # Rows of C that are one axis keep those of A from nothing.
+        apart = (c.strides[:cut],) if len(written) > 1 else ()
+        together = merged(rows, strides[:cut], *apart)
+        lines = [(axis[0], axis[1]) for axis in together] or [(1, itemsize)]
+        if apart:
+            written = [(axis[0], axis[2]) for axis in together]
+        result = Matrix((), written[-1][1], stored if n == 1 else c.strides[-1])
         return cls(
-            c.type.dtype, a.type.dtype, (), (), m, n, k, Matrix((), by_row, by_column), Matrix.of(b, ()), result, b.is_bound,
-            tuple(lines), tuple(runs),
+            c.type.dtype, a.type.dtype, (), (), m, n, k, Matrix((), lines[-1][1], by_column), Matrix.of(b, ()), result,
+            b.is_bound, tuple(lines[:-1]), tuple(runs), tuple(written[:-1]),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -171,7 +182,13 @@ class Product:
         held = self.dtype.accumulator.numpy
         left = self._rows(a).astype(held)
         right = self._view(b, self.factors, self.b, self.k, self.n).astype(held)
-        self._view(c, self.dtype, self.c, self.m, self.n)[...] = (left @ right).astype(self.dtype.numpy)
+        found = (left @ right).astype(self.dtype.numpy)
+        if self.result_lines:
+            axes = (*self.result_lines, (self.width, self.c.by_row), (self.n, self.c.by_column))
+            shape, strides = zip(*axes, strict=True)
+            np.ndarray(shape, self.dtype.numpy, c, 0, strides)[...] = found.reshape(shape)
+        else:
+            self._view(c, self.dtype, self.c, self.m, self.n)[...] = found
 
     def _rows(self, data: np.ndarray) -> np.ndarray:
         if not (self.lines or self.runs):
@@ -190,17 +207,22 @@ def sizes_of(place: Place) -> tuple[int, ...]:
     return cast("tuple[int, ...]", place.type.shape)
 
 
-def merged(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
-    """Axes without those of size 1, neighbours made one where a stride allows it; one at least.
+def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Axes of tensors that are walked through together, without those of size 1, neighbours made one where all strides allow it.
 
-    >>> merged((2, 1, 3, 4), (96, 7, 16, 4), 4), merged((1,), (0,), 4)
-    ([(2, 96), (12, 4)], [(1, 4)])
+    >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
+    ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
     """
-    found: list[tuple[int, int]] = []
-    for size, stride in zip(shape, strides, strict=False):
+    found: list[tuple[int, ...]] = []
+    for size, *steps in zip(shape, *strides, strict=False):
         if size == 1:
             continue
-        if found and found[-1][1] == size * stride:
+        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
             size *= found.pop()[0]
-        found.append((size, stride))
-    return found or [(1, itemsize)]
+        found.append((size, *steps))
+    return found
+
+
+def is_uneven(axes: Sequence[tuple[int, int]]) -> bool:
+    """Whether no one stride leads through axes that are counted as one."""
+    return any(outer != size * stride for (_, outer), (size, stride) in pairwise(axes))

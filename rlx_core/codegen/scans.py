@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import inf, prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from attrs import frozen
@@ -132,6 +132,8 @@ RULES: dict[type[Op], Rule] = {
 class Scan:
     """A running reduction of `[outer, n, inner]` dense elements along the middle axis.
 
+    Sizes are known, or expressions stand in the place of those that are not.
+
     Attributes:
         op: Whose rule it is.
         dtype: Of the elements; of complex ones their parts, twice as many.
@@ -149,7 +151,11 @@ class Scan:
 
     @classmethod
     def of(cls, op: Any, result: TensorType) -> Scan:
-        shape, axis, dtype = result.static_shape, normalize_axis(op.axis, result.rank), result.dtype.component
+        shape, axis, dtype = (
+            cast("tuple[int, ...]", result.shape),
+            normalize_axis(op.axis, result.rank),
+            result.dtype.component,
+        )
         inner = prod(shape[axis + 1 :]) * (result.dtype.itemsize // dtype.itemsize)
         is_exclusive = isinstance(op, Cumulative) and op.exclusive
         return cls(type(op), dtype, prod(shape[:axis]), shape[axis], inner, op.reverse, is_exclusive)

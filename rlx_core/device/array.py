@@ -11,7 +11,7 @@ from attrs import frozen
 
 from rlx_core.device.driver import At, View
 from rlx_core.device.pool import Block
-from rlx_core.errors import IndexRangeError, TraceError
+from rlx_core.errors import IndexRangeError, PlaceError, TraceError
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.strides import dense_strides
@@ -136,6 +136,12 @@ class DeviceArray(Placed):
 
     def __deepcopy__(self, memo: object) -> DeviceArray:
         return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise PlaceError(
+            f"pickle: an array lies on {self.place}, which another process may not have",
+            hint="pickle what to_host() gives",
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

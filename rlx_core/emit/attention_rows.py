@@ -16,11 +16,58 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_core.pipeline.select.kernels import Condition
 
-__all__ = ["attention_rows"]
+__all__ = ["attention_rows", "attention_unit_rows"]
 
 
 def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
     """Add the rows in a language; operands and results lie at any strides."""
+    attention_unit_rows(table, language)
+    is_there = _is_there(language)
+
+    @table.emitter(Attention, when=is_there, name="attention_tiles")
+    def attention_tiles(node: Node, layout: Layout) -> Emitted:
+        """An online softmax over tiles of keys, a group a tile of queries; products by threads."""
+        return language.printed(print_attention, problem_of(node, layout))
+
+    @table.emitter(AttentionBackward, when=is_there, name="attention_backward_tiles")
+    def attention_backward_tiles(node: Node, layout: Layout) -> Emitted:
+        """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by threads."""
+        return language.printed(print_attention_backward, problem_of(node, layout))
+
+
+def attention_unit_rows(
+    table: DeviceTable, language: GpuLanguage, also: tuple[Condition, ...] = (), suffix: str = ""
+) -> None:
+    """Add the rows that multiply by matrix units, if the language has them.
+
+    Args:
+        also: What is asked of steps besides.
+        suffix: What the rows' names end with, where a table has them in two languages.
+    """
+    if language.dialect.matrix_unit is None:
+        return
+
+    def lacking(node: Node) -> str | None:
+        if not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return None
+        return unit_refusal(dense_problem_of(node), language.dialect, language.machine)
+
+    has_units = Condition("matrix units", lambda node: lacking(node) is None, lacking)
+    when = (*also, _is_there(language), has_units)
+
+    @table.emitter(Attention, when=when, name=f"attention_units{suffix}")
+    def attention_units(node: Node, layout: Layout) -> Emitted:
+        """An online softmax over tiles of keys, in registers; products by matrix units."""
+        return language.printed(print_attention, problem_of(node, layout))
+
+    @table.emitter(AttentionBackward, when=when, name=f"attention_backward_units{suffix}")
+    def attention_backward_units(node: Node, layout: Layout) -> Emitted:
+        """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by matrix units."""
+        return language.printed(print_attention_backward, problem_of(node, layout))
+
+
+def _is_there(language: GpuLanguage) -> Condition:
+    """That the template takes a problem, and the device its dtypes."""
 
     def lacking(node: Node) -> str | None:
         said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
@@ -28,41 +75,7 @@ def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
             return said
         return refusal(dense_problem_of(node), language.dialect, language.scalars)
 
-    def lacking_units(node: Node) -> str | None:
-        if not all(v.type.is_static for v in (*node.present(), *node.results)):
-            return None
-        return unit_refusal(dense_problem_of(node), language.dialect, language.machine)
-
-    is_there = Condition("scores that the device's template takes", lambda node: lacking(node) is None, lacking)
-    has_units = Condition("matrix units", lambda node: lacking_units(node) is None, lacking_units)
-
-    def attend(node: Node, layout: Layout) -> Emitted:
-        return language.printed(print_attention, problem_of(node, layout))
-
-    def differentiate(node: Node, layout: Layout) -> Emitted:
-        return language.printed(print_attention_backward, problem_of(node, layout))
-
-    if language.dialect.matrix_unit is not None:
-
-        @table.emitter(Attention, when=(is_there, has_units), name="attention_units")
-        def attention_units(node: Node, layout: Layout) -> Emitted:
-            """An online softmax over tiles of keys, in registers; products by matrix units."""
-            return attend(node, layout)
-
-        @table.emitter(AttentionBackward, when=(is_there, has_units), name="attention_backward_units")
-        def attention_backward_units(node: Node, layout: Layout) -> Emitted:
-            """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by matrix units."""
-            return differentiate(node, layout)
-
-    @table.emitter(Attention, when=is_there, name="attention_tiles")
-    def attention_tiles(node: Node, layout: Layout) -> Emitted:
-        """An online softmax over tiles of keys, a group a tile of queries; products by threads."""
-        return attend(node, layout)
-
-    @table.emitter(AttentionBackward, when=is_there, name="attention_backward_tiles")
-    def attention_backward_tiles(node: Node, layout: Layout) -> Emitted:
-        """Statistics of queries, then cotangents by owners of queries and by owners of keys; products by threads."""
-        return differentiate(node, layout)
+    return Condition("scores that the device's template takes", lambda node: lacking(node) is None, lacking)
 
 
 def dense_problem_of(node: Node) -> PlacedAttention:

@@ -12,7 +12,8 @@ from typing import Any
 
 from attrs import evolve
 
-from rlx_core.codegen.complex_parts import EACH_PART, FORMULAS, MEASURES, Parts, converted
+from rlx_core.codegen.complex_functions import FORMULAS
+from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted
 from rlx_core.ir.graph import Constant, Value, ambient_builder
 from rlx_core.ir.op import Op
 from rlx_core.ops import conversion

@@ -40,7 +40,7 @@ def movement_rows(table: DeviceTable, language: Language) -> None:
         return Emitted(tuple(functions.values()), tuple(call for part in parts for call in part.calls))
 
     table.emitter(Concat, Flip, OptimizationBarrier, when=are_there, name="copies")(copies)
-    table.emitter(Pad, when=(are_there, has_widths), name="copies_between")(copies)
+    table.emitter(Pad, when=(are_there, has_widths), completes_parts=True, name="copies_between")(copies)
     # In their order, for dims that are no loop kernel's and for sizes that are not known yet.
     table.emitter(Reshape, when=are_there, name="copy_in_order", priority=-1)(copies)
 

@@ -29,8 +29,13 @@ __all__ = ["product_rows"]
 NUMBERS = " ".join(d.name for d in (*FLOATS, *INTEGERS))
 
 
-def product_rows(table: DeviceTable, language: GpuLanguage) -> None:
-    """Add the rows for products in a language."""
+def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Condition, ...] = (), suffix: str = "") -> None:
+    """Add the rows for products in a language.
+
+    Args:
+        also: What is asked of steps besides.
+        suffix: What the rows' names end with, where a table has them in two languages.
+    """
 
     def lacking(node: Node) -> str | None:
         return language.lacking(node.type.dtype.accumulator)
@@ -44,12 +49,12 @@ def product_rows(table: DeviceTable, language: GpuLanguage) -> None:
     has_sums = Condition("sums of a dtype that the device has", lambda node: lacking(node) is None, lacking)
     has_steps = Condition("steps that have code", lambda node: lacking_after(node) is None, lacking_after)
 
-    @table.emitter(MatMul, dtypes=NUMBERS, when=has_sums, name="product")
+    @table.emitter(MatMul, dtypes=NUMBERS, when=(has_sums, *also), name=f"product{suffix}")
     def product(node: Node, layout: Layout) -> Emitted:
         """Tiles in shared memory, sums in registers."""
         return language.product(tiled(layout, plain(layout)))
 
-    @table.emitter(FusedMatMulEpilogue, when=has_steps, name="product_epilogue")
+    @table.emitter(FusedMatMulEpilogue, when=(has_steps, *also), name=f"product_epilogue{suffix}")
     def product_epilogue(node: Node, layout: Layout) -> Emitted:
         """The same, and what follows computed on the sums before they are stored."""
         op = node.op

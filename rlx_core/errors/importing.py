@@ -35,7 +35,7 @@ def unsupported(
     """The error for everything that a program uses and rlx has not.
 
     Args:
-        what: The program: a file, a module, a function.
+        what: The program: a file, a module, a function; nothing where whoever catches the error names it.
         uses: Operation → where it is used, in the words of the system that it comes from.
         instead: Operation → what would serve, where that is known.
     """
@@ -46,4 +46,5 @@ def unsupported(
         serves = f"; instead: {known[name]}" if name in known else ""
         facts.append(Fact(name, ", ".join(places[:SHOWN]) + more + serves))
     verb = "operation is" if len(uses) == 1 else "operations are"
-    return UnsupportedError(f"{what}: {len(uses)} {verb} not supported: {', '.join(uses)}", *facts)
+    about = f"{what}: " if what else ""
+    return UnsupportedError(f"{about}{len(uses)} {verb} not supported: {', '.join(uses)}", *facts)

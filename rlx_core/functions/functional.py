@@ -229,7 +229,7 @@ def hessian(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
     return jacfwd(jacrev(function, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Function:
+def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: Dim | None = None) -> Function:
     """The function mapped over an axis of its arguments; see `rlx.vmap`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -263,8 +263,8 @@ def _axes_of(axis: Any, argument: Any) -> list[int | None]:
     return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 
 
-def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], asked: int | None) -> Dim:
-    found: list[Dim] = [] if asked is None else [asked]
+def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], given: Dim | None) -> Dim:
+    found: list[Dim] = [] if given is None else [given]
     for argument, argument_axes in zip(args, axes, strict=True):
         for leaf, axis in zip(flatten(argument)[0], argument_axes, strict=True):
             if axis is not None:
@@ -272,12 +272,12 @@ def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]], aske
                 found.append(type.shape[normalize_axis(axis, type.rank)])
     if not found:
         raise AxisError(
-            "vmap: no argument is mapped",
-            hint="at least one of in_axes must not be None, or axis_size= says how many there are",
+            "vmap: no argument is mapped; at least one of in_axes must not be None",
+            hint="axis_size= says how many examples there are where no argument does",
         )
     if any(size != found[0] for size in found):
-        named = "" if asked is None else f", the first of them axis_size={asked}"
-        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))}{named})")
+        said = "" if given is None else ", the first of which is axis_size"
+        raise ShapeError(f"vmap: mapped axes have different sizes ({', '.join(map(str, found))}{said})")
     return found[0]
 
 

@@ -15,6 +15,7 @@ from attrs import evolve
 from rlx_core.errors import ShapeError
 from rlx_core.functions import functional
 from rlx_core.functions.calls import differentiable_arguments
+from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.forward import transforming_for
@@ -49,10 +50,10 @@ Aux = TypeVar("Aux")
 Ts = TypeVarTuple("Ts")
 
 
-def _staged(transform: Function, function: Function, transformed: Function, *settings: Any) -> Any:
+def _staged(transform: Function, function: Function, transformed: Function, *settings: Any, **named: Any) -> Any:
     prefix = transform.__name__
     expect_function(prefix, function)
-    made = functools.partial(transform, function, *settings)
+    made = functools.partial(transform, function, *settings, **named)
     return Jitted(_named(function, transformed, prefix), {}, (), made)
 
 
@@ -187,7 +188,9 @@ def grad(
     return _Gradient(_named(function, inner, "grad"), argnums, made)
 
 
-def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Jitted[P, R]:
+def vmap(
+    function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Dim | None = None
+) -> Jitted[P, R]:
     """`function` over an axis of its arguments at once, instead of in a loop.
 
     Args:
@@ -195,11 +198,10 @@ def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_siz
         in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument. Arguments by
             keyword are mapped along their first axis.
         out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
-        axis_size: How many examples there are; needed only where no argument is mapped.
+        axis_size: How many examples there are, where no argument is mapped; otherwise what the mapped axes must have.
     """
-    return _staged(
-        vmap, function, functional.vmap(function, in_axes, out_axes, axis_size), in_axes, out_axes, axis_size
-    )
+    mapped = functional.vmap(function, in_axes, out_axes, axis_size)
+    return _staged(vmap, function, mapped, in_axes, out_axes, axis_size=axis_size)
 
 
 def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:

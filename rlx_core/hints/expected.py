@@ -163,7 +163,11 @@ RENAMED: Final[dict[str, str]] = {
     "nn.log_softmax": "logsoftmax LogSoftmax",
     "nn.lp_pool": "lp_pool1d lp_pool2d lp_pool3d LPPool2d",
     "nn.margin_ranking_loss": "MarginRankingLoss",
-    "nn.max_pool": "max_pool max_pool1d max_pool2d max_pool3d MaxPool2d",
+    "nn.fractional_max_pool": "fractional_max_pool2d fractional_max_pool3d FractionalMaxPool2d",
+    "nn.prod_pool": "prod_pool",
+    "nn.sum_pool": "sum_pool",
+    "nn.max_pool": "max_pool max_pool1d max_pool2d max_pool3d MaxPool2d max_pool2d_with_indices",
+    "nn.max_unpool": "max_unpool1d max_unpool2d max_unpool3d MaxUnpool2d",
     "nn.mean_squared_error": "mse_loss MSELoss squared_error",
     "nn.min_pool": "min_pool",
     "nn.multi_head_attention": "MultiheadAttention multi_head_attention_forward MultiHeadAttention",
@@ -176,7 +180,7 @@ RENAMED: Final[dict[str, str]] = {
     "nn.poisson_nll_loss": "PoissonNLLLoss",
     "nn.prelu": "PReLU",
     "nn.relu": "ReLU",
-    "nn.resize": "resize interpolate upsample Upsample",
+    "nn.resize": "resize interpolate upsample Upsample upsample_bilinear upsample_nearest",
     "nn.rms_norm": "RMSNorm",
     "nn.sigmoid_focal_loss": "focal_loss",
     "nn.silu": "swish SiLU",
@@ -220,6 +224,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "random_word": "rlx.random.bits(key, shape)",
     "rand": "rlx.random.uniform(key, shape)",
     "randn": "rlx.random.normal(key, shape)",
+    "shuffle": "rlx.random.permutation(key, x)",
     "randint": "rlx.random.randint(key, shape, minval, maxval)",
     "randperm": "rlx.random.permutation(key, n)",
     "bernoulli": "rlx.random.bernoulli(key, p, shape)",
@@ -234,6 +239,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "standard_gamma": "rlx.random.gamma(key, a, shape)",
     "poisson": "rlx.random.poisson(key, lam, shape)",
     "weibull_min": "rlx.random.weibull(key, concentration, scale, shape)",
+    "following_shape": "rlx.random.gamma applies it to what it draws",
     "undifferentiated": "draws by rejection apply it to their parameters; rlx.stop_gradient cuts a derivative off",
     "tree": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "tree_map": "any pytree of arrays is an argument or a result; optree.tree_map maps over one",
@@ -275,8 +281,6 @@ ELSEWHERE: Final[dict[str, str]] = {
             "svd",
         ]
     },
-    "sum_pool": "nn.avg_pool, times the cells of a window",
-    "prod_pool": "nn.unfold, and rlx.prod over the cells of a window",
     **{
         name: f"rlx.fft.{name}"
         for name in [

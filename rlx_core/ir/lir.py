@@ -188,3 +188,10 @@ class Lir(Travels):
         """The value whose bytes hold `value`."""
         alias = self.aliases.get(value)
         return value if alias is None else alias.root
+
+    def parts_in(self, node: Node) -> tuple[int, ...]:
+        """The operands of a node that lie in its result; a step of it writes the rest."""
+        if node.op.parts is None:
+            return ()
+        whole = self.root_of(node.result)
+        return tuple(i for i, v in enumerate(node.operands) if v is not None and self.root_of(v) is whole)

@@ -99,7 +99,8 @@ class Op(Travels):
                                                              all in bytes (one pair a result if there are several), or
                                                              `None` for "it must copy"; called with static types
         parts(self, *types) -> ((offset, strides), ...)      where each operand lies inside the dense result, for an op
-                                                             that only puts its operands side by side
+                                                             that puts its operands there as they are; `None` for one that
+                                                             does not, and for all of them where that cannot be
     """
 
     name: ClassVar[str] = ""

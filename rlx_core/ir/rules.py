@@ -107,10 +107,13 @@ class CustomDerivative:
 
     Attributes:
         is_refusing: Whether the op has no derivative at all, and `why_unstated` says so; laws about derivatives are not for it.
+        is_of_meaning: Whether what is stated is the derivative of what the op means. Of the result of a search it is not: how
+            that moves is known besides, and tests of its own hold it against that.
     """
 
     __slots__ = ()
     is_refusing: ClassVar[bool] = False
+    is_of_meaning: ClassVar[bool] = True
 
     def why_unstated(self) -> tuple[str, str] | None:
         """What to say where its rule gives no derivative, and what to do about it; `None` for the usual words."""

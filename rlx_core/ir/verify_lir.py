@@ -207,9 +207,10 @@ def _views(lir: Lir) -> Iterator[Fault]:
     """What no step computes lies where its op says: results inside the first operand, or operands side by side in the result."""
     scheduled = {id(step.node) for step in lir.steps}
     for node in _needed(lir.graph):
-        if id(node) in scheduled:
+        if id(node) in scheduled and not lir.parts_in(node):
             continue
-        wrong = [_misplaced(lir, told) for told in (_as_view(lir, node), _as_parts(lir, node)) if told is not None]
+        ways = (_as_parts(lir, node),) if id(node) in scheduled else (_as_view(lir, node), _as_parts(lir, node))
+        wrong = [_misplaced(lir, told) for told in ways if told is not None]
         if all(wrong):
             yield fault_at(node, (wrong or ["it has no step, and is neither a view nor made of its operands"])[0])
 
@@ -249,5 +250,6 @@ def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     if places is None:
         return None
     whole = place_of(lir, node.result)
-    pairs = [(node.result, (0, dense_strides(node.type))), *zip(node.operands, places, strict=True)]
-    return [(v, Alias(whole.root, whole.byte_offset + o, s)) for v, (o, s) in pairs if v is not None]
+    inside = [(v, part) for v, part in zip(node.operands, places, strict=False) if v is not None and part is not None]
+    pairs = [(node.result, (0, dense_strides(node.type))), *inside]
+    return [(v, Alias(whole.root, whole.byte_offset + o, s)) for v, (o, s) in pairs]

@@ -259,10 +259,16 @@ class _Story:
             there.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
-        """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""
-        if new.value is None or old.value is None or new.birth < 0 or old.death != new.birth or old.birth == new.birth:
+        """Whether `new` may use the bytes of `old`: they are a part of it, or its step says so, reads it last, and both lie in
+        the same place."""
+        if new.value is None or old.value is None or new.birth < 0 or old.birth == new.birth:
             return False
         step = self.lir.steps[new.birth]
+        parts = (step.node.operands[i] for i in self.lir.parts_in(step.node))
+        if any(w is old.value for v in parts if v is not None for w in self.written[v]):
+            return True
+        if old.death != new.birth:
+            return False
         operand = step.in_place.get(new.value.index)
         source = None if operand is None else step.node.operands[operand]
         if source is None or not any(w is old.value for w in self.written[source]):

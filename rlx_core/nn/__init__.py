@@ -77,16 +77,18 @@ from rlx_core.nn.sampling import affine_grid, channel_shuffle, grid_sample
 from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
 from rlx_core.ops.fourier.mel import log_mel
 from rlx_core.ops.loss import binary_cross_entropy_with_logits, mean_squared_error
+from rlx_core.ops.pooling.adaptive import adaptive_avg_pool, adaptive_max_pool
 from rlx_core.ops.pooling.layers import (
-    adaptive_avg_pool,
-    adaptive_max_pool,
     avg_pool,
     global_avg_pool,
     global_max_pool,
     lp_pool,
     max_pool,
     min_pool,
+    prod_pool,
+    sum_pool,
 )
+from rlx_core.ops.pooling.unpooling import fractional_max_pool, max_unpool
 from rlx_core.ops.resize.layers import pixel_shuffle, pixel_unshuffle, resize
 from rlx_core.public import absent
 from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, selective_scan, update_cache
@@ -140,6 +142,7 @@ __all__ = [
     "embedding",
     "embedding_bag",
     "fold",
+    "fractional_max_pool",
     "gated_delta_net",
     "gaussian_nll_loss",
     "gelu",
@@ -173,6 +176,7 @@ __all__ = [
     "lstm",
     "margin_ranking_loss",
     "max_pool",
+    "max_unpool",
     "mean_squared_error",
     "min_pool",
     "mish",
@@ -187,6 +191,7 @@ __all__ = [
     "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
+    "prod_pool",
     "relu",
     "relu6",
     "residual_rms_norm",
@@ -208,6 +213,7 @@ __all__ = [
     "softplus",
     "squareplus",
     "standardize",
+    "sum_pool",
     "swiglu",
     "tanh",
     "tanh_shrink",

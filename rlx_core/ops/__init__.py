@@ -10,7 +10,6 @@ family (`softmax`, `solve`, …) is in `rlx_core` only: here that name is the mo
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,8 @@ if not TYPE_CHECKING:  # type checkers read __init__.pyi
 @cache
 def family_names() -> tuple[str, ...]:
     """The modules of this package and its folders, in alphabetical order; listing them imports none."""
+    import pkgutil  # here, because a package and a file of arrays are read without a list of the ops
+
     prefix = f"{__name__}."
     found = pkgutil.walk_packages(__path__, prefix)
     return tuple(sorted(m.name.removeprefix(prefix) for m in found if not m.ispkg))

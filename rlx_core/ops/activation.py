@@ -71,7 +71,7 @@ cbrt = elementwise(
     high=3.0,
     kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
-exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.")
+exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.", accepts=FLOATING)
 expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=FLOATING)
 log2 = elementwise(
     "Log2",

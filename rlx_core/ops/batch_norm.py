@@ -1,11 +1,12 @@
 """Batch normalisation: with given statistics (inference), and with those of the batch (training).
 
-The inference form has written cotangents; the training form is its decomposition throughout.
+Both forms have written cotangents; those of the inference form are ops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import evolve, field
 
@@ -25,9 +26,9 @@ from rlx_core.ops.batch_norm_backward import (
     batch_norm_inference_backward_x,
 )
 from rlx_core.ops.conversion import as_dtype
-from rlx_core.ops.creation import size_scalar
+from rlx_core.ops.creation import size_scalar, tangent_or_zeros
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.statistics import affine_prepare, mean_over, wide
+from rlx_core.ops.statistics import affine_prepare, mean_over, sum_to_axes, wide
 from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.ops.validators import number
 
@@ -155,6 +156,40 @@ class BatchNorm(ChannelOp):
         moved_var = wide(running_var) * (1 - self.momentum) + var * correction * self.momentum
         running = (as_dtype(moved_mean, running_mean.dtype), as_dtype(moved_var, running_var.dtype))
         return as_dtype(y, x.dtype), mean, var, *running
+
+    def vjp(
+        self,
+        g: Sequence[Any],
+        x: Value,
+        gamma: Value,
+        beta: Value,
+        running_mean: Value,
+        running_var: Value,
+        *,
+        y: Sequence[Value],
+    ) -> tuple[Value, ...]:
+        # Closed form: behind the sums that gamma and beta need, one pass over g and x; the derived rule takes several.
+        dy, d_mean, d_var, d_running_mean, d_running_var = (
+            wide(tangent_or_zeros(cotangent, v)) for cotangent, v in zip(g, y, strict=True)
+        )
+        channel, count = self.channel(x), self._count(x.type)
+        n, one_less = (size_scalar(size, y[2].dtype) for size in (count, count - 1))
+        data, r = wide(x), self.inverse_std(y[2])
+        centred = data - self.placed(x, y[1])[0]
+        dbeta, along_x = sum_to_axes(dy, (channel,)), sum_to_axes(dy * centred, (channel,))
+        slope = wide(gamma) * r
+        of_mean = d_mean + d_running_mean * self.momentum
+        of_var = d_var + d_running_var * (n / one_less * self.momentum)
+        per_x = (slope * r * r * along_x - 2.0 * of_var) / n
+        # x itself, not without its mean, so that nobody keeps that: it is as exact, because a mean is rounded like x is.
+        by_dy, shift, by_x = self.placed(x, slope, (slope * dbeta - of_mean) / n - y[1] * per_x, per_x)
+        return (
+            as_dtype(dy * by_dy - shift - data * by_x, x.dtype),
+            as_dtype(along_x * r, gamma.dtype),
+            as_dtype(dbeta, beta.dtype),
+            as_dtype(d_running_mean * (1 - self.momentum), running_mean.dtype),
+            as_dtype(d_running_var * (1 - self.momentum), running_var.dtype),
+        )
 
     def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
         return 8 * x.size

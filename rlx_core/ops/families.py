@@ -75,6 +75,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "products": "lora_matmul grouped_matmul",
     "random.bits": "random_bits dropout",
     "random.philox": "random_word",
+    "random.gamma_slope": "following_shape",
     "random.refusing": "undifferentiated",
     "rearrange": "roll tile repeat tril triu diagonal diag",
     "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",

@@ -265,6 +265,14 @@ class Pad(Op):
     def prepare(self, x: Value, value: Value | None = None) -> tuple[Value | None, ...]:
         return promoted(x, value)
 
+    def parts(self, x: TensorType, value: TensorType | None = None) -> tuple[tuple[int, Strides] | None, ...] | None:
+        lo = static(self.lo)
+        if self.mode != "constant" or any(self.gaps(x.rank)) or min((0, *lo, *static(self.hi))) < 0:
+            return None
+        strides = dense_strides(self.infer(x))
+        inside = sum(n * s for n, s in zip(lo, strides, strict=True)), strides
+        return inside, None
+
     def reference(self, x: np.ndarray, value: np.ndarray | None = None) -> np.ndarray:
         lo, hi = static(self.lo), static(self.hi)
         if self.mode != "constant":

@@ -8,6 +8,7 @@ from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
+import optree
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
@@ -219,7 +220,18 @@ class StopGradient(Op):
         yield Sample("f32[]", is_smooth=False)
 
 
-stop_gradient = op_function(StopGradient)
+_stop_gradient = op_function(StopGradient)
+
+
+def stop_gradient(x: Any, *, name: str | None = None) -> Any:
+    """`x` itself, with derivative zero in both modes; of a pytree every array.
+
+    Shapes:
+        x: f[...] or a pytree of such    ->    y: like x
+    """
+    if optree.tree_is_leaf(x):
+        return _stop_gradient(x, name=name)
+    return optree.tree_map(lambda leaf: _stop_gradient(leaf, name=name), x)
 
 
 @define_op

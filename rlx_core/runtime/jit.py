@@ -33,6 +33,7 @@ from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
+from rlx_core.trees.static import StaticArguments
 
 __all__ = ["Jitted", "jit"]
 
@@ -73,6 +74,7 @@ class Jitted(Generic[P, R_co]):
         donate: Names of donated arguments.
         made: How to make it again, for pickles; nothing for what no user gets hold of.
         outputs: Where results lie.
+        static: Arguments that are no arrays, if there are such.
     """
 
     def __init__(
@@ -82,10 +84,12 @@ class Jitted(Generic[P, R_co]):
         donate: Sequence[str],
         made: functools.partial[Any] | None = None,
         outputs: Outputs | None = None,
+        static: StaticArguments | None = None,
     ) -> None:
         expect_function("jit", function)
         functools.update_wrapper(self, function)
-        self._function = function
+        self._static = static
+        self._function = function if static is None else static.unwrapping()
         self._options = options
         self._donate = names("jit: donate", donate, 'donate="params"')
         self._made = made
@@ -97,6 +101,8 @@ class Jitted(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
+        if self._static is not None:
+            args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
         if not kwargs:
             for straight in self._straight:
                 found: R_co = straight(args)
@@ -218,6 +224,8 @@ def jit(
     /,
     *,
     donate: str | Sequence[str] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -227,6 +235,8 @@ def jit(
 def jit(
     *,
     donate: str | Sequence[str] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -237,6 +247,8 @@ def jit(
     /,
     *,
     donate: str | Sequence[str] = (),
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -245,21 +257,32 @@ def jit(
     """Compile a function for the types it is called with, once for each combination.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
-    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. Inside
-    another traced function the call is traced in place.
+    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is
+    no array (a function, a configuration) is a constant too where it is said to be static. Inside another traced function
+    the call is traced in place.
 
     Args:
         function: What to compile; without it, a decorator is returned.
         donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
+        static_argnums, static_argnames: Parameters whose arguments are constants of the program whatever they are: anything
+            with a hash. Equal ones, of one type, share what is compiled.
         target, config, host, outputs: As for `rlx.compile`.
+
+    Raises:
+        UnknownNameError, AxisError: There is no such parameter.
 
     >>> double = jit(lambda x: x + x)
     >>> double(np.float32([1, 2]))
     array([2., 4.], dtype=float32)
     """
     options = {"target": target, "config": config, "host": host}
-    again = functools.partial(jit, donate=donate, outputs=outputs, **options)
+    again = functools.partial(
+        jit, donate=donate, static_argnums=static_argnums, static_argnames=static_argnames, outputs=outputs, **options
+    )
     if function is None:
         return again
-    return Jitted(function, options, donate, functools.partial(again, function), outputs)
+    expect_function("jit", function)
+    static = StaticArguments.of("jit", function, static_argnums, static_argnames)
+    made = functools.partial(again, function)
+    return Jitted(function, options, donate, made, outputs, static if static.names else None)

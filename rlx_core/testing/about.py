@@ -106,6 +106,7 @@ def has_own_derivative(program: Program) -> bool:
     op, engine = program.node.op, program.engine
     return (
         differentiable(program)
+        and (op.is_of_meaning if isinstance(op, CustomDerivative) else True)
         and not program.is_narrow
         and engine.rule(op, "decompose") is not None
         and (engine.rule(op, "vjp") is not None or engine.rule(op, "jvp") is not None)

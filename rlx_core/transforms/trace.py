@@ -152,7 +152,9 @@ def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:
     if isinstance(value, Value):
         return error
     hint = (
-        f"{error.hint}; what a function is written with otherwise is bound beforehand: functools.partial, or a closure"
+        f"{error.hint}; what a function is written with otherwise is bound beforehand (functools.partial, a closure), or is "
+        f"static: rlx.jit(..., static_argnames={name.partition('.')[0]!r}); a class that holds arrays becomes a container of "
+        "them by rlx.register_dataclass"
     )
     return TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=hint)
 

@@ -43,9 +43,9 @@ def test_cases_run_on_the_stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     except DeviceUnavailableError as error:
         pytest.skip(f"{error.message}: {error.hint}")
     monkeypatch.setenv("RLX_CUDA_STAND_IN", "1")
-    names = ["chain", "of 512", "product bf16 1024", "head 64, 1024"]
+    names = ["chain", "of 512", "product bf16 1024", "head 64, 1024"]  # also with what follows, and backward
     command = [sys.executable, "-m", "benchmarks.cuda", "--scale", "512", "--json", str(tmp_path / "rows.json"), *names]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "this is the stand-in" in done.stdout
-    assert (tmp_path / "rows.json").read_text().count('"name"') == 7
+    assert (tmp_path / "rows.json").read_text().count('"name"') == 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.epilogue import pointwise, reason_against, region_function
@@ -71,6 +72,8 @@ def test_a_movement_prints_on_a_line() -> None:
     assert str(Movement.of(Transpose((1, 0)), layout)) == "move 4 bytes each: [3, 2] of x0"
     padded = Layout((Place.dense(spec("u8[2]")),), (Place.dense(spec("u8[4]")),))
     assert str(Movement.of(Pad((1,), (1,)), padded)) == "move 1 bytes each: [1] of zeros; [1] of zeros; [2] of x0"
+    inside = evolve(padded, operands=(evolve(padded.operands[0], is_inside=True),))
+    assert str(Movement.of(Pad((1,), (1,)), inside)) == "move 1 bytes each: [1] of zeros; [1] of zeros"
 
 
 # ------------------------------------------------------------------------------------------ products

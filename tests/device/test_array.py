@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -55,6 +56,11 @@ def test_copies_have_memory_of_their_own() -> None:
     for other in (copy.copy(x), copy.deepcopy(x)):
         assert other.block is not x.block
         np.testing.assert_array_equal(other.to_host(), X)
+
+
+def test_it_is_not_pickled() -> None:
+    with pytest.raises(PlaceError, match="an array lies on fake:0, which another process may not have"):
+        pickle.dumps(put())
 
 
 CUBE = np.arange(60, dtype=np.float32).reshape(3, 4, 5)

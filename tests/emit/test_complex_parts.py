@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.codegen.complex_parts import EACH_PART, FORMULAS, MEASURES
+from rlx_core.codegen.complex_functions import FORMULAS
+from rlx_core.codegen.complex_parts import EACH_PART, MEASURES
 from rlx_core.emit.complex_parts import complex_parts, parts
 from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
@@ -76,6 +77,43 @@ def test_large_and_small_numbers_neither_overflow_nor_vanish(function: Any) -> N
     graph = rewritten(op, given)
     (found,) = rlx.interpret(graph, dict(zip(graph.input_types, given, strict=True)))
     np.testing.assert_allclose(found, function(*given), rtol=1e-12)
+
+
+INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh", "tan", "tanh", "expm1", "log2", "log10", "rsqrt")
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_functions_are_numpys_on_the_whole_plane(name: str) -> None:
+    """Near the axes, near ±1 and ±i, far away, and on the sides of the cuts that the zeros' signs say."""
+    sizes = np.array([1e-9, 1e-3, 0.3, 1 - 1e-7, 1, 1 + 1e-7, 1.7, 19, 21, 50, 1e5, 1e12, 1e25])
+    sides = np.concatenate([-sizes, sizes])
+    z = (sides[:, None] + 1j * sides).ravel()
+    on_cuts = [complex(x, y) for x in (-2.0, -0.5, 0.5, 2.0) for y in (0.0, -0.0)]
+    function = getattr(rlx, name)
+    z = np.concatenate([z, on_cuts, [complex(each.imag, each.real) for each in on_cuts]])
+    if name == "expm1":
+        z = z[z.real < 100]
+    graph = rewritten(rlx.trace(function, z).outputs[0].node.op, [z])
+    (found,) = rlx.interpret(graph, dict(zip(graph.input_types, [z], strict=True)))
+    wanted = function(z)
+    np.testing.assert_allclose(found, wanted, rtol=3e-12)  # NumPy's own are so far from the truth where |z| is 1e12
+    np.testing.assert_array_equal(np.signbit(found.imag), np.signbit(wanted.imag))
+
+
+def test_the_logarithm_of_what_is_nearly_one_is_exact() -> None:
+    """NumPy's cancels there: the series tells."""
+    z = np.array([1e-9 + 2e-9j, -3e-7 + 1e-9j, -1e-30 + 0j, 1e-12j])
+    graph = rewritten(rlx.trace(rlx.log1p, z).outputs[0].node.op, [z])
+    (found,) = rlx.interpret(graph, dict(zip(graph.input_types, [z], strict=True)))
+    np.testing.assert_allclose(found, z - z * z / 2 + z * z * z / 3, rtol=1e-14)
+
+
+def test_a_power_of_zero_and_a_zeroth_power_are_numpys() -> None:
+    a, b = np.array([0, 0, 0j, 2 + 1j, -1, 2j]), np.array([0, 2, 1j, 0, 0.5, -3 + 1j])
+    graph = rewritten(rlx.trace(rlx.pow, a, b).outputs[0].node.op, [a, b])
+    (found,) = rlx.interpret(graph, dict(zip(graph.input_types, (a, b), strict=True)))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, a**b, rtol=1e-12, atol=1e-15)
 
 
 def test_the_modulus_of_what_is_infinite_is_infinite_whatever_the_other_part_is() -> None:

@@ -129,7 +129,7 @@ def test_a_size_is_needed_only_where_nothing_is_mapped():
         return functional.vmap(rlx.exp, in_axes=None, axis_size=4)(x)
 
     np.testing.assert_allclose(evaluate(f, X), np.tile(np.exp(X), (4, 1)), rtol=1e-15)
-    with pytest.raises(ShapeError, match="axis_size=4"):
+    with pytest.raises(ShapeError, match="4, 3, the first of which is axis_size"):
         evaluate(lambda x: functional.vmap(rlx.exp, axis_size=4)(x), X)
 
 

@@ -262,6 +262,26 @@ def test_mapping_is_a_loop_without_one():
     np.testing.assert_allclose(rlx.vmap(lambda r: r * 2, -1, 0)(rows), (rows * 2).T, **CLOSE)
 
 
+def test_axis_size_says_how_many_examples_there_are_where_no_argument_does():
+    assert rlx.vmap(lambda: np.float32(2), axis_size=3)().tolist() == [2, 2, 2]
+    assert rlx.vmap(lambda x: x + 1, in_axes=None, out_axes=1, axis_size=2)(np.zeros(3)).shape == (3, 2)
+    with pytest.raises(ShapeError, match=r"different sizes \(2, 3, the first of which is axis_size\)"):
+        rlx.vmap(cubes, axis_size=2)(np.zeros((3, 4)))
+    with pytest.raises(AxisError, match="no argument is mapped") as caught:
+        rlx.vmap(cubes, in_axes=None)(X)
+    assert "axis_size" in str(caught.value)
+
+
+def test_stop_gradient_takes_pytrees():
+    def loss(params):
+        kept = rlx.stop_gradient(params)
+        return rlx.sum(params["w"] * kept["w"]) + kept["rest"][0]
+
+    gradient = rlx.grad(loss)({"w": X, "rest": (np.float64(2),)})
+    np.testing.assert_array_equal(gradient["w"], X)
+    assert gradient["rest"][0] == 0
+
+
 def test_in_axes_may_be_a_tree_and_scalars_are_shared():
     rows = np.stack([X, V])
     found = rlx.vmap(lambda t, n: {"y": t["a"] * t["b"] * n}, ({"a": 0, "b": None}, None))({"a": rows, "b": X}, 3)

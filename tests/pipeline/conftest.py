@@ -18,7 +18,7 @@ from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.conversion import cast
-from rlx_core.ops.movement import concat, narrow
+from rlx_core.ops.movement import Pad, concat, narrow, pad
 from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.pipeline.planning.memory import live_ranges
 from rlx_core.pipeline.select.backend import Target
@@ -57,7 +57,23 @@ def make_target(
         accepts_strides=accepts_strides,
         writes_strides=writes_strides,
     )(_by_halves if in_place else _spoiling)
+    table.register(
+        Pad,
+        name="around",
+        accepts_strides=accepts_strides,
+        writes_strides=writes_strides,
+        completes_parts=writes_strides,
+    )(_around if writes_strides else _spoiling)
     return Target("fake", table, alignment=alignment, accepts_views=accepts_views)
+
+
+def _around(op: Op, x: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: np.ndarray | None) -> None:
+    """A padding, of what may lie in it already."""
+    (target,) = out
+    if np.shares_memory(x, target):
+        inside = tuple(slice(lo, lo + n) for lo, n in zip(op.lo, x.shape, strict=True))
+        assert target[inside].__array_interface__["data"] == x.__array_interface__["data"], "a part is where it belongs"
+    (target[...],) = _results(op, [x])
 
 
 def _spoiling(op: Op, *operands: np.ndarray, out: tuple[np.ndarray, ...], workspace: np.ndarray | None) -> None:
@@ -181,7 +197,7 @@ def _random_node(rng: random.Random, values: list[Value]) -> Value:
     axis = rng.randrange(len(shape)) if shape else 0
     alike = [v for v in values if v.type == x.type]
     kind = rng.choice(
-        ("binary", "binary", "unary", "reshape", "transpose", "narrow", "concat", "expand", "cast", "sum")
+        ("binary", "binary", "unary", "reshape", "transpose", "narrow", "concat", "pad", "expand", "cast", "sum")
     )
     if kind == "binary" and x.dtype.is_numeric:
         return rng.choice((add, subtract))(x, rng.choice(alike))
@@ -199,6 +215,9 @@ def _random_node(rng: random.Random, values: list[Value]) -> Value:
         return narrow(x, axis=axis, start=start, length=rng.randint(0 if rng.random() < 0.1 else 1, longest), step=step)
     if kind == "concat" and shape and 0 < int(np.prod(shape)) < 2000:
         return concat([rng.choice(alike) for _ in range(rng.randrange(1, 4))], axis=rng.choice((0, axis)))
+    if kind == "pad" and shape and int(np.prod(shape)) < 2000:
+        lo, hi = ([rng.choice((-1, 0, 0, 1, 16)) if n > 1 else 0 for n in shape] for _ in range(2))
+        return pad(x, lo=tuple(lo), hi=tuple(hi))
     if kind == "expand" and int(np.prod(shape)) < 500:
         return expand(x, (rng.choice((1, 2, 3)), *shape))
     if kind == "cast":

@@ -193,6 +193,24 @@ CASES |= {
     "inv": (jnp.linalg.inv, (SYSTEMS,)),
     "det": (jnp.linalg.det, (SYSTEMS,)),
     "expm": (lambda a: jax.scipy.linalg.expm(a / 4), (SYSTEMS[0],)),
+    "i0e": (lax.bessel_i0e, (floats(40, low=-20, high=20),)),
+    "i1e": (lax.bessel_i1e, (floats(40, low=-20, high=20),)),
+    "gammainc": (lax.igamma, (floats(20, low=0.2, high=5), floats(20, low=0.2, high=5))),
+    "gammaincc": (lax.igammac, (floats(20, low=0.2, high=5), floats(20, low=0.2, high=5))),
+    "betainc": (lax.betainc, tuple(floats(20, low=0.2, high=0.9) for _ in range(3))),
+    "betainc of what is known": (lambda x: jax.scipy.special.betainc(2.0, 3.5, x), (floats(20, low=0.05, high=0.95),)),
+    "mulhi": (lax.mulhi, (np.int32([2**30, -(2**31), 7]), np.int32([12, -(2**31), -9]))),
+    "reduce": (lambda x: lax.reduce(x, F(2), lax.mul, (0,)), (floats(3, 4),)),
+    "reduce by the largest": (lambda x: lax.reduce(x, np.int32(3), lax.max, (1,)), (integers(3, 4),)),
+    "reduce by and": (lambda x: lax.reduce(x > 0, np.bool_(True), lax.bitwise_and, (0,)), (integers(3, 4),)),
+    "tridiagonal_solve": (
+        lambda low, own, high, b: lax.linalg.tridiagonal_solve(low * (jnp.arange(6) > 0), own + 5, high * (jnp.arange(6) < 5), b),
+        (*(floats(2, 6) for _ in range(3)), floats(2, 6, 3)),
+    ),
+    "equal in total order": (
+        lax.eq_to_p.bind,
+        (np.float32([0.0, -0.0, np.nan, -np.nan, 1]), np.float32([-0.0, -0.0, np.nan, np.nan, 1])),
+    ),
     "total order": (
         lambda x, y: (lax.lt_to_p.bind(x, y), lax.le_to_p.bind(x, y)),
         (np.float32([0.0, -0.0, np.nan, -np.nan, 1, -np.inf]), np.float32([-0.0, 0.0, np.inf, -np.inf, 1, -2])),
@@ -204,6 +222,7 @@ CASES |= {
 WITHOUT_GRADIENT = {
     "while_loop": "without a bound neither side has one in reverse",
     "qr complete": "JAX has none",
+    "betainc": "JAX has none by the first operands",
 }
 """Cases of floats whose gradient is not compared, and why."""
 
@@ -263,6 +282,14 @@ def test_systems_have_derivatives_of_every_order() -> None:
 
     found = twice(rlx.grad, rlx.sin, rlx.sum, lambda a, b: model.function({}, a, b))
     close(found, twice(jax.grad, jnp.sin, jnp.sum, jnp.linalg.solve))
+
+
+def test_a_reduction_by_another_function_is_named() -> None:
+    def reduced(x: Any) -> Any:
+        return lax.reduce(x, F(0), lambda a, b: a + 2 * b, (0,))
+
+    with pytest.raises(UnsupportedError, match="reduce by a function of its own"):
+        model_of(reduced, (floats(4),))(floats(4))
 
 
 def test_a_system_without_a_matrix_is_named() -> None:

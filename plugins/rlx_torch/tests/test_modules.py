@@ -146,6 +146,8 @@ def test_operands_that_no_handler_takes_are_named_too() -> None:
 def test_mistakes_are_said() -> None:
     with pytest.raises(ConfigError, match="no example inputs"):
         from_torch(torch.nn.ReLU())
+    with pytest.raises(ConfigError, match="ReLU takes other example inputs: missing a required argument: 'input'"):
+        from_torch(torch.nn.ReLU(), ())
     with pytest.raises(ConfigError, match=r"no torch\.nn\.Module"):
         from_torch(lambda x: x, (torch.ones(1),))
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(1),))

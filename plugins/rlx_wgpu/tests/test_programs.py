@@ -180,10 +180,14 @@ host = known if any(e.name == "wgpu" for e in known.entries) else PluginHost([*k
 f = rlx.jit(lambda x: x + 1, target="wgpu", host=host)
 x = rlx.device_put(np.ones(8, np.float32), "wgpu:0", host=host)
 y = f(x)
+doubled = rlx.jit(lambda x: rlx.while_loop(lambda x: rlx.sum(x) < 99, lambda x: 2 * x, x), target="wgpu", host=host)
+doubled(x)
+large = np.ones(16 << 20, np.float32)  # for which the heap has to grow, by a copy that is submitted
 x.device.driver.device.destroy()
 for name, do in (
     ("run", lambda: f(x)), ("run from the host", lambda: f(np.ones(8, np.float32))), ("read", y.to_host),
     ("copy", x.copy), ("put", lambda: rlx.device_put(np.ones(3, np.float32), "wgpu:0", host=host)),
+    ("put what is large", lambda: rlx.device_put(large, "wgpu:0", host=host)), ("loop", lambda: doubled(x)),
     ("compile", lambda: rlx.jit(lambda x: x * 3, target="wgpu", host=host)(x)), ("wait", x.device.synchronize),
 ):
     try:
@@ -198,7 +202,7 @@ def test_a_lost_device_is_an_error_and_the_process_lives(host: PluginHost) -> No
     """wgpu-native ends the process when something is submitted to a device that is lost."""
     out = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True)
     assert out.returncode == 0, out.stderr[-2000:]
-    whats = ("run", "run from the host", "read", "copy", "put", "compile", "wait")
+    whats = ("run", "run from the host", "read", "copy", "put", "put what is large", "loop", "compile", "wait")
     assert out.stdout.splitlines() == [f"{what} DeviceLostError" for what in whats]
 
 

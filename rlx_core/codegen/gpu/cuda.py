@@ -6,10 +6,10 @@ from attrs import evolve
 
 from rlx_core.codegen.gpu.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT
+from rlx_core.codegen.gpu.units.matrix_units import CUDA_TF32_UNIT, CUDA_UNIT
 from rlx_core.ir.dtypes import f32, f64, i32, i64
 
-__all__ = ["CUDA", "HIP"]
+__all__ = ["CUDA", "CUDA_TF32", "HIP"]
 
 _BASE = """
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
@@ -63,6 +63,9 @@ template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_
     argument="{const}{type}* {name}",
     status="u32* status, const u32 site",
 )
+
+CUDA_TF32 = evolve(CUDA, matrix_unit=CUDA_TF32_UNIT)
+"""The same language, whose products of f32 are rounded to TF32."""
 
 HIP = evolve(
     CUDA,

@@ -39,8 +39,13 @@ def tiling(*ops: type[Op]) -> Callable[[_T], _T]:
 
 
 def boxes_of(op: Op, layout: Layout) -> list[Box]:
-    """The boxes that make up the results of `op`; those without elements are left out."""
-    return [box for box in TILINGS[type(op)](op, layout) if box.size]
+    """The boxes that make up the results of `op`; those without elements are left out, and those that are there already."""
+    return [box for box in TILINGS[type(op)](op, layout) if box.size and not _is_there(box, layout)]
+
+
+def _is_there(box: Box, layout: Layout) -> bool:
+    place = None if box.operand is None else layout.operands[box.operand]
+    return place is not None and place.is_inside
 
 
 def moved(place: Place, source: Sequence[int], shape: Sequence[int] | None = None, **more: Any) -> Box:

@@ -6,16 +6,17 @@ An example's windows are then a view `[o.., k.., c]` of it, whose last axes are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.ir.dims import product
 from rlx_core.ir.graph import Value
 from rlx_core.ops.convolution.folded import folded_matmul
 from rlx_core.ops.convolution.geometry import Geometry
-from rlx_core.ops.convolution.phases import Phases
+from rlx_core.ops.convolution.phases import Phase, PhasesOfAxis
 from rlx_core.ops.convolution.sliding import sliding_windows
-from rlx_core.ops.creation import scalar
-from rlx_core.ops.movement import fitted, flip, narrow, pad, spread_size
+from rlx_core.ops.creation import scalar, zeros_like
+from rlx_core.ops.movement import concat, fitted, flip, narrow, pad, spread_size
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ..
     """`ConvBackwardInput` of one group: `[n, o.., m]` and `[m, c, k..]` to `[n, sizes.., c]`."""
     rank = geometry.rank
     if max(geometry.stride) > 1 and max(geometry.dilation) == 1:
-        return _by_phases(dy, w, Phases(geometry, sizes))
+        return _by_phases(dy, w, geometry, sizes)
     gaps = tuple(s - 1 for s in geometry.stride)
     before = tuple(e - 1 - lo for e, lo in zip(geometry.extents, geometry.lo, strict=True))
     after = tuple(sizes[i] + geometry.lo[i] - spread_size(dy.shape[1 + i], gaps[i]) for i in range(rank))
@@ -67,22 +68,49 @@ def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ..
     return conv(spread, weights, Geometry(geometry.kernel, ones, geometry.dilation, zeros, zeros))
 
 
-def _by_phases(dy: Value, w: Value, phases: Phases) -> Value:
-    """The way back through a stride: phases are channels of one convolution, outside of the channels of the result."""
-    rank, (m, c, *_) = phases.geometry.rank, w.shape
-    ones, zeros, count = (1,) * rank, (0,) * rank, product(phases.counts)
-    apart = reshape(phases.weights(w, 1), (c, count, m, *phases.kernel))
-    weights = reshape(transpose(apart, (1, 0, *range(2, 3 + rank))), (count * c, m, *phases.kernel))
-    operand = moved(phases.operand(moved_back(dy)))
-    y = conv(operand, weights, Geometry(phases.kernel, ones, ones, zeros, zeros))
-    split = reshape(y, (y.shape[0], *phases.cells, *phases.counts, c))
-    absent = tuple(s - r for s, r in zip(phases.geometry.stride, phases.counts, strict=True))
-    whole = fitted(split, (0,) * split.ndim, (0, *zeros, *absent, 0))
-    between = (axis for i in range(rank) for axis in (1 + i, 1 + rank + i))
-    lengths = tuple(q * s for q, s in zip(phases.cells, phases.geometry.stride, strict=True))
-    dx = reshape(transpose(whole, (0, *between, 1 + 2 * rank)), (y.shape[0], *lengths, c))
-    for i, (lo, size) in enumerate(zip(phases.geometry.lo, phases.sizes, strict=True)):
-        dx = narrow(dx, axis=1 + i, start=lo, length=size)
+def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) -> Value:
+    """The way back through a stride: for each phase of the cells a convolution with the elements of the kernel that it meets.
+
+    Each is written at its own steps of the result. Cells that meet no element are zeros.
+    """
+    rank, (n, c) = geometry.rank, (dy.shape[0], w.shape[1])
+    axes = [PhasesOfAxis(*each) for each in zip(sizes, geometry.kernel, geometry.stride, geometry.lo, strict=True)]
+    counts = dy.shape[1 : 1 + rank]
+    before = tuple(axis.before for axis in axes)
+    after = tuple(axis.end - o for axis, o in zip(axes, counts, strict=True))
+    around = fitted(dy, (0, *before, 0), (0, *(max(0, cells) for cells in after), 0))
+
+    def one(phases: Sequence[Phase]) -> Value:
+        """The cells of a phase of each axis: `[n, (q, 1).., c]`."""
+        read, weights = around, w
+        for i, (axis, phase) in enumerate(zip(axes, phases, strict=True)):
+            read = narrow(read, axis=1 + i, start=axis.before + phase.first, length=axis.cells + phase.elements - 1)
+            weights = narrow(weights, axis=2 + i, start=phase.start, length=phase.elements, step=axis.stride)
+        kernel = tuple(phase.elements for phase in phases)
+        turned = flip(weights, axes=tuple(range(2, 2 + rank))) if product(kernel) > 1 else weights
+        ones, zeros = (1,) * rank, (0,) * rank
+        rows = windows(read, Geometry(kernel, ones, ones, zeros, zeros))
+        apart = reshape(rows, (n, *(size for axis in axes for size in (axis.cells, 1)), *kernel, dy.shape[-1]))
+        by_term = transpose(turned, (*range(2, 2 + rank), 0, 1))
+        return folded_matmul(apart, reshape(by_term, (product(by_term.shape[:-1]), c)), axes=1 + rank)
+
+    def joined(chosen: tuple[Phase, ...]) -> Value:
+        """All phases of the axes that none is chosen of yet, from the first to the last that meets an element."""
+        if len(chosen) == rank:
+            return one(chosen)
+        axis = axes[len(chosen)]
+        found = [
+            joined((*chosen, phase)) if phase.elements else None for phase in axis.phases[axis.first : axis.last + 1]
+        ]
+        beside = [zeros_like(found[0]) if y is None else y for y in found]
+        return beside[0] if len(beside) == 1 else concat(beside, axis=2 + 2 * len(chosen))
+
+    lo, hi = ([0] * (2 + 2 * rank) for _ in range(2))
+    lo[2::2] = [axis.first for axis in axes]
+    hi[2::2] = [axis.stride - 1 - axis.last for axis in axes]
+    dx = reshape(fitted(joined(()), lo, hi), (n, *(axis.cells * axis.stride for axis in axes), c))
+    for i, size in enumerate(sizes):
+        dx = narrow(dx, axis=1 + i, start=0, length=size)
     return dx
 
 

@@ -16,7 +16,7 @@ from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.movement import fitted, flip, narrow
 from rlx_core.ops.structural import reshape, transpose
 
-__all__ = ["Phases"]
+__all__ = ["Phase", "Phases", "PhasesOfAxis"]
 
 
 @frozen
@@ -77,3 +77,66 @@ class Phases:
         for i, (lo, size) in enumerate(zip(self.geometry.lo, self.sizes, strict=True)):
             dx = narrow(dx, axis=2 + i, start=lo, length=size)
         return dx
+
+
+@frozen
+class Phase:
+    """Every stride-th cell of one axis, and what they meet: cell t of it is the sum over j of dy[first + t + j]·k[..].
+
+    Attributes:
+        start: The first of every stride-th element of the kernel that it meets, and `elements`, how many; j goes backwards.
+        first: Which cell of dy meets the last of them at its first cell; negative for one in front of all.
+    """
+
+    start: int
+    elements: int
+    first: int
+
+
+@frozen
+class PhasesOfAxis:
+    """The phases of one axis, in the order of the cells of the result.
+
+    Attributes:
+        size: Cells of the result, `kernel`, `stride` and `lo` as of the convolution that led there.
+    """
+
+    size: int
+    kernel: int
+    stride: int
+    lo: int
+
+    @property
+    def cells(self) -> int:
+        """Cells of a phase; the last of some are behind the result."""
+        return -(-self.size // self.stride)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """One a cell of a stride; some may meet no element of the kernel."""
+        found = []
+        for cell in range(self.stride):
+            ahead, start = divmod(cell + self.lo, self.stride)
+            elements = len(range(start, self.kernel, self.stride))
+            found.append(Phase(start, elements, ahead - elements + 1))
+        return found
+
+    @property
+    def first(self) -> int:
+        """The first phase that meets an element."""
+        return next(i for i, phase in enumerate(self.phases) if phase.elements)
+
+    @property
+    def last(self) -> int:
+        """The last phase that meets an element."""
+        return max(i for i, phase in enumerate(self.phases) if phase.elements)
+
+    @property
+    def before(self) -> int:
+        """Cells that are read in front of dy."""
+        return max(0, *(-phase.first for phase in self.phases if phase.elements))
+
+    @property
+    def end(self) -> int:
+        """The cell of dy after the last that is read."""
+        return max(phase.first + self.cells + phase.elements - 1 for phase in self.phases if phase.elements)

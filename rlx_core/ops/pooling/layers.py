@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.dtypes import dtype as as_dtype
-from rlx_core.ops.along_axis import move_axis
 from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.arithmetic import absolute, pow
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.convolution.arguments import Layout, Padding, Steps, spatially, steps, windows
 from rlx_core.ops.convolution.ways import fitted
-from rlx_core.ops.indexing import gather
-from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.pooling import extremes, totals
+from rlx_core.ops.pooling.unpooling import cells_of_windows
 from rlx_core.ops.reduction import max_axes, mean_axes
 
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
 __all__ = [
-    "adaptive_avg_pool",
-    "adaptive_max_pool",
     "avg_pool",
     "global_avg_pool",
     "global_max_pool",
     "lp_pool",
     "max_pool",
     "min_pool",
+    "prod_pool",
+    "sum_pool",
 ]
 
 
+@overload
 def max_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -44,8 +41,32 @@ def max_pool(
     *,
     dilation: Steps = 1,
     ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
     layout: Layout = "nchw",
-) -> Array:
+) -> Array: ...
+@overload
+def max_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[True],
+    layout: Layout = "nchw",
+) -> tuple[Array, Array]: ...
+def max_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    layout: Layout = "nchw",
+) -> Any:
     """The largest cell of every window; of equal ones the first has the derivative.
 
     Args:
@@ -55,6 +76,8 @@ def max_pool(
         padding: As in `conv`; what is padded is no cell of a window.
         dilation: Cells from an element of a window to the next.
         ceil_mode: Whether a last window that reaches beyond the padded axis counts, of the cells that there are.
+        return_indices: Whether i32 numbers of the cells follow, among those of their channel in row-major order: what
+            `max_unpool` takes.
         layout: Where the channels are.
 
     Raises:
@@ -64,7 +87,14 @@ def max_pool(
     >>> max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
     """
-    return _pooled("max_pool", extremes.max_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+    settings = x, kernel, stride, padding, dilation, ceil_mode, layout
+    values = _pooled("max_pool", extremes.max_pool, *settings)
+    is_indexed = flag("max_pool: return_indices", return_indices)
+    return (values, _pooled("max_pool", _largest_cells, *settings)) if is_indexed else values
+
+
+def _largest_cells(data: Any, **settings: Any) -> Any:
+    return cells_of_windows(data, extremes.MaxPool(**settings).geometry(settings["kernel"]), settings)
 
 
 def min_pool(
@@ -79,6 +109,34 @@ def min_pool(
 ) -> Array:
     """The smallest cell of every window, as `max_pool` the largest."""
     return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+
+
+def sum_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    ceil_mode: bool = False,
+    layout: Layout = "nchw",
+) -> Array:
+    """The sum of every window, as `max_pool` the largest cell."""
+    return _pooled("sum_pool", totals.sum_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+
+
+def prod_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    ceil_mode: bool = False,
+    layout: Layout = "nchw",
+) -> Array:
+    """The product of every window, as `max_pool` the largest cell."""
+    return _pooled("prod_pool", totals.prod_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
 def avg_pool(
@@ -153,57 +211,6 @@ def global_max_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
     return spatially("global_max_pool", x, layout, lambda data: max_axes(data, axes=_spatial(data), keep_dim=True))
 
 
-def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
-    """The means of so many windows as `sizes` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
-
-    Args:
-        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        sizes: Of the result's spatial axes; one number, or one for each.
-        layout: Where the channels are.
-
-    Raises:
-        ShapeError: A size is below 1, or that of x not known or 0.
-
-    >>> adaptive_avg_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
-    [[[1.5, 2.5]]]
-    """
-
-    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
-        cells = np.arange(data.shape[axis])[:, None]
-        inside = (cells >= first) & (cells < last)
-        weights = (inside / (last - first)).astype(as_dtype(data.dtype).numpy)
-        return move_axis(mat_mul(move_axis(data, axis, data.ndim - 1), weights), data.ndim - 1, axis)
-
-    def averages(data: Any, **at: Any) -> Any:
-        return totals.avg_pool(data, **at)
-
-    def pooled(data: Any) -> Any:
-        own, held = averaged_dtypes(data)
-        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), sizes, averages, along), to=own)
-
-    return spatially("adaptive_avg_pool", x, layout, pooled)
-
-
-def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
-    """The largest cells of so many windows as `sizes` says, which lie as those of `adaptive_avg_pool`.
-
-    >>> adaptive_max_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
-    [[[2.0, 3.0]]]
-    """
-
-    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
-        # A window that is shorter than others shows its last cell again.
-        cells = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
-        return max_axes(gather(data, cells, axis=axis, oob="clip"), axes=(axis + 1,))
-
-    return spatially(
-        "adaptive_max_pool",
-        x,
-        layout,
-        lambda data: _adapted("adaptive_max_pool", data, sizes, extremes.max_pool, along),
-    )
-
-
 def _pooled(
     what: str,
     pool: Callable[..., Any],
@@ -264,26 +271,3 @@ def averaged_dtypes(data: Any) -> tuple[DType, DType]:
 
 def _spatial(data: Any) -> tuple[int, ...]:
     return tuple(range(2, data.ndim))
-
-
-def _adapted(
-    what: str,
-    data: Any,
-    sizes: Steps,
-    pool: Callable[..., Any],
-    along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
-) -> Any:
-    """Windows of one size where the sizes divide, else one axis after the other, with the windows' first and last cells."""
-    wanted = steps(f"{what}: sizes", sizes, data.ndim - 2)
-    own = data.shape[2:]
-    for n, m in zip(own, wanted, strict=True):
-        if not isinstance(n, int) or n < 1 or m < 1:
-            raise ShapeError(f"{what}: an axis goes from a known size of at least 1 to another, not from {n} to {m}")
-    if all(n % m == 0 for n, m in zip(own, wanted, strict=True)):
-        cells = tuple(n // m for n, m in zip(own, wanted, strict=True))
-        return pool(data, kernel=cells, stride=cells)
-    for axis, (n, m) in enumerate(zip(own, wanted, strict=True), 2):
-        if n != m:
-            i = np.arange(m)
-            data = along(data, axis, i * n // m, -(-(i + 1) * n // m))
-    return data

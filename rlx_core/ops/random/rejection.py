@@ -11,9 +11,10 @@ from typing import Any
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.dtypes import DType, dtype, f32, i32
+from rlx_core.ir.graph import Value
 from rlx_core.ops.activation import exp, log, log1p, rsqrt, sqrt
 from rlx_core.ops.arithmetic import absolute, add, divide, maximum, multiply, negative, square, subtract
-from rlx_core.ops.array_shapes import reshape, shape_of
+from rlx_core.ops.array_shapes import broadcast_to, reshape, shape_of
 from rlx_core.ops.array_statistics import max as largest
 from rlx_core.ops.array_statistics import sum as total
 from rlx_core.ops.comparison import greater, greater_equal, less, less_equal, logical_and, logical_not, logical_or
@@ -23,10 +24,10 @@ from rlx_core.ops.gamma import lgamma
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.piecewise import floor
 from rlx_core.ops.random.draws import Shape, float_of, inside, normal, unit
+from rlx_core.ops.random.gamma_slope import following
 from rlx_core.ops.random.inverses import expect_known, shape_for
 from rlx_core.ops.random.keys import one_key, split
-from rlx_core.ops.random.refusing import undifferentiated
-from rlx_core.ops.selection import where
+from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.trees.key import Key
 
 __all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "poisson", "t"]
@@ -48,13 +49,14 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
 
     Args:
         key: One key.
-        a: A number above 0, or an array that broadcasts to `shape`. There is no derivative by it.
+        a: A number above 0, or an array that broadcasts to `shape`. Its derivative is the implicit one, of first
+            order.
         shape: Of the result; that of `a`, if none is given.
         dtype: A float dtype. Where `a` is small, most numbers are smaller than it holds; see `loggamma`.
 
     Raises:
         ConfigError: `a` is known, and not above 0.
-        MissingRuleError: When it is differentiated by `a`.
+        MissingRuleError: When it is differentiated by `a` twice.
 
     Source:
         Marsaglia, Tsang 2000, "A simple method for generating gamma variables", ACM TOMS 26(3).
@@ -76,13 +78,13 @@ def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | st
 
     Args:
         key: One key.
-        a, b: Numbers above 0, or arrays that broadcast to `shape`. There is no derivative by them.
+        a, b: Numbers above 0, or arrays that broadcast to `shape`.
         shape: Of the result; what the two broadcast to, if none is given.
         dtype: A float dtype.
 
     Raises:
         ConfigError: One of the two is known, and not above 0.
-        MissingRuleError: When it is differentiated by one of them.
+        MissingRuleError: When it is differentiated by one of them twice.
     """
     of = float_of("random.beta", dtype)
     wide = [expect_known(f"random.beta: {n}", x, of, above=0) for n, x in (("a", a), ("b", b))]
@@ -98,7 +100,7 @@ def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | s
 
     Args:
         key: One key.
-        alpha: [.., n], above 0. There is no derivative by it.
+        alpha: [.., n], above 0.
         shape: Of the result without the last axis; that of alpha's rows, if none is given.
         dtype: A float dtype.
 
@@ -108,7 +110,7 @@ def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | s
     Raises:
         ConfigError: alpha is known, and not above 0.
         ShapeError: alpha has no axis.
-        MissingRuleError: When it is differentiated by alpha.
+        MissingRuleError: When it is differentiated by alpha twice.
     """
     of = float_of("random.dirichlet", dtype)
     wide = expect_known("random.dirichlet: alpha", alpha, of, above=0)
@@ -126,13 +128,13 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
 
     Args:
         key: One key.
-        df: A number above 0, or an array that broadcasts to `shape`. There is no derivative by it.
+        df: A number above 0, or an array that broadcasts to `shape`.
         shape: Of the result; that of `df`, if none is given.
         dtype: A float dtype.
 
     Raises:
         ConfigError: `df` is known, and not above 0.
-        MissingRuleError: When it is differentiated by `df`.
+        MissingRuleError: When it is differentiated by `df` twice.
     """
     of = float_of("random.chisquare", dtype)
     half = multiply(expect_known("random.chisquare: df", df, of, above=0), 0.5)
@@ -144,13 +146,13 @@ def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -
 
     Args:
         key: One key.
-        df: A number above 0, or an array that broadcasts to `shape`. There is no derivative by it.
+        df: A number above 0, or an array that broadcasts to `shape`.
         shape: Of the result; that of `df`, if none is given.
         dtype: A float dtype.
 
     Raises:
         ConfigError: `df` is known, and not above 0.
-        MissingRuleError: When it is differentiated by `df`.
+        MissingRuleError: When it is differentiated by `df` twice.
     """
     of = float_of("random.t", dtype)
     half = multiply(expect_known("random.t: df", df, of, above=0), 0.5)
@@ -205,10 +207,10 @@ def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, of: DType) ->
     """A gamma number of a, or of a + 1 where that is below 1; and the logarithm of what it is then multiplied by."""
     wide = expect_known(f"{what}: a", a, of, above=0)
     wanted = shape_for(what, shape, wide)
-    wide = undifferentiated(wide, what=f"{what}: a")
     main, second, third = _keys(what, key, 3)
     is_small = less(wide, 1.0)
-    d = subtract(where(is_small, add(wide, 1.0), wide), 1 / 3)
+    above = where(is_small, add(wide, 1.0), wide)
+    d = subtract(stop_gradient(above), 1 / 3)
     x = normal(main, (GAMMA_TRIES, *wanted), of.accumulator)
     u = inside(second.words, (GAMMA_TRIES, *wanted), of.accumulator)
     root = add(multiply(x, multiply(rsqrt(d), 1 / 3)), 1.0)
@@ -217,6 +219,8 @@ def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, of: DType) ->
     bound = add(multiply(square(x), 0.5), multiply(d, add(subtract(1.0, v), log(v))))
     taken = _first_taken(multiply(d, v), logical_and(is_positive, less(log(u), bound)), GAMMA_TRIES)
     boost = divide(log(inside(third.words, wanted, of.accumulator)), where(is_small, wide, 1.0))
+    if isinstance(above, Value):
+        taken = following(taken, broadcast_to(above, wanted), what=f"{what}: a")
     return taken, where(is_small, boost, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Values that need no bytes of their own: views of an operand, and operands that a concatenation owns.
+"""Values that need no bytes of their own: views of an operand, and operands that a concatenation or a padding owns.
 
 Both are facts that ops state about themselves (`Op.view`, `Op.parts`); this module decides where they may be used. A view
 that is dense is always taken. A strided one is taken when everyone who would read it can: a kernel that accepts strides, or
@@ -9,9 +9,10 @@ offsets summed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias
@@ -19,7 +20,7 @@ from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
 
-__all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
+__all__ = ["FindKernel", "Parts", "Views", "is_made_of_parts", "place_views", "placement", "with_parts"]
 
 FindKernel = Callable[[Node], Kernel | None]
 
@@ -68,13 +69,13 @@ class Views:
         offsets = (offset if v.type.static_nbytes else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
-    def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD) -> bool:
-        """Whether everyone who reads `value` can read it at `place`. Callers of the program read densely."""
+    def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, besides: Node | None = None) -> bool:
+        """Whether everyone who reads `value`, `besides` one, can read it at `place`. Callers of the program read densely."""
         if is_dense(value.type, place.strides):
             return True
         if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
             return False
-        readers = dict.fromkeys(u for u in self.graph.uses[value] if u in self.scheduled)
+        readers = dict.fromkeys(u for u in self.graph.uses[value] if u in self.scheduled and u is not besides)
         return all(self._reads(user, value, place, lookahead) for user in readers)
 
     def _reads(self, user: Node, value: Value, place: Alias, lookahead: int) -> bool:
@@ -90,11 +91,16 @@ class Views:
 
 
 def place_views(
-    graph: Graph, nodes: Sequence[Node], find_kernel: FindKernel, *, strided: bool = True
+    views: Views, nodes: Sequence[Node], placed: Mapping[Value, Alias] = MappingProxyType({})
 ) -> dict[Value, Alias]:
-    """The results of `nodes` that are views, each with its root."""
-    views = Views(graph, frozenset(nodes), find_kernel, strided)
-    aliases: dict[Value, Alias] = {}
+    """The results of `nodes` that are views, each with its root.
+
+    Args:
+        views: Which may be.
+        nodes: The schedule.
+        placed: What else lies in another's bytes.
+    """
+    aliases = dict(placed)
     for node in nodes:
         if node.op.view is None or node.operands[0] is None:
             continue
@@ -114,21 +120,27 @@ LEAST_RUN: Final = 64
 
 @frozen
 class Parts:
-    """Which concatenations own their operands' bytes: nothing runs then, because the operands are computed in place.
+    """Which ops own their operands' bytes, because these are computed in place: nothing runs then but what writes the rest.
 
     Attributes:
-        graph: The program, with static types.
-        aliases: Views, by which operands are traced to their roots.
-        find_kernel: The kernel that would run a node.
+        views: Which views there may be.
+        aliases: Those there are, by which operands are traced to their roots.
         alignment: Bytes; a part that would lie elsewhere is refused, because kernels may write results with aligned stores.
-        are_strided: Whether the target has strided views at all.
     """
 
-    graph: Graph
+    views: Views
     aliases: Mapping[Value, Alias]
-    find_kernel: FindKernel
     alignment: int
-    are_strided: bool
+    _viewing: Mapping[Value, Sequence[Node]] = field(init=False)
+
+    @_viewing.default
+    def _nodes_that_view(self) -> Mapping[Value, Sequence[Node]]:
+        found: dict[Value, list[Node]] = {}
+        for node in self.views.graph.nodes:
+            alias = self.aliases.get(node.results[0])
+            if alias is not None:
+                found.setdefault(alias.root, []).append(node)
+        return found
 
     def of(self, nodes: Iterable[Node], kept: frozenset[Value]) -> dict[Node, dict[Value, Alias]]:
         """Node → the roots of its operands as parts of its result, for nodes whose operands can all be computed in place.
@@ -137,19 +149,19 @@ class Parts:
             nodes: The schedule.
             kept: Roots that must stay where they are.
         """
-        viewed = frozenset(alias.root for alias in self.aliases.values())
         owned: dict[Node, dict[Value, Alias]] = {}
         moved: set[Value] = set(kept)
         for node in nodes:
             if node.op.parts is None or any(v in self.aliases for v in node.results):
                 continue
             places = node.op.parts(*node.operand_types)
-            if places is None:
+            if places is None or not (is_made_of_parts(node) or self._is_completed(node)):
                 continue
             parts: dict[Value, Alias] = {}
-            for value, (offset, strides) in zip(node.operands, places, strict=True):
-                if value is None or not value.type.static_nbytes:
+            for value, place in zip(node.operands, places, strict=False):
+                if value is None or place is None or not value.type.static_nbytes:
                     continue
+                offset, strides = place
                 root = placement(value, self.aliases).root
                 is_movable = (
                     not root.node.is_leaf
@@ -159,29 +171,38 @@ class Parts:
                     and covers_root(value, self.aliases)
                 )
                 is_dense_part = is_dense(value.type, strides)
-                fits = is_dense_part or (
-                    value is root and root not in viewed and self._fits(node, root, strides, owned)
-                )
-                if not (is_movable and fits):
+                part = Alias(node.result, offset, dense_strides(root.type) if is_dense_part else tuple(strides))
+                if not (is_movable and (is_dense_part or (value is root and self._fits(node, part, root, owned)))):
                     break
-                parts[root] = Alias(node.result, offset, dense_strides(root.type) if is_dense_part else tuple(strides))
+                parts[root] = part
             else:
                 if parts:
                     owned[node] = parts
                     moved.update(parts)
         return owned
 
-    def _fits(self, node: Node, root: Value, strides: Strides, owned: Mapping[Node, object]) -> bool:
+    def _is_completed(self, node: Node) -> bool:
+        kernel = self.views.find_kernel(node)
+        return kernel is not None and kernel.completes_parts
+
+    def _fits(self, node: Node, part: Alias, root: Value, owned: Mapping[Node, object]) -> bool:
         """Whether `root` can lie with gaps: who writes it can, and so can whoever reads it besides `node`."""
-        if not self.are_strided or root.node in owned or _run(root.type, strides) < LEAST_RUN:
+        if root.node in owned or _run(root.type, part.strides) < LEAST_RUN:
             return False
-        kernels = [self.find_kernel(user) for user in self.graph.uses[root] if user is not node]
-        writer = self.find_kernel(root.node)
-        return (
-            writer is not None
-            and writer.writes_strides
-            and all(reader is not None and reader.accepts_strides for reader in kernels)
-        )
+        writer = self.views.find_kernel(root.node)
+        if writer is None or not writer.writes_strides or not self.views.fit(root, part, besides=node):
+            return False
+        # A view that would have to copy costs what is saved here.
+        viewing = self._viewing.get(root, [])
+        found = place_views(self.views, viewing, {root: part})
+        return all(n.results[0] in found for n in viewing)
+
+
+def is_made_of_parts(node: Node) -> bool:
+    """Whether operands that lie where `Op.parts` has them are all of a node's result, so that nothing is left to write."""
+    places = () if node.op.parts is None else node.op.parts(*node.operand_types) or ()
+    inside = [v for v, place in zip(node.operands, places, strict=False) if v is not None and place is not None]
+    return sum(v.type.static_nbytes for v in inside) == node.type.static_nbytes
 
 
 def _run(type: TensorType, strides: Strides) -> int:
@@ -195,7 +216,7 @@ def _run(type: TensorType, strides: Strides) -> int:
 
 
 def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> dict[Value, Alias]:
-    """All aliases, with every root that became a part replaced by what it is a part of, offsets summed."""
+    """All aliases, with every root that became a part of something dense replaced by what it is a part of, offsets summed."""
     final = dict(aliases) | dict(parts)
 
     def resolve(alias: Alias) -> Alias:

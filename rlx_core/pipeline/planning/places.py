@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -21,5 +23,10 @@ def place_of(value: Value, lir: Lir) -> Place:
 
 def layout_of(step: Step, lir: Lir) -> Layout:
     """Where the operands and results of a step lie."""
-    operands = tuple(None if v is None else place_of(v, lir) for v in step.node.operands)
-    return Layout(operands, tuple(place_of(v, lir) for v in step.node.results))
+    node = step.node
+    operands = [None if v is None else place_of(v, lir) for v in node.operands]
+    for number in lir.parts_in(node):
+        place = operands[number]
+        assert place is not None, "what lies in a result is there"
+        operands[number] = evolve(place, is_inside=True)
+    return Layout(tuple(operands), tuple(place_of(v, lir) for v in node.results))

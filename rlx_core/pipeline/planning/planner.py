@@ -15,7 +15,7 @@ from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
 from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.planning.alias import Parts, place_views, with_parts
+from rlx_core.pipeline.planning.alias import Parts, Views, is_made_of_parts, place_views, with_parts
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.planning.phases import phases
@@ -195,12 +195,15 @@ def _draft(
         )
         return _Draft(steps, {}, deliveries)
 
-    views = place_views(graph, order, find, strided=target.accepts_views) if plan.views else {}
+    possible = Views(graph, frozenset(order), find, target.accepts_views)
+    views = place_views(possible, order) if plan.views else {}
     outs = outlets(graph, views, donated, are_own=not is_nested)
-    parts = Parts(graph, views, find, plan.alignment or target.alignment, target.accepts_views)
+    parts = Parts(possible, views, plan.alignment or target.alignment)
     owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
-    aliases = with_parts(views, {root: alias for parts in owned.values() for root, alias in parts.items()})
-    runs = [n for n in order if n not in owned and n.results[0] not in views]
+    moved = with_parts({}, {root: alias for parts in owned.values() for root, alias in parts.items()})
+    aliases = place_views(possible, order, moved) if plan.views else moved
+    runs = [n for n in order if n.results[0] not in views and not (n in owned and is_made_of_parts(n))]
+    assert views.keys() <= aliases.keys(), "what was a view is one where its operand is a part"
     kernels = find.for_all(runs)
     reuse = Reuse(graph, kernels, aliases, outs).run(in_place=plan.in_place)
     steps = tuple(

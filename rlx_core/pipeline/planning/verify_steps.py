@@ -51,6 +51,8 @@ def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
         strided = [v for v in node.results if not is_dense(v.type, place_of(lir, v).strides)]
         if strided:
             yield f"writes densely, and {strided[0]!r} is strided"
+    if lir.is_planned and not kernel.completes_parts and lir.parts_in(node):
+        yield f"writes all of its result, and {node.operands[lir.parts_in(node)[0]]!r} lies in it"
     for result, operand in step.in_place.items():
         if operand not in kernel.in_place or (result and not kernel.is_each_in_place):
             yield f"does not say that result {result} may take over operand {operand}"

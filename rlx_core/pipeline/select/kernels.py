@@ -85,6 +85,7 @@ class Traits:
         is_each_in_place: Each result may, not result 0 alone.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
+        completes_parts: Operands may lie in the result already, where `Op.parts` has them: it writes the rest.
         priority: Which of several comes first.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
         is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
@@ -97,6 +98,7 @@ class Traits:
     workspace: Callable[[Node], Dim] | None = None
     in_place: tuple[int, ...] = ()
     accepts_strides: bool = False
+    completes_parts: bool = False
     priority: int = 0
     runs_nested: bool = False
     is_generated: bool = False
@@ -113,6 +115,7 @@ class TraitWords(TypedDict, total=False):
     workspace: Callable[[Node], Dim] | None
     in_place: tuple[int, ...]
     accepts_strides: bool
+    completes_parts: bool
     priority: int
     runs_nested: bool
     is_generated: bool

@@ -42,7 +42,12 @@ RLX_FN void rlx_lhs_of_sums_{dtype}(rlx_lhs& matrix, const rlx_sums& sums) {{
         for dtype in ("f16", "bf16")
     },
     "rlx_copy_ahead": """
-RLX_FN void rlx_copy_ahead(u16* to, const u16* from, bool is_there) { shim::copy_ahead(to, from, is_there ? 16u : 0u); }""",
+template <class T> RLX_FN void rlx_copy_ahead(T* to, const T* from, bool is_there) {
+  shim::copy_ahead(to, from, is_there ? 16u : 0u);
+}""",
+    "rlx_tf32": "RLX_FN u32 rlx_tf32(f32 x) { return shim::tf32(x); }",
+    "rlx_multiply_tf32": """
+RLX_FN void rlx_multiply_tf32(f32* sums, const u32* a, const u32* b) { shim::multiply_tf32(sums, a, b); }""",
     "rlx_copies_end": "RLX_FN void rlx_copies_end() { shim::ended[shim::current] += 1u; }",
     "rlx_await_copies": "template <u32 N> RLX_FN void rlx_await_copies() { shim::await_copies(N); }",
 }

@@ -46,6 +46,30 @@ static inline void multiply(float* sums, const u32* a, const u32* b, bool is_bf1
   }
 }
 
+// mma.m16n8k8 of TF32: of A a lane has rows g and g + 8, of B column g, of both the depths t and t + 4; what lies below ten bits of
+// mantissa a kernel has rounded away.
+static inline void multiply_tf32(float* sums, const u32* a, const u32* b) {
+  struct Words { u32 a[4], b[2]; } mine;
+  for (u32 i = 0; i < 4; ++i) mine.a[i] = a[i];
+  for (u32 i = 0; i < 2; ++i) mine.b[i] = b[i];
+  const Lanes<Words> all = gathered(mine);
+  const u32 g = lane() / 4, t = lane() % 4;
+  for (u32 k = 0; k < 8; ++k) {
+    const u32 owner = k % 4, word = k / 4;
+    for (u32 i = 0; i < 4; ++i) {
+      const u32 left = all.of[4 * g + owner].a[i / 2 + 2 * word], right = all.of[4 * (2 * t + i % 2) + owner].b[word];
+      if ((left | right) & 0x1fffu) __builtin_trap();
+      sums[i] = __builtin_fmaf(f32_of_u32(left), f32_of_u32(right), sums[i]);
+    }
+  }
+}
+
+// cvt.rna.tf32: to the nearest, ties away from zero; NaN has all bits that are kept.
+static inline u32 tf32(float x) {
+  const u32 word = u32_of_f32(x);
+  return (word & 0x7fffffffu) > 0x7f800000u ? 0x7fffe000u : word + 0x1000u & ~0x1fffu;
+}
+
 // cp.async: what is copied is there no sooner than somebody waits for it.
 constexpr u32 MOST_COPIES = 128;
 struct Copy { void* to; const void* from; u32 nbytes, ends; };

@@ -14,7 +14,7 @@ from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention, unit_refus
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
-from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_METAL, Executor
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_CUDA_TF32, ON_METAL, Executor
 from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples
 from tests.codegen.gpu.structured_cases import (
     ATTENTIONS,
@@ -36,6 +36,11 @@ from tests.codegen.gpu.structured_cases import (
 )
 
 
+def rounded(cases: list[Case]) -> list[Case]:
+    """Cases of f32 whose factors are rounded to TF32, to ten bits of mantissa."""
+    return [evolve(case, tolerance=2.0**-10) for case in cases]
+
+
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
 @pytest.mark.parametrize(
     "cases", [ATTENTIONS_SMALL, pytest.param(BACKWARDS_SMALL, marks=pytest.mark.slow)], ids=["forward", "backward"]
@@ -54,10 +59,25 @@ def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Execu
     [
         pytest.param(ON_CUDA, UNIT_ATTENTIONS_SMALL, id="cuda-small"),
         pytest.param(ON_CUDA, UNIT_BACKWARDS_SMALL, id="cuda-small-backward"),
+        pytest.param(ON_CUDA_TF32, rounded(UNIT_ATTENTIONS_OF_F32[:1]), id="cuda-tf32-small"),
+        pytest.param(ON_CUDA_TF32, rounded(UNIT_BACKWARDS_OF_F32[:1]), id="cuda-tf32-small-backward"),
         pytest.param(ON_METAL, UNIT_ATTENTIONS_OF_F32[:1], id="metal-small"),
         pytest.param(ON_METAL, UNIT_BACKWARDS_OF_F32[:1], id="metal-small-backward"),
         pytest.param(ON_CUDA, UNIT_ATTENTIONS, id="cuda-every", marks=pytest.mark.slow),
         pytest.param(ON_CUDA, UNIT_BACKWARDS, id="cuda-every-backward", marks=pytest.mark.slow),
+        pytest.param(
+            ON_CUDA_TF32,
+            rounded([UNIT_ATTENTIONS_OF_F32[0], *UNIT_ATTENTIONS_OF_F32[2:]]),
+            id="cuda-tf32-every",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ON_CUDA_TF32,
+            # The others have fewer rows than a unit, or more features than there is room for.
+            rounded(UNIT_BACKWARDS_OF_F32[:3:2]),
+            id="cuda-tf32-every-backward",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             ON_METAL,
             [*UNIT_ATTENTIONS_SMALL, *UNIT_ATTENTIONS, *UNIT_ATTENTIONS_OF_F32],

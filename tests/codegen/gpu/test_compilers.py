@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA, HIP
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, HIP
 from rlx_core.codegen.gpu.functions import Function
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.opencl import OPENCL
@@ -20,6 +20,9 @@ from rlx_core.codegen.gpu.products import print_product
 from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.scatter import print_scatter
 from rlx_core.codegen.gpu.sources import source_of
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.ir.dtypes import f32
+from rlx_core.ops.attention import AttentionBackward
 from tests.codegen.gpu import problems
 from tests.codegen.gpu.cases import MACHINES, kernels, printed
 from tests.codegen.gpu.structured import functions_of as structured_functions
@@ -27,9 +30,13 @@ from tests.codegen.gpu.structured_cases import (
     ATTENTIONS,
     BACKWARDS_SMALL,
     ORDERS_SMALL,
+    ROOMY,
     SCANS_SMALL,
     UNIT_ATTENTIONS,
+    UNIT_ATTENTIONS_OF_F32,
     UNIT_BACKWARDS,
+    UNIT_BACKWARDS_OF_F32,
+    attention,
 )
 
 AMD = ("gfx90a", "gfx942", "gfx1100")
@@ -47,7 +54,20 @@ def functions_of(language: Language, step: int) -> list[Function]:
             evolve(case, machine=evolve(case.machine, subgroup=32)) for case in (*UNIT_ATTENTIONS, *UNIT_BACKWARDS)
         ]
         found += structured_functions(on_units, language)
+    if language is CUDA:
+        found += functions_in_tf32(evolve(usual, subgroup=32, shared_nbytes=48 << 10))
     return found + [print_scatter(p, language, usual, scalars) for p in problems.SCATTERS]
+
+
+def functions_in_tf32(machine: Machine) -> list[Function]:
+    """Products and attention of f32 by units, with as many features as there is room for."""
+    large = problems.ProductCase(f32, (), 4096, 4096, 1024, has_epilogue=True)
+    products = [problems.product_of(case) for case in (*problems.UNIT_CASES_OF_F32, large)]
+    wide = [attention(AttentionBackward, ROOMY, *["f32[1, 64, 80]"] * 3, num_heads=1, head_dim=80, mask_kind="causal")]
+    heads = [UNIT_ATTENTIONS_OF_F32[0], *UNIT_ATTENTIONS_OF_F32[2:], *UNIT_BACKWARDS_OF_F32[:3:2], *wide]
+    on_units = [evolve(case, machine=evolve(case.machine, subgroup=32)) for case in heads]
+    found = [print_product(p, CUDA_TF32, machine, scalars_of(CUDA_TF32)) for p in products]
+    return found + structured_functions(on_units, CUDA_TF32)
 
 
 def nvrtc() -> ctypes.CDLL:

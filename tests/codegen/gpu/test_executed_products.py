@@ -19,7 +19,7 @@ from rlx_core.codegen.gpu.units.simdgroup_matrices import METAL_UNIT
 from rlx_core.codegen.gpu.units.tiles import unit_for, unit_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
-from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_METAL, Executor
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_CUDA_TF32, ON_METAL, Executor
 from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
 from tests.codegen.gpu.problems import UNIT_CASES, UNIT_CASES_OF_F32
 from tests.codegen.gpu.problems import ProductCase as Case
@@ -41,8 +41,10 @@ ON_METALS_UNITS = (*UNIT_CASES, *UNIT_CASES_OF_F32)
     ("executor", "cases"),
     [
         pytest.param(ON_CUDA, UNIT_CASES[2:4], id="cuda-two"),
+        pytest.param(ON_CUDA_TF32, UNIT_CASES_OF_F32[:2], id="cuda-tf32-two"),
         pytest.param(ON_METAL, (*UNIT_CASES[2:4], UNIT_CASES_OF_F32[0]), id="metal-three"),
         pytest.param(ON_CUDA, UNIT_CASES, id="cuda-all", marks=pytest.mark.slow),
+        pytest.param(ON_CUDA_TF32, (*UNIT_CASES[::3], *UNIT_CASES_OF_F32), id="cuda-tf32-all", marks=pytest.mark.slow),
         pytest.param(ON_METAL, ON_METALS_UNITS, id="metal-all", marks=pytest.mark.slow),
     ],
 )
@@ -64,6 +66,8 @@ def check(executor: Executor, cases: Sequence[Case]) -> None:
     for case, functions in zip(cases, made, strict=True):
         a = (4 * rng.standard_normal((*case.batch, case.m, case.k))).astype(case.dtype.numpy)
         b = (4 * rng.standard_normal((*case.batch, case.k, case.n))).astype(case.dtype.numpy)
+        if executor is ON_CUDA_TF32 and case.dtype is f32:  # what its units keep of f32, so that products are exact
+            a, b = ((x.view(np.uint32) & 0xFFFFE000).view(np.float32) for x in (a, b))
         bias = rng.standard_normal(case.n).astype(np.float32)
         y = np.zeros((*case.batch, case.m, case.n), case.dtype.numpy)
         lhs = np.ascontiguousarray(a.swapaxes(-1, -2) if case.is_lhs_transposed else a)

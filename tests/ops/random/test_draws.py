@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import special
 
 import rlx_core as rlx
 from rlx_core import nn, random
@@ -73,11 +74,50 @@ def test_a_batch_of_keys_draws_what_each_draws_alone(draw):
         np.testing.assert_allclose(together[i], np.asarray(draw(keys[i], a[i])), rtol=2e-5)
 
 
-def test_what_is_drawn_by_rejection_has_no_derivative_by_its_shape_and_scales_have():
+def quantile(a, below, above):
+    """Where a gamma number of a has so much below and above, by the side that has digits left."""
+    return np.where(below < 0.5, special.gammaincinv(a, below), special.gammainccinv(a, above))
+
+
+@pytest.mark.parametrize("a", [1.0, 1.5, 8.0, 12.0, 1e3])
+def test_gamma_numbers_follow_their_shape_as_their_quantiles_do(a):
+    """The implicit derivative is that of the quantile which the number is; differences of SciPy's tell it."""
+    shapes = np.full(64, a)
+    z, slope = rlx.jvp(lambda a: random.gamma(KEY, a, dtype="f64"), (shapes,), (np.ones(64),))
+    below, above, h = special.gammainc(a, z), special.gammaincc(a, z), 1e-4 * a
+    ends = [quantile(a + k * h, below, above) for k in (-2, -1, 1, 2)]
+    np.testing.assert_allclose(slope, (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h), rtol=2e-7)
+    np.testing.assert_allclose(rlx.grad(lambda a: rlx.sum(random.gamma(KEY, a, dtype="f64")))(shapes), slope, rtol=1e-9)
+    narrow = rlx.grad(lambda a: rlx.sum(random.gamma(KEY, a)))(shapes.astype(np.float32))
+    wide = rlx.grad(lambda a: rlx.sum(random.gamma(KEY, a, dtype="f64")))(shapes)
+    assert np.asarray(narrow).mean() == pytest.approx(
+        np.asarray(wide).mean(), rel=0.3
+    )  # other words, the same distribution
+
+
+@pytest.mark.parametrize(
+    ("draw", "at", "slope"),
+    [
+        (lambda a: random.gamma(KEY, a, (20_000,)), 0.3, 1.0),
+        (lambda a: random.loggamma(KEY, a, (20_000,)), 0.5, np.pi**2 / 2),  # the trigamma function
+        (lambda a: random.beta(KEY, a, 3.0, (20_000,)), 2.0, 3 / 25),
+        (lambda a: random.dirichlet(KEY, rlx.stack([a, np.float32(1), np.float32(2)]), (20_000,))[:, 0], 2.0, 3 / 25),
+        (lambda df: random.chisquare(KEY, df, (20_000,)), 3.0, 1.0),
+        (lambda df: random.t(KEY, df, (20_000,)) ** 2, 8.0, -2 / 36),
+    ],
+    ids=["gamma", "loggamma", "beta", "dirichlet", "chisquare", "t"],
+)
+def test_means_move_as_means_do(draw, at, slope):
+    """The derivative of the mean is the mean of the derivatives, within five of its errors."""
+    one = np.float32(at)
+    slopes = np.asarray(rlx.jvp(draw, (one,), (np.float32(1),))[1])
+    assert abs(slopes.mean() - slope) < 5 * slopes.std() / np.sqrt(slopes.size)
+
+
+def test_a_second_derivative_by_the_shape_is_refused_and_scales_have_derivatives():
     for draw in (random.gamma, random.loggamma, random.chisquare, random.t):
-        for derive in (rlx.grad, lambda f: lambda x: rlx.jvp(f, (x,), (x,))):
-            with pytest.raises(MissingRuleError, match="what is drawn by rejection has no derivative"):
-                derive(lambda a, draw=draw: rlx.sum(draw(KEY, a)))(np.ones(3, np.float32))
+        with pytest.raises(MissingRuleError, match=r"the derivative of .* has no derivative by it"):
+            rlx.grad(rlx.grad(lambda a, draw=draw: rlx.sum(draw(KEY, a))))(np.float32(2))
     gradient = rlx.grad(lambda s: rlx.sum(random.rayleigh(KEY, s, (4,))))(np.float32(2))
     np.testing.assert_allclose(gradient, random.rayleigh(KEY, 1.0, (4,)).sum(), rtol=1e-6)
 

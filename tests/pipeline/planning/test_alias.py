@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from attrs import evolve
 
@@ -13,8 +14,8 @@ from rlx_core.ir.types import spec
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, negative, subtract
 from rlx_core.ops.conversion import cast
-from rlx_core.ops.movement import concat, narrow
-from rlx_core.ops.structural import expand, reshape, transpose
+from rlx_core.ops.movement import concat, narrow, pad
+from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 
 X = spec("f32[4, 16]")
@@ -216,6 +217,74 @@ def test_a_concatenation_of_concatenations_has_one_root(fake_target):
 
     assert {v: lir.aliases[v].byte_offset for v in (a, b, c, inner)} == {c: 0, inner: 256, a: 256, b: 512}
     assert all(lir.aliases[v].root is outer for v in (a, b, c, inner))
+
+
+# ------------------------------------------------------------------------------------------- padding
+
+
+IMAGE = spec("f32[2, 3, 4, 16]")
+
+
+def padded(target, make=lambda h, y: negative(y), *, lo=(0, 1, 1, 0), hi=(0, 1, 2, 0)) -> tuple[Lir, Value, Value]:
+    """The padding of an intermediate h, and of both what `make` returns: the plan, h and the padding."""
+    builder = Builder()
+    h = add(builder.input("x", IMAGE), 1.0)
+    y = pad(h, lo=lo, hi=hi)
+    return make_lir(builder.finish([make(h, y)]), target), h, y
+
+
+def test_what_is_padded_is_computed_inside_and_a_step_writes_what_is_around_it(fake_target, execute):
+    target = fake_target(writes_strides=True)
+    lir, h, y = padded(target)
+
+    assert lir.root_of(h) is lir.root_of(y)
+    assert (lir.aliases[h].byte_offset, lir.aliases[h].strides) == ((7 + 1) * 64, (5 * 7 * 64, 7 * 64, 64, 4))
+    assert [s.node.op.name for s in lir.steps] == ["rlx.add", "rlx.pad", "rlx.neg"]
+    assert verify_lir(lir) == []
+    x = np.arange(2 * 3 * 4 * 16, dtype=np.float32).reshape(2, 3, 4, 16)
+    wanted = -np.pad(x + 1, ((0, 0), (1, 1), (1, 2), (0, 0)))
+    np.testing.assert_array_equal(execute(lir, target, {"x": x})[0], wanted)
+
+
+def test_a_part_that_lies_elsewhere_is_found(fake_target):
+    lir, h, _ = padded(fake_target(writes_strides=True))
+
+    for wrong in ({"byte_offset": 0}, {"strides": (4 * 7 * 64, 7 * 64, 64, 4)}):
+        moved = evolve(lir, aliases={**lir.aliases, h: evolve(lir.aliases[h], **wrong)})
+        assert "lies at" in verify_lir(moved)[0].message
+
+
+def flat(h, y):
+    return add(sum_axes(y, axes=(0, 1, 2, 3)), sum_axes(reshape(h, (24, 16)), axes=(0, 1)))
+
+
+def turned(h, y):
+    return add(sum_axes(y, axes=(0, 1, 2, 3)), sum_axes(transpose(h, (0, 3, 1, 2)), axes=(0, 1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "is_inside"),
+    [
+        (turned, {}, True),
+        (flat, {}, False),
+        (lambda h, y: negative(y), {"lo": (0, 1, -1, 0)}, False),
+        (lambda h, y: negative(y), {"lo": (0, 0, 1, 1)}, False),
+        (lambda h, y: add(sum_axes(negative(y), axes=(0, 1, 2, 3)), h), {}, True),
+    ],
+    ids=["a view with gaps", "a view that would be a copy", "a crop", "a part inside a line", "another reader"],
+)
+def test_what_is_padded_stays_apart_where_that_costs_nothing_more(fake_target, make, more, is_inside):
+    lir, h, y = padded(fake_target(writes_strides=True), make, **more)
+
+    assert (lir.root_of(h) is lir.root_of(y)) is is_inside
+    assert verify_lir(lir) == []
+
+
+def test_a_kernel_that_writes_all_of_a_padding_gets_what_is_padded_apart(fake_target):
+    lir, h, y = padded(fake_target())
+
+    assert lir.root_of(h) is not lir.root_of(y)
+    assert [s.node.op.name for s in lir.steps] == ["rlx.add", "rlx.pad", "rlx.neg"]
 
 
 # ------------------------------------------------------------------------------------------- in place

@@ -8,7 +8,7 @@ from attrs import evolve
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add
-from rlx_core.ops.movement import concat
+from rlx_core.ops.movement import Pad, concat, pad
 from rlx_core.ops.structural import transpose
 from rlx_core.pipeline.planning.planner import make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
@@ -76,6 +76,18 @@ def test_only_a_kernel_that_says_so_takes_over_with_a_second_result():
     assert step_faults(second, table(**ABLE, is_each_in_place=True)) == []
     assert step_faults(second, table(**ABLE, is_generated=True)) == []
     assert "does not say that result 1 may" in repr(step_faults(second, table(**ABLE)))
+
+
+def test_a_part_needs_a_kernel_that_writes_what_is_around_it():
+    def padding(*, completes_parts: bool) -> KernelTable:
+        kernels = table(**ABLE)
+        kernels.register(Pad, name="pad", completes_parts=completes_parts)(lambda *_, **__: None)
+        return kernels
+
+    lir = plan(padding(completes_parts=True), lambda x, y: pad(add(x, y), lo=(1, 0), hi=(0, 0)))
+
+    assert step_faults(lir, padding(completes_parts=True)) == []
+    assert "pad writes all of its result, and %2 lies in it" in repr(step_faults(lir, padding(completes_parts=False)))
 
 
 def test_nothing_is_found_in_plans_for_the_target_that_they_were_made_for(generated, fake_target):

@@ -59,7 +59,7 @@ def array(type: TensorType) -> np.ndarray:
     if type.dtype.kind == "bool":
         return RNG.random(type.static_shape) < 0.7
     if type.dtype.is_integer:
-        return RNG.integers(0, 9, type.static_shape)
+        return RNG.integers(0, 9, type.static_shape).astype(type.dtype.numpy)
     return RNG.standard_normal(type.static_shape).astype(type.dtype.numpy)
 
 

@@ -10,21 +10,23 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.attention_rows import attention_unit_rows
 from rlx_core.emit.backend import adopted
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.emit.products import product_rows
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import f32
 from rlx_core.pipeline.select.backend import Level, Target
-from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
 from rlx_cuda import library, nvrtc
 from rlx_cuda.product_layouts import NUMBERS
-from rlx_cuda.products import product_rows
+from rlx_cuda.products import library_product_rows
 
 __all__ = ["CudaBackend"]
 
@@ -48,16 +50,27 @@ class CudaLanguage(GpuLanguage):
         self.has_library = has_library
 
 
+IS_F32: Final = Condition("factors of f32", lambda node: next(node.present()).dtype is f32)
+
+
 @cache
-def with_products(kernels: KernelTable, products: str, tf32: bool) -> KernelTable:
-    """The kernels of a device with its library's products before them."""
+def with_products(kernels: KernelTable, products: str, in_tf32: GpuLanguage | None) -> KernelTable:
+    """The kernels of a device with other products before them.
+
+    Args:
+        products: Who multiplies.
+        in_tf32: The language in which products of f32 are rounded to TF32, if they are.
+    """
 
     def fill(table: KernelTable) -> None:
         rows = DeviceTable(kernels.target, plugin=kernels.plugin)
-        if tf32:
-            product_rows(rows, {f32}, tf32=True)
         if products == "library":
-            product_rows(rows, NUMBERS.keys() - ({f32} if tf32 else set()))
+            if in_tf32 is not None:
+                library_product_rows(rows, {f32}, tf32=True)
+            library_product_rows(rows, NUMBERS.keys() - ({f32} if in_tf32 is not None else set()))
+        if in_tf32 is not None:
+            product_rows(rows, in_tf32, (IS_F32,), "_tf32")
+            attention_unit_rows(rows, in_tf32, (IS_F32,), "_tf32")
         table.merge(rows)
         table.merge(kernels)
 
@@ -93,6 +106,10 @@ class CudaBackend(GpuBackend):
         Level("cubin", "a device's own code, in base64, with the registers that it takes", comment="#"),
     )
 
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
+        self._in_tf32: dict[Device, GpuLanguage] = {}
+
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
         from rlx_cuda import discovery  # code is printed without the device's library
 
@@ -119,12 +136,19 @@ class CudaBackend(GpuBackend):
             raise ConfigError(f"cuda.products: {products!r} is neither of {' and '.join(PRODUCTS)}")
         if products == "generated" and not tf32:
             return target
-        if not has_library:
-            option, without = ("cuda.tf32", "false") if tf32 else ("cuda.products", '"generated"')
+        if products == "library" and not has_library:
             raise ConfigError(
-                f"{option}: {device.name} ({device.facts.name}) has no library", hint=f"{option} = {without}"
+                f"cuda.products: {device.name} ({device.facts.name}) has no library",
+                hint='cuda.products = "generated"',
             )
-        return evolve(target, kernels=with_products(target.kernels, products, tf32))
+        return evolve(target, kernels=with_products(target.kernels, products, self.in_tf32(device) if tf32 else None))
+
+    def in_tf32(self, device: Device) -> GpuLanguage:
+        """A device's language, in which products of f32 are rounded to TF32; one object for each."""
+        if device not in self._in_tf32:
+            facts = CUDA_TF32, self.machine(device), self.level, device.facts.lacks
+            self._in_tf32[device] = GpuLanguage(*facts)
+        return self._in_tf32[device]
 
     def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
         own = device.facts.driver.rpartition(" ")[2]

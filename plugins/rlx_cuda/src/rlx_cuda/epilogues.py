@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from rlx_core.ir.dtypes import f64
+from rlx_core.ir.dtypes import f32, f64
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -57,13 +57,16 @@ def epilogue_of(node: Node) -> Epilogue | str:
         return made
     if node.types[0].dtype is f64 and made.number != cublaslt.EPILOGUE_DEFAULT:
         return "a dtype besides f64 for what follows"
+    if len(region.results) == 2:  # one of them is the activation's argument, which is kept
+        kept = region.results.index(len(region.steps) - 2)
+        made = evolve(made, aux=operands + kept, result=operands + 1 - kept)
+    else:
+        made = evolve(made, result=operands)
     if made.aux is not None and region.shape[-1] % AUX_MULTIPLE:
-        return f"a last axis that is a multiple of {AUX_MULTIPLE} for what is kept, not {region.shape[-1]}"
-    if len(region.results) == 1:
-        return evolve(made, result=operands)
-    # Of the two results one is the activation's argument, which is kept.
-    kept = region.results.index(len(region.steps) - 2)
-    return evolve(made, aux=operands + kept, result=operands + 1 - kept)
+        return (
+            f"a last axis that is a multiple of {AUX_MULTIPLE} for an argument of gelu_approx, not {region.shape[-1]}"
+        )
+    return made
 
 
 def refusal(node: Node) -> str | None:
@@ -71,9 +74,11 @@ def refusal(node: Node) -> str | None:
     found = epilogue_of(node)
     if isinstance(found, str):
         return found
-    depth = node.operand_types[0]
-    assert depth is not None, "a product has two operands"
-    return "something to add up" if depth.shape[-1] == 0 else None
+    factor, result = node.operand_types[0], node.types[0].dtype
+    assert factor is not None, "a product has two operands"
+    if result is not factor.dtype and result is not f32:
+        return f"results of {factor.dtype} or f32, not {result}"
+    return "something to add up" if factor.shape[-1] == 0 else None
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
@@ -111,11 +116,8 @@ def _given(
     """The epilogue with an input of the region added to its sums: a bias, or an array of the result's size."""
     if not 0 < number < len(region.access):
         return None
-    place, access = (
-        number + 1,
-        region.access[number],
-    )  # the product is the region's first input and the step's first two operands
-    type, product = types[place], types[0]
+    place = number + 1  # the region's first input, the product, is the step's first two operands
+    access, type, product = region.access[number], types[place], types[0]
     if type is None or product is None or type.dtype is not product.dtype:
         return None
     if made.added is None and type.shape == region.shape and reads_as(access, type.shape, region.shape):

@@ -87,7 +87,7 @@ def rlx_options() -> list[OptionSpec]:
             "cuda.tf32",
             bool,
             False,
-            doc="Whether products of f32 are cuBLASLt's in TF32, with what follows where it has that: ten bits of mantissa.",
+            doc="Whether tensor cores multiply f32, rounded to TF32 (ten bits of mantissa), in products and attention.",
             env="RLX_CUDA_TF32",
         ),
     ]

@@ -21,7 +21,7 @@ from rlx_cuda.cublaslt import Addresses, CublasLt, Plan
 from rlx_cuda.epilogues import Epilogue, epilogue_of, refusal
 from rlx_cuda.product_layouts import Part, Products, products_of
 
-__all__ = ["LT", "product_rows"]
+__all__ = ["LT", "library_product_rows"]
 
 LT: Final = CublasLt()
 """The library, which is loaded when a product is asked for."""
@@ -30,7 +30,7 @@ WORKSPACE: Final = 32 << 20
 """Bytes for partial sums: what cuBLAS takes for itself on sm_90. The steps of a program share them."""
 
 
-def product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: bool = False) -> None:
+def library_product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: bool = False) -> None:
     """Add the rows for products, in front of the generated ones, which compute what these refuse.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,13 @@ def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch
         raise ConfigError(f"from_torch: {module!r} is no torch.nn.Module", Fact("found", type(module).__name__))
     if args is None and kwargs is None:
         raise ConfigError("from_torch: no example inputs", hint="from_torch(module, (torch.ones(1, 3, 224, 224),))")
+    try:
+        inspect.signature(module.forward).bind(*(args or ()), **(kwargs or {}))
+    except TypeError as error:
+        raise ConfigError(
+            f"from_torch: {type(module).__name__} takes other example inputs: {error}",
+            Fact("forward", inspect.signature(module.forward)),
+        ) from None
     # What needs no gradient is not taken apart for it.
     with torch.no_grad():
         return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)

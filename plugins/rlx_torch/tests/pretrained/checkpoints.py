@@ -34,7 +34,18 @@ WHISPER = {
     "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 12,
 }  # fmt: skip
 
+CLIP = {
+    "model_type": "clip", "projection_dim": 6,
+    "text_config": {"vocab_size": 11, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+                    "num_attention_heads": 2, "max_position_embeddings": 16, "eos_token_id": 10},
+    "vision_config": {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+                      "image_size": 8, "patch_size": 4, "num_channels": 1},
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
+    "bloom": {"model_type": "bloom", "vocab_size": 11, "hidden_size": 8, "n_layer": 2, "n_head": 2},
+    "clip": CLIP,
+    "mixtral": {**LLAMA, "model_type": "mixtral", "num_local_experts": 3, "sliding_window": 3},
     "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 64},
     "llama": LLAMA,
     "t5": T5,

@@ -27,6 +27,12 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }  # fmt: skip
+PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
+HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
+OPT = {**FALCON, "ffn_dim": 48, "word_embed_proj_dim": 32}
+
+DEBERTA = {**SMALL, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 
 ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertConfig", "BertModel", SMALL),
@@ -41,7 +47,22 @@ ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DistilBertModel",
         {"vocab_size": 61, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
     ),
-}
+    "electra": ("ElectraConfig", "ElectraModel", {**SMALL, "embedding_size": 16}),
+    "albert": ("AlbertConfig", "AlbertModel", {**SMALL, "num_hidden_layers": 4, "num_hidden_groups": 2, "embedding_size": 16}),
+    "deberta v2": ("DebertaV2Config", "DebertaV2Model", {**DEBERTA, "conv_kernel_size": 3}),
+    "deberta v3": (
+        "DebertaV2Config",
+        "DebertaV2Model",
+        {**DEBERTA, "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+         "position_buckets": 8, "type_vocab_size": 0},
+    ),
+    "modernbert": (
+        "ModernBertConfig",
+        "ModernBertModel",
+        {**SMALL, "num_hidden_layers": 4, "local_attention": 6, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+         "cls_token_id": 1, "sep_token_id": 2},
+    ),
+}  # fmt: skip
 DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", GROUPED),
@@ -55,6 +76,20 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", "Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0, "sliding_window": 5,
              "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM", {**GROUPED, "num_local_experts": 5, "sliding_window": 4}),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
+    "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
+                         "attention_bias": False, "rope_parameters": HALF}),
+    "phi": ("PhiConfig", "PhiForCausalLM", {**PLAIN, "num_key_value_heads": 2, "rope_parameters": HALF}),
+    "falcon": ("FalconConfig", "FalconForCausalLM", FALCON),
+    "falcon grouped": ("FalconConfig", "FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon one norm": ("FalconConfig", "FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2,
+                        "num_ln_in_parallel_attn": 1, "bias": True}),
+    "falcon in turn": ("FalconConfig", "FalconForCausalLM", {**FALCON, "multi_query": False, "parallel_attn": False}),
+    "opt": ("OPTConfig", "OPTForCausalLM", OPT),
+    "opt behind": ("OPTConfig", "OPTForCausalLM", {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 24}),
+    "bloom": ("BloomConfig", "BloomForCausalLM", {"vocab_size": 61, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "bloom of six": ("BloomConfig", "BloomForCausalLM", {"vocab_size": 61, "hidden_size": 48, "n_layer": 2, "n_head": 6}),
 }  # fmt: skip
 
 
@@ -64,10 +99,16 @@ T5 = {
 }  # fmt: skip
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 FAR = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+BART = {
+    "vocab_size": 61, "d_model": 32, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "max_position_embeddings": 64,
+    "scale_embedding": True, "forced_eos_token_id": None,
+}  # fmt: skip
 READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "t5": ("T5Config", "T5ForConditionalGeneration", T5),
     "t5 gated": ("T5Config", "T5ForConditionalGeneration", {**T5, **GATED}),
     "mt5": ("MT5Config", "MT5ForConditionalGeneration", {**T5, **FAR}),
+    "bart": ("BartConfig", "BartForConditionalGeneration", BART),
 }
 
 
@@ -210,6 +251,25 @@ def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(ours(pixels), expected.numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("end", [2, 60])
+def test_texts_and_pictures_are_compared_as_theirs_compares_them(end: int, tmp_path: Path) -> None:
+    """The end of a text is the highest token in old configurations."""
+    text = {**SMALL, "max_position_embeddings": 40, "eos_token_id": end, "bos_token_id": 0}
+    seen = {**VIT, "image_size": 8, "intermediate_size": 40}
+    made = ("CLIPConfig", "CLIPModel", {"text_config": text, "vision_config": seen, "projection_dim": 24})
+    theirs, ours = saved(made, tmp_path), from_pretrained(tmp_path)
+    for texts, pictures in ((1, 3), (4, 2)):
+        ids = ids_of(texts, 7)
+        ids[0, 3:], ids[1:, -1] = 60, 60
+        pixels = np.random.default_rng(pictures).standard_normal((pictures, 3, 8, 8)).astype(np.float32)
+        with torch.no_grad():
+            expected = theirs(input_ids=torch.tensor(ids), pixel_values=torch.tensor(pixels))
+        found = ours(ids, pixels)
+        np.testing.assert_allclose(found["logits"], expected.logits_per_image.numpy(), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(ours.part("texts")(ids), expected.text_embeds.numpy(), atol=1e-5)
+        np.testing.assert_allclose(ours.part("pictures")(pixels), expected.image_embeds.numpy(), atol=1e-5)
+
+
 def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
     theirs, ours = saved(WHISPER, tmp_path), from_pretrained(tmp_path)
     for rows, length in ((1, 3), (3, 20)):
@@ -228,3 +288,10 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
                 said = theirs(torch.tensor(heard[None]), decoder_input_ids=torch.tensor([text])).logits
             text.append(int(said[0, -1].argmax()))
         assert row == text[len(prompt) :]
+    theirs.generation_config.suppress_tokens = found[0][:2]
+    theirs.generation_config.begin_suppress_tokens = found[0][2:4]
+    theirs.save_pretrained(tmp_path)
+    with torch.no_grad():
+        written = theirs.generate(torch.tensor(features), max_new_tokens=6, do_sample=False, num_beams=1)
+    for row, each in zip(generate(from_pretrained(tmp_path), [[3]] * 3, 6, features=features), written, strict=True):
+        assert [t for t in row if t != 2] == [t for t in each.tolist() if t not in (0, 2)]  # they leave ends out

@@ -15,7 +15,10 @@ def ids_of(rows: int, length: int) -> np.ndarray:
     return np.random.default_rng(rows * length).integers(1, 11, (rows, length))
 
 
-@pytest.mark.parametrize("name", [pytest.param("gpt2", marks=pytest.mark.slow), "llama"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bloom", "gpt2", "mixtral")]
+
+
+@pytest.mark.parametrize("name", ["llama", *SLOW])
 def test_texts_are_continued_as_the_whole_text_would_be(name, tmp_path) -> None:
     """Token by token with a cache, in company, and at once without either."""
     model = from_pretrained(written(tmp_path / "m", CONFIGS[name]))
@@ -81,6 +84,22 @@ def test_pictures_become_features_or_logits(tmp_path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         from_pretrained(written(tmp_path / "w", {**CONFIGS["vit classifier"], "image_size": [8, 8, 8], "id2label": 3}))
     assert all(word in str(caught.value) for word in ("image_size", "id2label"))
+
+
+def test_texts_and_pictures_are_parts_of_their_own(tmp_path) -> None:
+    """A text ends where its end is: what is behind it changes nothing."""
+    model = from_pretrained(written(tmp_path / "m", CONFIGS["clip"]))
+    ids = np.array([[1, 2, 10, 3, 4], [5, 6, 7, 8, 10]])
+    pixels = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype(np.float32)
+    found = model(ids, pixels)
+    assert found["logits"].shape == (3, 2)
+    np.testing.assert_allclose(np.linalg.norm(found["texts"], axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(model.part("texts")(ids[:1, :3])[0], found["texts"][0], atol=1e-5)
+    np.testing.assert_allclose(model.part("pictures")(pixels), found["pictures"], atol=1e-5)
+    with pytest.raises(ConfigError, match="clip has no part 'sounds'"):
+        model.part("sounds")
+    with pytest.raises(ConfigError, match="clip is no encoder and decoder"):
+        _ = model.encoder
 
 
 def test_features_are_for_models_that_hear(tmp_path) -> None:

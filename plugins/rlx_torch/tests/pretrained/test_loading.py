@@ -151,6 +151,31 @@ def test_a_text_ends_with_a_token_that_stops_it(model) -> None:
     assert cut == whole[: whole.index(whole[2]) + 1]
 
 
+def test_suppressed_tokens_are_not_written(model, tmp_path) -> None:
+    """Those of `generation_config.json`, of older configurations, and of the call."""
+    (free,) = generate(model, [[1, 2]], 6, stop=())
+    (other,) = generate(model, [[1, 2]], 6, stop=(), suppress=[free[0], free[3]])
+    assert not {free[0], free[3]} & set(other)
+    (later,) = generate(model, [[1, 2]], 6, stop=(), suppress_first=free[:1])
+    assert later[0] != free[0]
+
+    folder = write(tmp_path / "said", {**CONFIG, "begin_suppress_tokens": free[:1]})
+    (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": [free[0], free[3]]}))
+    assert generate(from_pretrained(folder), [[1, 2]], 6, stop=()) == [other]
+    with pytest.raises(ConfigError, match="11 is no token of a model with 11"):
+        generate(model, [[1]], 2, suppress=[11])
+
+
+def test_a_text_ends_as_is_said_of_writing(model, tmp_path) -> None:
+    (free,) = generate(model, [[1, 2]], 6, stop=())
+    folder = write(tmp_path / "said")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [free[1], 10]}))
+    assert generate(from_pretrained(folder), [[1, 2]], 6) == [free[: free.index(free[1]) + 1]]
+    (folder / "generation_config.json").write_text("[]")
+    with pytest.raises(FormatError, match=r"generation_config\.json: is a list"):
+        from_pretrained(folder)
+
+
 def test_one_program_with_the_weights_bound_continues_all_texts(model) -> None:
     """Prompts of other lengths, other numbers of them, drawn tokens and likeliest ones."""
     alone = [generate(model, [prompt], 6, stop=())[0] for prompt in ([1, 2, 3], [4])]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from rlx_core.ir.dtypes import DType, bf16, f16
+from rlx_core.codegen.gpu.units.tf32_fragments import TF32_FRAGMENTS, brought_as_tf32
+from rlx_core.ir.dtypes import DType, bf16, f16, f32
 
-__all__ = ["CUDA_UNIT", "MatrixUnit"]
+__all__ = ["CUDA_TF32_UNIT", "CUDA_UNIT", "MatrixUnit"]
 
 
 @frozen(kw_only=True)
@@ -60,7 +61,8 @@ def _bring(name: str, into: str, place: str, blocks: str) -> dict[str, str]:
 RLX_FN void {name}({into}& matrix, const u16* tile, u32 step) {{
   {_LANE}
   {blocks}(matrix.words, tile + {place});
-}}"""
+}}
+{brought_as_tf32(name, into)}"""
     }
 
 
@@ -115,9 +117,11 @@ CUDA_UNIT = MatrixUnit(
     roomy_head='extern "C" __global__ void __launch_bounds__({size}, 1) {name}({arguments}) {{',
     # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
     fragments={
-        "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",
-        "rlx_rhs": "struct rlx_rhs { u32 words[4]; };",
+        # Factors of two bytes are in the first four.
+        "rlx_lhs": "struct rlx_lhs { u32 words[8]; };",
+        "rlx_rhs": "struct rlx_rhs { u32 words[8]; };",
         "rlx_sums": "struct rlx_sums { f32 each[8]; };",
+        **TF32_FRAGMENTS,
         **_blocks("rlx_blocks", ""),
         **_blocks("rlx_blocks_transposed", ".trans"),
         **_bring("rlx_bring_lhs", "rlx_lhs", _ALONG, "rlx_blocks"),
@@ -133,7 +137,7 @@ RLX_FN u32 rlx_sum_row(u32 pair) {{ {_LANE} return lane / 4u + pair % 2u * 8u; }
         "rlx_sum_column": f"""
 RLX_FN u32 rlx_sum_column(u32 pair) {{ {_LANE} return lane % 4u * 2u + pair / 2u * 8u; }}""",
         "rlx_copy_ahead": """
-RLX_FN void rlx_copy_ahead(u16* to, const u16* from, bool is_there) {
+template <class T> RLX_FN void rlx_copy_ahead(T* to, const T* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
     :: "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(is_there ? 16u : 0u) : "memory");
 }""",
@@ -144,3 +148,6 @@ template <u32 N> RLX_FN void rlx_await_copies() { asm volatile("cp.async.wait_gr
     },
 )
 """NVIDIA's tensor cores from compute capability 8.0 on."""
+
+CUDA_TF32_UNIT = evolve(CUDA_UNIT, dtypes=CUDA_UNIT.dtypes | {f32})
+"""The same for those who allow that factors of f32 are rounded to ten bits of mantissa."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "MOST_PARTS",
+    "STATUS_ASK",
+    "STATUS_LEFT",
+    "STATUS_RECORD",
     "Call",
     "Emit",
     "EmitNested",
@@ -156,6 +159,13 @@ class Held:
     function: str
 
 
+STATUS_LEFT: Final = 2
+"""The first status word of a loop that ended because a signal's handler raised."""
+
+STATUS_ASK, STATUS_RECORD = 16, 24
+"""Bytes to the status words by which a loop asks."""
+
+
 @frozen
 class Emitted:
     """What an emitter made, as data: an object cache keeps it beside the code.
@@ -170,6 +180,9 @@ class Emitted:
         fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
             `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
             first.
+        polls: Whether it lets signals be handled, and ends early if a handler raises: the last buffer is then such words too, of
+            which the third is the address of what it calls with the fourth (0: there is none). If that says 1, it stores
+            `STATUS_LEFT` into the first, and returns.
         uses_threads: Whether splitting over threads helps; if not, one thread does it all.
         shares: Whether that one thread shares steps inside with those that wait.
         parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
@@ -184,6 +197,7 @@ class Emitted:
     workspace: int = 0
     shared_workspace: int = 0
     fault: Fault | None = None
+    polls: bool = False
     uses_threads: bool = True
     shares: bool = False
     parts: int = 0
@@ -193,8 +207,8 @@ class Emitted:
 
     @property
     def has_status(self) -> bool:
-        """Whether the function reports run-time faults."""
-        return self.fault is not None
+        """Whether the function reports run-time faults, or that it was left."""
+        return self.fault is not None or self.polls
 
     @property
     def has_workspace(self) -> bool:

@@ -4,12 +4,12 @@
 from rlx_cpu.native.attention import backward, forward, rope  # noqa: F401
 from rlx_cpu.native.control import emit  # noqa: F401
 from rlx_cpu.native.fourier import transforms  # noqa: F401
-from rlx_cpu.native.indexing import gather, scatter  # noqa: F401
+from rlx_cpu.native.indexing import gather, scatter_rows  # noqa: F401
 from rlx_cpu.native.loops import rows  # noqa: F401
 from rlx_cpu.native.movement import boxes, windows  # noqa: F401
-from rlx_cpu.native.ordering import search, sorting  # noqa: F401
+from rlx_cpu.native.ordering import search, sort_rows  # noqa: F401
 from rlx_cpu.native.products import gemm, gemm_epilogue, gemm_integer  # noqa: F401
-from rlx_cpu.native.scans import cumulative, positions  # noqa: F401
+from rlx_cpu.native.scans import positions, running_rows  # noqa: F401
 from rlx_cpu.native.table import native
 
 __all__ = ["native"]

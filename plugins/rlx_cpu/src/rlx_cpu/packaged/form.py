@@ -63,6 +63,7 @@ class PackedStep:
         shares: Whether the one thread that runs it shares steps inside with those that wait.
         us: Microseconds that it takes one thread, roughly.
         workspace: The word of its scratch memory, of which each thread has `stride` bytes after `shared`, both rounded up.
+        polls: Whether it lets signals be handled, and may be left.
         status: The word of its status words, and what to say of the number in them.
         label, line: Which node it is, and the user's file and line.
     """
@@ -73,6 +74,7 @@ class PackedStep:
     parts: int
     is_threaded: bool
     shares: bool
+    polls: bool
     us: float
     workspace: int | None
     stride: int
@@ -189,6 +191,7 @@ def _step(form: Json) -> PackedStep:
         parts=number(row.get("parts"), "parts", high=_MOST_PARTS + 1),
         is_threaded=need(row.get("is_threaded"), bool, "whether threads share a step"),
         shares=need(row.get("shares"), bool, "whether threads share steps inside"),
+        polls=need(row.get("polls"), bool, "whether it lets signals be handled"),
         us=float(us if isinstance(us, int) else need(us, float, "a time")),
         workspace=word("workspace"),
         stride=number(row.get("stride"), "scratch memory"),

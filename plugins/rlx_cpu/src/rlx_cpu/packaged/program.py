@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from attrs import define
@@ -24,12 +24,11 @@ from rlx_cpu.native.runtime.code import Code
 from rlx_cpu.native.runtime.entry import Given, Made, NativeEntry, build
 from rlx_cpu.native.runtime.entry import Source as Copied
 from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
 from rlx_cpu.packaged.form import PackedProgram, Word
 
 __all__ = ["PackagedProgram"]
-
-_STATUS_WORDS: Final = 4
 
 
 @define(eq=False)
@@ -60,7 +59,9 @@ class PackagedProgram(Program):
         phases = [(step, name) for step in form.steps for name in (step.prologue, step.function) if name is not None]
         assert code is not None or not phases, "steps have code"
         calls = [
-            Call(code.address(name), 8 * step.first, step.parts, step.is_threaded) for step, name in phases if code
+            Call(code.address(name), 8 * step.first, step.parts, step.is_threaded, step.polls)
+            for step, name in phases
+            if code
         ]
         self._mode = mode_of(form, threads)
         self._words = call_words(calls, threads)
@@ -117,7 +118,7 @@ class PackagedProgram(Program):
             places,
             np.zeros(form.words, np.int64),
             allocate(self._scratch, ALIGNMENT),
-            np.zeros((len(self._statuses), _STATUS_WORDS), np.int64),
+            status_rows([step.polls for step in self._statuses]),
         )
         if form.fixed:
             starts = np.array([address_of(place) for place in places], np.int64)
@@ -154,10 +155,11 @@ class PackagedProgram(Program):
             run_alone(steps, count, table)
 
     def _raise(self, frame: Frame) -> None:
-        """Raise the first fault that a step reported, in program order."""
+        """Raise why a loop was left, or the first fault that a step reported, in program order."""
+        raise_caught(frame.status)
         number = int(np.flatnonzero(frame.status[:, 0])[0])
         offender = int(frame.status[number, 1])
-        frame.status[:] = 0
+        clear(frame.status)
         step = self._statuses[number]
         where = Fact("node", step.label, None if step.line is None else Source(*step.line))
         raise Fault(step.fault or "{}")(offender).with_fact(where)
@@ -218,7 +220,7 @@ def mode_of(form: PackedProgram, threads: int) -> Mode:
     can_share = threads > 1 and any(step.is_threaded or step.shares for step in form.steps)
     if can_share and total > machine.serial_us:
         return Mode.SHARED
-    if total > machine.speed.locked_us:
+    if total > machine.speed.locked_us or any(step.polls for step in form.steps):
         return Mode.ALONE
     return Mode.AWAKE if can_share and total > machine.speed.awake_us else Mode.TINY
 

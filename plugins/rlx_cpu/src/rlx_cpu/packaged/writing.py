@@ -26,8 +26,8 @@ from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION
 from rlx_cpu.native.runtime.operands import read_addresses
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import Compiled, Settings, emit_function, functions_of, laid_out, reason_to_drive
-from rlx_cpu.native.runtime.work import estimated_us
 from rlx_cpu.native.table import WithGuests, is_native, native
+from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import ARENA, Brought, Output, PackedProgram, PackedStep, Source
 from rlx_cpu.packaged.image import image_form
@@ -212,6 +212,7 @@ def _step(compiled: Compiled, number: int, speed: Speed) -> PackedStep:
         parts=emitted.parts,
         is_threaded=emitted.uses_threads,
         shares=emitted.shares,
+        polls=emitted.polls,
         us=estimated_us(each.step, speed),
         workspace=each.workspace,
         stride=emitted.workspace_stride,

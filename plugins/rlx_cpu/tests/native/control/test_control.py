@@ -288,7 +288,7 @@ def test_runs_at_the_same_time_do_not_meet() -> None:
 def test_a_loop_is_guessed_to_take_as_long_as_its_rounds() -> None:
     """So that the interpreter's lock is given up for long ones, those among them whose end nobody knows."""
     from rlx_cpu.native.machine import MACHINE
-    from rlx_cpu.native.runtime.work import UNKNOWN_ROUNDS, estimated_us
+    from rlx_cpu.native.work import UNKNOWN_ROUNDS, estimated_us
 
     def guess(function: Any) -> float:
         jitted = rlx.jit(function)

@@ -21,7 +21,8 @@ from rlx_core.ops.scatter import Scatter
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
 from rlx_cpu.native.indexing import chains
-from rlx_cpu.native.indexing.scatter import emit_scatter, is_combined
+from rlx_cpu.native.indexing.scatter import emit_scatter
+from rlx_cpu.native.indexing.scatter_rows import is_combined
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.machine import MACHINE, IndexingSizes, Machine, assuming
 

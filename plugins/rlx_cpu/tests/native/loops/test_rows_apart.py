@@ -1,4 +1,4 @@
-"""Operands of a concatenation, each written between the rows of the others by the kernel that computes it."""
+"""Operands of a concatenation or a padding, each written where it lies in the result by the kernel that computes it."""
 
 from __future__ import annotations
 
@@ -90,3 +90,47 @@ def test_what_is_joined_is_written_where_it_belongs(name: str, of: str, threads:
     wanted = np.asarray(apart(*data), np.float64)
     # Another order of sums of at most 2300 products, and roundings of 16 bits in between.
     np.testing.assert_allclose(np.asarray(found, np.float64), wanted, rtol=0, atol=64 * unit * np.abs(wanted).max())
+
+
+def residual_blocks(x: Any, first: Any, second: Any, third: Any) -> Any:
+    """A product of windows, one with a residual and a pool of what it gives: each writes into the padding of the next."""
+    h = nn.relu(nn.conv(x, first, padding=1))
+    h = nn.relu(nn.conv(h, second, padding=1) + h)
+    return nn.max_pool(
+        nn.conv(nn.relu(nn.conv(h, third, padding=(1, 2), stride=(1, 2))), first[:, :16], padding=1), 3, 1, 1
+    )
+
+
+def inverted(x: Any, wide: Any, deep: Any, narrow: Any) -> Any:
+    """One-cell products around a depthwise convolution."""
+    h = nn.relu(nn.conv(x, wide))
+    return x + nn.conv(nn.relu(nn.conv(h, deep, padding=1, groups=32)), narrow)
+
+
+PADDED: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], int]] = {
+    "residual blocks": (
+        residual_blocks, (shape(3, 16, 9, 13), shape(16, 16, 3, 3), shape(16, 16, 3, 3), shape(16, 16, 3, 3)), 4,
+    ),
+    "inverted": (inverted, (shape(2, 16, 10, 14), shape(32, 16, 1, 1), shape(32, 1, 3, 3), shape(16, 32, 1, 1)), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PADDED)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_padded_is_written_where_it_belongs(name: str, threads: int) -> None:
+    """As many paddings are steps that write a border alone as can be, with the bits of a plan in which all are copies."""
+    function, data, count = PADDED[name]
+
+    def ran(**more: Any) -> tuple[np.ndarray, int]:
+        made = rlx.jit(lambda *x: function(*x), host=HOST, target="cpu", config={"options": options, **more})
+        found, lir = made(*data), made.executables[0].lir
+        assert verify_lir(lir) == []
+        return np.asarray(found), sum(bool(lir.parts_in(step.node)) for step in lir.steps)
+
+    options = {"cpu.threads": threads}
+    found, inside = ran()
+    copied, outside = ran(memory={"alignment": 4096})  # at a multiple of which no part lies
+    guarded, _ = ran(options={**options, "cpu.poison": True})
+    assert (inside, outside) == (count, 0)
+    np.testing.assert_array_equal(found, copied)
+    np.testing.assert_array_equal(found, guarded)

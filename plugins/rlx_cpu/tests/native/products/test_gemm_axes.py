@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import kernel, products_of
-from products import check, random
+from harness import kernel, place_of, products_of
+from products import check, error_bound, random
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.activation import relu
@@ -91,6 +91,26 @@ def test_a_region_on_the_sums_reads_a_bias_and_a_residual(isa: Isa, of: str) -> 
         made = kernel(folded_matmul, op, [x, w, bias, residual], isa, bound=(1, 2))
         check(made, x, w, bias, residual, exact=exact, single=single)
         assert np.array_equal(made(x, w, bias, residual, in_place={0: [3]})[0], made(x, w, bias, residual)[0])
+
+
+@products_of("f32", "f64")
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_a_result_lie_inside_of_a_larger_image(isa: Isa, of: str, name: str) -> None:
+    """Both results and the residual have a border; what is around results stays as it is."""
+    image, cells, stride, dilation, n = CASES[name]
+    rng, numpy = np.random.default_rng(7), dtype(of).numpy
+    x = windows(random(rng, image, numpy), cells, stride, dilation)
+    lead = x.shape[:3]
+    w, image = (random(rng, s, numpy) for s in ((int(np.prod(x.shape[3:])), n), (lead[0], lead[1] + 2, lead[2] + 3, n)))
+    residual = image[:, 1:-1, 1:-2]
+    whole = (lead[1] * lead[2] * n, lead[2] * n, n, 1)
+    steps = (RegionStep(add.op(), (0, 1)), RegionStep(relu.op(), (2,)))
+    op = FoldedMatMul(3, region=ElementwiseRegion((*lead, n), steps, (whole, whole), (1, 0)))
+    exact, single = (op(*(v.astype(t) for v in (x, w, residual))) for t in ("f8", "f4"))
+    made = kernel(folded_matmul, op, [x, w, residual], isa, results=[place_of(residual)] * 2)
+    for threads in (1, 3):
+        for found, wide, narrow in zip(made(x, w, residual, threads=threads), exact, single, strict=True):
+            assert np.abs(found - wide).max() <= error_bound(np.asarray(narrow), np.asarray(wide))
 
 
 def test_without_elements_nothing_is_read() -> None:

@@ -16,7 +16,7 @@ from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.runtime import pool
 from rlx_cpu.native.runtime.entry_words import Mode
 from rlx_cpu.native.runtime.pool_words import LINE, WORKERS
-from rlx_cpu.native.runtime.work import takes_longer
+from rlx_cpu.native.work import takes_longer
 
 pytestmark = pytest.mark.usefixtures("without_poison")
 

@@ -13,6 +13,7 @@ from sized import Case, agree, check, joined, weights, words_of
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
+from rlx_core.ops.cumulative import cummax, cumsum
 from rlx_cpu.native.sharing import everything_is_shared
 
 FEW = (5, 1, 17, 64, 0)
@@ -44,6 +45,12 @@ def of_attention(**more: Any) -> Any:
         return rlx.grad(weighted, of)(q, k, v, *(bias or (None,)), g)
 
     return cotangents
+
+
+def added_at(x: Any, i: Any, g: Any) -> Any:
+    """The cotangent of a table that is read at indices, none of which is outside."""
+    inside = rlx.minimum(i, x.shape[0] - 1)
+    return rlx.grad(lambda x: rlx.sum(rlx.take(x, inside, axis=0) * g))(x)
 
 
 def loss(w: Any, x: Any, y: Any) -> Any:
@@ -134,6 +141,30 @@ CASES = {
     ),
     "cotangents of attention with a bias": Case(
         of_attention(), [*["f32[2, n, 96]"] * 4, "f32[3, n, n]"], may_be_none=False, few=16, ways=2
+    ),
+    "cotangent of a table": Case(added_at, ["f32[9, 24]", "i64[n, 2]", "f32[n, 2, 24]"]),
+    "cotangent of a wide table of halves": Case(added_at, ["f16[9, 700]", "i32[2, n]", "f16[2, n, 700]"]),
+    "cotangent of a large table": Case(
+        added_at, ["f32[5000, 130]", "i64[n, 30]", "f32[n, 30, 130]"], may_be_none=False, ways=2
+    ),
+    "cotangent of an unknown table": Case(added_at, ["f32[n, 40]", "i64[7]", "f32[7, 40]"], may_be_none=False),
+    "places of a table": Case(
+        lambda x, i, y: rlx.scatter(x, y, rlx.minimum(i, x.shape[0] - 1)),
+        ["f32[n, 5]", "i64[7]", "f32[7, 5]"],
+        may_be_none=False,
+    ),
+    "lines in order": Case(lambda x: rlx.sort(x), ["f32[n, 3, 300]"]),
+    "short lines in order": Case(lambda x: rlx.argsort(x), ["i64[n, 40]"]),
+    "columns in order": Case(lambda x: rlx.sort(x, axis=1), ["f16[n, 70, 9]"]),
+    "the first few": Case(lambda x: rlx.top_k(x, 5), ["f32[n, 2000]"]),
+    "running sums": Case(lambda x: cumsum(x, axis=1), ["f32[n, 300]"]),
+    "running sums of unknown length": Case(lambda x: cumsum(x, axis=1, reverse=True), ["f32[21, n]"]),
+    "running maxima of unknown length": Case(lambda x: cummax(x, axis=1), ["i64[5, n, 40]"]),
+    "running sums of halves": Case(lambda x: cumsum(x, axis=0), ["bf16[n, 3, 7]"]),
+    "positions of extremes": Case(lambda x: rlx.argmax(x, axis=1), ["f32[n, 300]"]),
+    "positions of extremes side by side": Case(lambda x: rlx.argmin(x, axis=1), ["i32[n, 30, 7]"]),
+    "squares that are transposed": Case(
+        lambda x, y: rlx.tanh(rlx.permute_dims(x, (0, 2, 1))) * y, ["f32[n, 16, 70]", "f32[n, 70, 16]"]
     ),
     "step of training": Case(
         lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
@@ -231,15 +262,42 @@ def test_an_index_outside_names_the_size_of_the_call() -> None:
             function(weights(n, 3), np.array([0, n]))
 
 
-def test_what_is_cut_by_its_length_is_made_for_its_length(compiled: list[int]) -> None:
+LONG = {
+    "all": (Case(lambda x: rlx.sum(x), ["f32[n]"], adds_up=True), (100_000, 300_001, 70_003)),
+    "rows": (Case(lambda x: rlx.max(x, axis=-1), ["f32[3, n]"]), (100_000, 300_001, 70_003)),
+    "columns": (Case(lambda x: rlx.sum(x, axis=0), ["f32[n, 37]"]), (5000, 12_345, 3001)),
+    "unknown columns": (Case(lambda x: rlx.max(x, axis=0), ["f32[5001, n]"]), (40, 7, 100)),
+    "columns of two axes": (Case(lambda x, y: rlx.sum(x * y, axis=(0, 1)), ["f32[n, 50, 37]"] * 2), (100, 299, 87)),
+    "axes inside": (Case(lambda x: rlx.sum(x, axis=(0, 2)), ["f32[n, 3, 4]"], adds_up=True), (10_000, 20_001, 9000)),
+}
+"""Reductions of few rows, whose chunks are counted."""
+
+
+@pytest.mark.parametrize("name", [n if n == "columns" else pytest.param(n, marks=pytest.mark.slow) for n in LONG])
+def test_rows_that_are_cut_into_chunks_are_for_all_sizes(name: str, compiled: list[int]) -> None:
+    case, sizes = LONG[name]
+    check(case, sizes, compiled)
+    with everything_is_shared():
+        alone = case.for_all(config={"options": {"cpu.threads": 1}})
+        together = case.for_all(config={"options": {"cpu.threads": 3}})
+        for n in sizes:
+            inputs = case.arrays(n)
+            np.testing.assert_array_equal(together(*inputs), alone(*inputs))
+
+
+@pytest.mark.parametrize("dtype", [pytest.param(d, marks=pytest.mark.slow) for d in ("f32", "i64", "bf16")])
+def test_lines_of_unknown_length_are_put_in_order(dtype: str, compiled: list[int]) -> None:
+    check(Case(lambda x: rlx.argsort(x), [f"{dtype}[3, n]"]), (200, 3999, 301), compiled)
+    check(Case(lambda x: rlx.sort(x, descending=True), [f"{dtype}[9, n]"]), (4000, 40_000), compiled)
+
+
+def test_short_rows_and_long_ones_are_two_functions(compiled: list[int]) -> None:
     function = CASES["mean"].for_all()
-    short, long = np.ones(100, np.float32), np.ones(300_000, np.float32)
-    function(short)
-    assert all(words_of(function))
-    compiled.clear()
-    assert function(long) == pytest.approx(1, rel=1e-4)
-    assert words_of(function)[-1] == 0, "the sum"
-    assert compiled == [1]
+    for n, is_new in ((100, True), (300_000, True), (90, False), (200_000, False), (1, False)):
+        compiled.clear()
+        assert function(np.ones(n, np.float32)) == pytest.approx(n / (n + 1), rel=1e-4)
+        assert bool(compiled) is is_new
+        assert all(words_of(function))
 
 
 def test_the_report_and_the_listing_say_so() -> None:

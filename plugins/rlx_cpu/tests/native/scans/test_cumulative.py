@@ -13,7 +13,8 @@ from rlx_core.ir.dtypes import c64, dtype
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
 from rlx_core.testing.cases import Program, programs
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.scans.cumulative import emit_running, is_running
+from rlx_cpu.native.scans.cumulative import emit_running
+from rlx_cpu.native.scans.running_rows import is_running
 
 EXACT = (Cumsum, Cumprod, Cummax, Cummin, LinearRecurrence)
 SAMPLES = [p for p in programs(EXACT) if p.is_static and is_running.holds(p.node)]

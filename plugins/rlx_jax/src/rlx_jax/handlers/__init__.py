@@ -10,9 +10,10 @@ from rlx_jax.handlers import (
     random,
     reductions,
     shapes,
+    special,
     windows,
 )
 
 __all__ = ["FILES"]
 
-FILES = (control, derivatives, elementwise, indexing, linalg, products, random, reductions, shapes, windows)
+FILES = (control, derivatives, elementwise, indexing, linalg, products, random, reductions, shapes, special, windows)

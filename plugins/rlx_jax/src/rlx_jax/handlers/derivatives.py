@@ -18,6 +18,10 @@ _in_rule: ContextVar[bool] = ContextVar("in_rule", default=False)
 """Whether a rule is walked: it may call its own function for the result (`jax.nn.relu` does), which is then no call of a rule."""
 
 
+def is_in_rule() -> bool:
+    return _in_rule.get()
+
+
 @contextmanager
 def within_rule() -> Iterator[None]:
     token = _in_rule.set(True)
@@ -29,7 +33,7 @@ def within_rule() -> Iterator[None]:
 
 @handles("custom_jvp_call")
 def custom_jvp_call(equation: Equation, *x: Any) -> list[Any]:
-    if _in_rule.get():
+    if is_in_rule():
         return equation.run(equation["call_jaxpr"], *x)
     function = rlx.custom_jvp(lambda *x: tuple(equation.run(equation["call_jaxpr"], *x)))
     moves = [np.issubdtype(aval.dtype, np.inexact) or aval.dtype == jax.numpy.bfloat16 for aval in equation.operands]
@@ -50,7 +54,7 @@ def custom_jvp_call(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("custom_vjp_call")
 def custom_vjp_call(equation: Equation, *x: Any) -> list[Any]:
-    if _in_rule.get():
+    if is_in_rule():
         return equation.run(equation["call_jaxpr"], *x)
     captured, x = x[: equation["num_consts"]], x[equation["num_consts"] :]
     function = rlx.custom_vjp(lambda *x: tuple(equation.run(equation["call_jaxpr"], *captured, *x)))

@@ -116,6 +116,31 @@ def _matrix_of(matvec: Any, consts: int) -> tuple[int, tuple[int, ...], int, int
     return matvec.invars.index(matrix), tuple(batches[0]), summed[0][0], summed[1][0]
 
 
+@handles("tridiagonal_solve")
+def tridiagonal_solve(equation: Equation, below: Any, middle: Any, above: Any, b: Any) -> Any:
+    """Each row's unknown in terms of the next one's, down the rows; then the values, back up."""
+    below, middle, above = (rlx.moveaxis(each, -1, 0)[..., None] for each in (below, middle, above))
+    right = rlx.moveaxis(b, -2, 0)
+    first = rlx.zeros_like(above[0]), rlx.zeros_like(right[0])
+
+    def down(carry: Any, row: Any) -> Any:
+        share, known = carry
+        low, own, high, given = row
+        divisor = own - low * share
+        found = high / divisor, (given - low * known) / divisor
+        return found, found
+
+    _, (shares, knowns) = rlx.scan(down, first, (below, middle, above, right))
+
+    def up(later: Any, row: Any) -> Any:
+        share, known = row
+        found = known - share * later
+        return found, found
+
+    _, x = rlx.scan(up, rlx.zeros_like(right[0]), (shares, knowns), reverse=True)
+    return rlx.moveaxis(x, 0, -2)
+
+
 @handles("fft")
 def fft(equation: Equation, x: Any) -> Any:
     kind, lengths = equation["fft_type"], [equation.sizes.size(each) for each in equation["fft_lengths"]]

@@ -29,6 +29,30 @@ def total(equation: Equation, x: Any) -> Any:
     return function(x, axis=tuple(equation["axes"]), dtype=equation.results[0].dtype)
 
 
+MONOIDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (rlx.sum, rlx.add),
+    "mul": (rlx.prod, rlx.multiply),
+    "max": (rlx.max, rlx.maximum),
+    "min": (rlx.min, rlx.minimum),
+    "and": (rlx.all, rlx.logical_and),
+    "or": (rlx.any, rlx.logical_or),
+}
+"""By the one primitive that combines two elements: all of an axis, and that with the first value."""
+
+
+@handles("reduce")
+def reduce(equation: Equation, x: Any, first: Any) -> list[Any]:
+    """Of one operand, by a function that is a known primitive."""
+    inner, logic = equation["jaxpr"], ("and", "or")
+    name = inner.eqns[0].primitive.name if len(inner.eqns) == 1 else "a function of its own"
+    is_plain = name in MONOIDS and [*inner.eqns[0].invars] in (inner.invars, inner.invars[::-1])
+    if not is_plain or (name in logic and equation.operands[0].dtype != bool):
+        raise unsupported("from_jax", {f"reduce by {name}": ["an equation"]})
+    whole, pair = MONOIDS[name]
+    dtype = {"dtype": equation.results[0].dtype} if name in ("add", "mul") else {}
+    return [pair(whole(x, axis=tuple(equation["dimensions"]), **dtype), first)]
+
+
 def logical(equation: Equation, x: Any) -> Any:
     """The operand; and, or are only had of bool."""
     if equation.name in ("reduce_and", "reduce_or") and equation.operands[0].dtype != bool:

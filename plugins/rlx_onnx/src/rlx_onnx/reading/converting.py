@@ -59,7 +59,7 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         version = version_of(model)
         scans = [node for graph in each_graph(model.graph) for node in graph.node if node.op_type == "Scan"]
         if version == 8 and scans:  # the converter leaves it as it is, which means something else today
-            raise unsupported("it", {"Scan of version 8": [node_words(node) for node in scans]})
+            raise unsupported("", {"Scan of version 8": [node_words(node) for node in scans]})
         if version is not None and version < NEWEST:
             model = _with_new_versions(model)
             done.append(f"operations of version {version} brought to {NEWEST}")

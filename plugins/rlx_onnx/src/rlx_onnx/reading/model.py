@@ -111,7 +111,7 @@ def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:
                 uses.setdefault(domain + node.op_type, []).append(node_words(node))
     if uses:
         raise unsupported_error(
-            "it", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
+            "", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
         )
     return proto, taken
 

@@ -47,7 +47,7 @@ def command(
     target: Annotated[str | None, typer.Option(help="What runs it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Continue a text with a decoder: GPT-2, Llama, Mistral, Qwen2 or Qwen3."""
+    """Continue a text with a decoder (GPT-2, Llama, Qwen3, Mixtral, …), or write what T5 and BART make of it."""
     drawing = {
         "key": None if seed is None else rlx.random.key(seed),
         "temperature": temperature,

@@ -16,9 +16,10 @@ from attrs import define, field
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.safetensors import load_safetensors
 
-__all__ = ["Config", "checked", "read_config", "read_tensors"]
+__all__ = ["Config", "checked", "read_config", "read_generation", "read_tensors"]
 
 INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
+GENERATION = "generation_config.json"
 
 Shapes = Mapping[str, tuple[int, ...]]
 """The tensors of an architecture by their names."""
@@ -90,6 +91,15 @@ def read_config(folder: Path) -> Config:
         FormatError: It is no JSON object.
     """
     return Config(_json(folder, "config.json"))
+
+
+def read_generation(folder: Path) -> dict[str, Any]:
+    """What is said of writing texts in `generation_config.json`, where there is one.
+
+    Raises:
+        FormatError: It is no JSON object.
+    """
+    return _json(folder, GENERATION) if (folder / GENERATION).exists() else {}
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:

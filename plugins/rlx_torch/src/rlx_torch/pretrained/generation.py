@@ -33,6 +33,8 @@ def generate(
     top_p: float = 1.0,
     min_p: float = 0.0,
     stop: int | Sequence[int] | None = None,
+    suppress: Sequence[int] | None = None,
+    suppress_first: Sequence[int] | None = None,
     target: str | None = None,
     on_tokens: Callable[[np.ndarray], None] | None = None,
 ) -> list[list[int]]:
@@ -50,6 +52,8 @@ def generate(
         key: From `rlx.random.key`; without it the likeliest token is taken.
         temperature, top_k, top_p, min_p: As for `rlx.random.sample_logits`; for drawn ones only.
         stop: Tokens behind which a text ends; by default what the configuration calls `eos_token_id`.
+        suppress: Tokens that are never written, and `suppress_first` those that do not come first; by default what
+            `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says).
         target: What runs it.
         on_tokens: Called with the tokens i64[prompts] of each step when they are there, those of texts that ended too.
 
@@ -57,7 +61,7 @@ def generate(
         The new tokens of each prompt, with that which ended it.
 
     Raises:
-        ConfigError: The model writes no texts, or there is nothing to draw with.
+        ConfigError: The model writes no texts, there is nothing to draw with, or a suppressed token is none.
         ShapeError: A prompt is empty, or there are none, or the texts would be longer than the model's positions.
     """
     decoding = model.architecture.decoding
@@ -99,11 +103,13 @@ def generate(
     cache = [tuple(rlx.device_put(empty.copy(), place) for _ in range(2)) for _ in range(decoding.layers)]
 
     ends = _ends(model, stop)
+    first, later = _hidden(model, suppress, suppress_first)
     texts: list[list[int]] = [[] for _ in lengths]
     open_rows = set(range(len(lengths)))
     for number in range(max_new_tokens):
         logits, cache = step(ids, padding, cache, np.array(0 if number == 0 else width + number - 1), *context)
-        tokens = np.asarray(choose(logits, key, np.array(number), *drawing))
+        hidden = later if number else first
+        tokens = np.asarray(choose(logits, hidden, key, np.array(number), *drawing))
         for row in sorted(open_rows):
             texts[row].append(int(tokens[row]))
             if texts[row][-1] in ends:
@@ -174,7 +180,10 @@ _PROGRAMS: Final = {"step": _step, "read": _reading}
 def _chooser(target: str | None) -> Callable[..., Any]:
     """From logits to tokens, made once for each way of drawing them."""
 
-    def choose(logits: Any, key: Any, number: Any, temperature: float, top_k: int, top_p: float, min_p: float) -> Any:
+    def choose(
+        logits: Any, hidden: Any, key: Any, number: Any, temperature: float, top_k: int, top_p: float, min_p: float
+    ) -> Any:
+        logits = logits if hidden is None else rlx.where(hidden, -np.inf, logits)
         if key is None:
             return rlx.astype(rlx.argmax(logits, axis=-1), rlx.i64)
         drawn = rlx.random.fold_in(key, number)
@@ -185,5 +194,34 @@ def _chooser(target: str | None) -> Callable[..., Any]:
 
 def _ends(model: PretrainedModel, stop: int | Sequence[int] | None) -> set[int]:
     """The tokens that end a text."""
-    said = model.config.get("eos_token_id") if stop is None else stop
+    said = _said(model, "eos_token_id") if stop is None else stop
     return set() if said is None else {said} if isinstance(said, int) else set(said)
+
+
+def _hidden(
+    model: PretrainedModel, always: Sequence[int] | None, first: Sequence[int] | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which tokens bool[words] may not come first, and which not later; `None` where all may."""
+    later = _marked(model, "suppress", always, "suppress_tokens")
+    begun = _marked(model, "suppress_first", first, "begin_suppress_tokens")
+    return later if begun is None else begun if later is None else begun | later, later
+
+
+def _marked(model: PretrainedModel, name: str, tokens: Sequence[int] | None, usual: str) -> np.ndarray | None:
+    """The given tokens, or those that the checkpoint says, bool[words]."""
+    words = model.config["vocab_size"]
+    given = tokens if tokens is not None else [t for t in _said(model, usual) or () if _is_token(t, words)]
+    wrong = [token for token in given if not _is_token(token, words)]
+    if wrong:
+        raise ConfigError(f"generate: {wrong[0]!r} is no token of a model with {words}", Fact(name, list(given)))
+    found = np.isin(np.arange(words), list(given))
+    return found if found.any() else None
+
+
+def _is_token(token: Any, words: int) -> bool:
+    return isinstance(token, int | np.integer) and 0 <= int(token) < words
+
+
+def _said(model: PretrainedModel, name: str) -> Any:
+    """What is said of writing texts, in the file for that or, as in older checkpoints, beside all else."""
+    return model.generation.get(name, model.config.get(name))

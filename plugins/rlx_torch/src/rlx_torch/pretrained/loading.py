@@ -12,9 +12,16 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bert import bert, distilbert, mpnet, roberta
-from rlx_torch.pretrained.decoders import gpt2, llama
-from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
+from rlx_torch.pretrained.bart import bart
+from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
+from rlx_torch.pretrained.clip import clip
+from rlx_torch.pretrained.deberta import deberta
+from rlx_torch.pretrained.decoders import gpt2
+from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
+from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
+from rlx_torch.pretrained.llama import llama
+from rlx_torch.pretrained.modernbert import modernbert
+from rlx_torch.pretrained.opt import opt
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
@@ -23,15 +30,27 @@ from rlx_torch.pretrained.whisper import whisper
 __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 
 ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
+    "albert": albert,
+    "bart": bart,
     "bert": bert,
+    "bloom": bloom,
+    "clip": clip,
+    "deberta-v2": deberta,
     "distilbert": distilbert,
+    "electra": electra,
+    "falcon": falcon,
     "gemma": llama,
     "gemma2": llama,
     "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
     "llama": llama,
     "mistral": llama,
+    "mixtral": llama,
+    "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
+    "opt": opt,
+    "phi": phi,
     "phi3": llama,
     "qwen2": llama,
     "qwen3": llama,
@@ -51,36 +70,49 @@ class PretrainedModel(rlx.Model):
     Attributes:
         architecture: What its configuration made.
         config: The configuration as it is written.
+        generation: What `generation_config.json` says, or nothing.
         programs: What `generate` compiled, its parameters bound, by name and target.
     """
 
     architecture: Architecture = field(repr=False)
     config: dict[str, Any] = field(repr=False)
+    generation: dict[str, Any] = field(repr=False)
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property
     def encoder(self) -> rlx.Model:
-        """What an encoder-decoder reads with, as a model of its own with the same parameters.
+        """What an encoder-decoder reads with; see `part`.
 
         Raises:
             ConfigError: It is none.
         """
-        if self.architecture.encoder is None:
+        if "encoder" not in self.architecture.parts:
             raise ConfigError(f"{self.name} is no encoder and decoder", hint="call the model itself")
-        function, inputs = self.architecture.encoder
-        return rlx.Model(name=f"{self.name}_encoder", function=function, parameters=self.parameters, inputs=inputs)
+        return self.part("encoder")
+
+    def part(self, name: str) -> rlx.Model:
+        """A part as a model of its own with the same parameters: the `encoder` of T5, `texts` or `pictures` of CLIP.
+
+        Raises:
+            ConfigError: There is no such part.
+        """
+        parts = self.architecture.parts
+        if name not in parts:
+            hint = f"its parts are {', '.join(parts)}" if parts else "it has no parts"
+            raise ConfigError(f"{self.name} has no part {name!r}", hint=hint)
+        function, inputs = parts[name]
+        return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
 
 
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
-    Encoders (BERT, DistilBERT, RoBERTa, MPNet) take ids and a mask i64[batch, length] and give f32[batch, length, features];
-    decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma 2, Phi 3) take ids and give logits f32[batch, length, words].
-    T5 takes ids and a
-    mask of what it reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames]
-    and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths
-    of texts are free. The weights stay in the mapped files, under their names there, in the dtype that they have; `generate`
-    writes texts.
+    Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features];
+    decoders (GPT-2, Llama and its kin, GPT-NeoX, Phi, Falcon, OPT, BLOOM) take ids and give logits f32[batch, length, words].
+    T5 and BART take ids and a mask of what they read and decoder_ids i64[batch, steps] of what they write; Whisper takes features
+    f32[batch, mels, frames] and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's
+    logits; CLIP takes ids and pixels. Batch and lengths of texts are free. The weights stay in the mapped files, under their
+    names there, in the dtype that they have; `generate` writes texts.
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
@@ -110,4 +142,5 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
         inputs=made.inputs,
         architecture=made,
         config=dict(config.rows),
+        generation=read_generation(place),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
@@ -22,6 +22,7 @@ __all__ = [
     "norm",
     "norm_shapes",
     "tables_of_rope",
+    "turning",
 ]
 
 Parameters = Mapping[str, Any]
@@ -32,6 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_pytorch_tanh": lambda x: nn.gelu(x, approximate=True),
     "silu": rlx.silu,
     "relu": rlx.relu,
+    "quick_gelu": lambda x: x * rlx.sigmoid(1.702 * x),
 }
 """By what configurations call them."""
 
@@ -71,7 +73,7 @@ class Architecture:
         function: `function(parameters, *inputs)`.
         decoding: Of one that continues texts.
         optional: Tensors that a checkpoint may lack.
-        encoder: Of one with an encoder: its function and inputs.
+        parts: Functions, with their inputs, that are models of their own: the `encoder` of one with a decoder.
     """
 
     shapes: Shapes
@@ -81,7 +83,7 @@ class Architecture:
     function: Callable[..., Any]
     decoding: Decoding | None = None
     optional: tuple[str, ...] = ()
-    encoder: tuple[Callable[..., Any], Mapping[str, rlx.TensorType]] | None = None
+    parts: Mapping[str, tuple[Callable[..., Any], Mapping[str, rlx.TensorType]]] = field(factory=dict)
 
 
 def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:
@@ -103,8 +105,21 @@ def norm_shapes(name: str, d: int) -> dict[str, tuple[int, ...]]:
 
 
 def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
-    """A layer norm."""
-    return nn.layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"], eps=eps)
+    """A layer norm, with a bias where there is one."""
+    return nn.layer_norm(x, parameters[f"{name}.weight"], parameters.get(f"{name}.bias"), eps=eps)
+
+
+def turning(config: Config, head: int, room: int) -> Callable[[Any, Any], Any]:
+    """What turns queries or keys by their positions i64[steps], counted from 0, or i64[batch, steps]."""
+    said = {**config.rows, **(config.rows.get("rope_parameters") or {})}
+    turned = int(head * Config(said, config.faults).number("partial_rotary_factor", 1.0))
+    cos, sin = tables_of_rope(config, head, room, turned)
+
+    def rope(x: Any, positions: Any) -> Any:
+        rank = len(positions.shape)
+        return nn.rope(x, cos, sin, positions if rank == 2 else None, head_dim=head, n_rot=turned)
+
+    return rope
 
 
 def tables_of_rope(config: Config, head: int, room: int, turned: int | None = None) -> tuple[np.ndarray, np.ndarray]:

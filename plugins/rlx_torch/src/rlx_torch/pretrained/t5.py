@@ -146,7 +146,7 @@ def t5(config: Config) -> Architecture:
         function,
         Decoding(step, heads * head, counts["decoder"], None, read, start),
         optional=("lm_head.weight",),
-        encoder=(encode, inputs),
+        parts={"encoder": (encode, inputs)},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.blocks import Block
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear, norm, norm_shapes
 
@@ -14,13 +15,15 @@ __all__ = ["vit"]
 
 UNUSED = ("pooler.", "decoder.", "embeddings.mask_token")
 
-PARTS = {
+VIT = {
     "q": "attention.attention.query",
     "k": "attention.attention.key",
     "v": "attention.attention.value",
     "out": "attention.output.dense",
     "up": "intermediate.dense",
     "down": "output.dense",
+    "norm_a": "layernorm_before",
+    "norm_b": "layernorm_after",
 }
 """What the parts of a layer are called."""
 
@@ -35,8 +38,14 @@ def vit(config: Config) -> Architecture:
     picture, patch = config.sizes("image_size", 2), config.sizes("patch_size", 2)
     patches = math.prod(side // step for side, step in zip(picture, patch, strict=True))
     eps = config.number("layer_norm_eps", 1e-12)
-    act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu")]
-    has_bias = config.flag("qkv_bias", True)
+    block = Block(
+        names=VIT,
+        d=d,
+        inner=inner,
+        act=ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu")],
+        eps=eps,
+        unbiased=frozenset("" if config.flag("qkv_bias", True) else "qkv"),
+    )
     is_classifier = config.rows.get("architectures") == ["ViTForImageClassification"]
 
     shapes: dict[str, tuple[int, ...]] = {
@@ -49,12 +58,7 @@ def vit(config: Config) -> Architecture:
     if is_classifier:
         shapes |= layer_shapes("classifier", config.entries("id2label", 2), d)
     for n in range(count):
-        at = f"encoder.layer.{n}"
-        for part in "qkv":
-            shapes |= layer_shapes(f"{at}.{PARTS[part]}", d, d, has_bias=has_bias)
-        for part, (outputs, inputs) in {"out": (d, d), "up": (inner, d), "down": (d, inner)}.items():
-            shapes |= layer_shapes(f"{at}.{PARTS[part]}", outputs, inputs)
-        shapes |= norm_shapes(f"{at}.layernorm_before", d) | norm_shapes(f"{at}.layernorm_after", d)
+        shapes |= block.shapes(f"encoder.layer.{n}")
 
     def function(parameters: Parameters, pixels: Any) -> Any:
         kernel, shift = (parameters[f"embeddings.patch_embeddings.projection.{name}"] for name in ("weight", "bias"))
@@ -63,12 +67,7 @@ def vit(config: Config) -> Architecture:
         first = rlx.broadcast_to(parameters["embeddings.cls_token"], (pixels.shape[0], 1, d))
         h = rlx.concat([first, seen], axis=1) + parameters["embeddings.position_embeddings"]
         for n in range(count):
-            at = {part: f"encoder.layer.{n}.{name}" for part, name in PARTS.items()}
-            given = norm(parameters, f"encoder.layer.{n}.layernorm_before", h, eps)
-            q, k, v = (linear(parameters, at[part], given) for part in "qkv")
-            h = h + linear(parameters, at["out"], nn.attention(q, k, v, num_heads=heads))
-            given = norm(parameters, f"encoder.layer.{n}.layernorm_after", h, eps)
-            h = h + linear(parameters, at["down"], act(linear(parameters, at["up"], given)))
+            h = block(parameters, f"encoder.layer.{n}", h, lambda q, k, v: nn.attention(q, k, v, num_heads=heads))
         h = norm(parameters, "layernorm", h, eps)
         return linear(parameters, "classifier", h[:, 0]) if is_classifier else h
 

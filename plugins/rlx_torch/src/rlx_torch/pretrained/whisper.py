@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.blocks import PLAIN, Block, Cross
 from rlx_torch.pretrained.caching import Cached
+from rlx_torch.pretrained.decoders import Attend
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.parts import (
-    ACTIVATIONS,
-    Architecture,
-    Decoding,
-    Parameters,
-    layer_shapes,
-    linear,
-    norm,
-    norm_shapes,
-)
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, norm, norm_shapes
 
 __all__ = ["whisper"]
 
 EPS = 1e-5
-
-Attend = Callable[[int, Any, Any, Any], Any]
 
 
 def whisper(config: Config) -> Architecture:
@@ -39,6 +31,10 @@ def whisper(config: Config) -> Architecture:
     )
     act = ACTIVATIONS[config.known("activation_function", *ACTIVATIONS, default="gelu")]
     config.known("scale_embedding", False, default=False)
+    blocks = {
+        stack: Block(names=PLAIN, d=d, inner=inner, act=act, eps=EPS, unbiased=frozenset(("k", "cross_k")))
+        for stack, inner in inners.items()
+    }
 
     shapes: dict[str, tuple[int, ...]] = {
         "encoder.conv1.weight": (d, mels, 3),
@@ -50,28 +46,14 @@ def whisper(config: Config) -> Architecture:
     for stack, count in counts.items():
         shapes |= {f"{stack}.embed_positions.weight": (places[stack], d)} | norm_shapes(f"{stack}.layer_norm", d)
         for n in range(count):
-            at = f"{stack}.layers.{n}"
-            for part in ("self_attn",) if stack == "encoder" else ("self_attn", "encoder_attn"):
-                for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    shapes |= layer_shapes(f"{at}.{part}.{name}", d, d, has_bias=name != "k_proj")
-                shapes |= norm_shapes(f"{at}.{part}_layer_norm", d)
-            shapes |= layer_shapes(f"{at}.fc1", inners[stack], d) | layer_shapes(f"{at}.fc2", d, inners[stack])
-            shapes |= norm_shapes(f"{at}.final_layer_norm", d)
+            shapes |= blocks[stack].shapes(f"{stack}.layers.{n}", has_cross=stack == "decoder")
 
     def layers(
-        parameters: Parameters, stack: str, h: Any, attend: Attend, cross: Callable[[int, Any], Any] | None = None
+        parameters: Parameters, stack: str, h: Any, attend: Attend, cross: Callable[[int], Cross] | None = None
     ) -> Any:
         for n in range(counts[stack]):
-            at = f"{stack}.layers.{n}"
-            given = norm(parameters, f"{at}.self_attn_layer_norm", h, EPS)
-            q, k, v = (linear(parameters, f"{at}.self_attn.{name}_proj", given) for name in "qkv")
-            h = h + linear(parameters, f"{at}.self_attn.out_proj", attend(n, q, k, v))
-            if cross is not None:
-                given = norm(parameters, f"{at}.encoder_attn_layer_norm", h, EPS)
-                seen = cross(n, linear(parameters, f"{at}.encoder_attn.q_proj", given))
-                h = h + linear(parameters, f"{at}.encoder_attn.out_proj", seen)
-            given = norm(parameters, f"{at}.final_layer_norm", h, EPS)
-            h = h + linear(parameters, f"{at}.fc2", act(linear(parameters, f"{at}.fc1", given)))
+            seen = None if cross is None else cross(n)
+            h = blocks[stack](parameters, f"{stack}.layers.{n}", h, partial(attend, n), seen)
         return norm(parameters, f"{stack}.layer_norm", h, EPS)
 
     def conv(parameters: Parameters, name: str, x: Any, stride: int) -> Any:
@@ -86,17 +68,17 @@ def whisper(config: Config) -> Architecture:
     def read(parameters: Parameters, features: Any) -> tuple[list[tuple[Any, Any]]]:
         """The keys and values of what was heard for each layer of the decoder."""
         heard = encode(parameters, features)
-        names = (f"decoder.layers.{n}.encoder_attn" for n in range(counts["decoder"]))
-        return (
-            [(linear(parameters, f"{at}.k_proj", heard), linear(parameters, f"{at}.v_proj", heard)) for at in names],
-        )
+        places = (f"decoder.layers.{n}" for n in range(counts["decoder"]))
+        return ([blocks["decoder"].pair(parameters, at, heard) for at in places],)
 
     def decode(parameters: Parameters, ids: Any, positions: Any, attend: Attend, pairs: Any) -> Any:
         h = nn.embedding(ids, parameters["decoder.embed_tokens.weight"])
         h = h + nn.embedding(positions, parameters["decoder.embed_positions.weight"])
-        return layers(
-            parameters, "decoder", h, attend, lambda n, q: nn.attention(q, *pairs[n], num_heads=heads["decoder"])
-        )
+
+        def cross(number: int) -> Cross:
+            return lambda q: nn.attention(q, *pairs[number], num_heads=heads["decoder"])
+
+        return layers(parameters, "decoder", h, attend, cross)
 
     def logits(parameters: Parameters, h: Any) -> Any:
         return h @ rlx.matrix_transpose(parameters["decoder.embed_tokens.weight"])
@@ -123,5 +105,5 @@ def whisper(config: Config) -> Architecture:
         {**features, "ids": rlx.spec("i64[batch, length]")},
         function,
         Decoding(step, d, counts["decoder"], places["decoder"], read),
-        encoder=(encode, features),
+        parts={"encoder": (encode, features)},
     )

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from attrs import define, field, frozen
 
 from rlx_core.codegen.movement.boxes import Axis, Box
-from rlx_core.codegen.places import Fault
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import STATUS_ASK, STATUS_RECORD, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -53,6 +52,7 @@ class Room:
         held: Of packed operands.
         packs: Addresses of the step's own packs.
         thread, team: The last two arguments of the step's function.
+        status: The step's status words, if it has some.
     """
 
     arena: ir.Value
@@ -61,6 +61,7 @@ class Room:
     packs: Sequence[ir.Value]
     thread: ir.Value
     team: ir.Value
+    status: ir.Value | None
 
 
 @define(eq=False)
@@ -80,7 +81,7 @@ class Body:
     constants: dict[Value, ir.Value]
     table: ir.Value | None = None
     room: Room | None = None
-    statuses: list[tuple[Fault, ir.Value]] = field(factory=list)
+    statuses: list[ir.Value] = field(factory=list)
 
     @property
     def workspace(self) -> int:
@@ -100,6 +101,11 @@ class Body:
     @property
     def faults(self) -> list[str]:
         return [s.emitted.fault.message for s in self.steps if s.emitted.fault is not None]
+
+    @property
+    def polls(self) -> bool:
+        """Whether a step may be left."""
+        return any(s.emitted.polls for s in self.steps)
 
     def begin(self, b: ir.IRBuilder, room: Room, inputs: Sequence[ir.Value]) -> None:
         """Fill the table, given the addresses of the graph's inputs, and pack what is held."""
@@ -123,20 +129,23 @@ class Body:
                 assert inside.step.workspace is not None, "its graphs have room there"
                 b.store(address(b, room.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
             if inside.status is not None:
-                self._begin_status(b, inside)
+                self._begin_status(b, inside, room)
         for inside in self.steps:
             for held in inside.emitted.held:
                 self._call(b, inside, held.function, is_shared=True)
 
-    def _begin_status(self, b: ir.IRBuilder, inside: Inside) -> None:
-        assert inside.emitted.fault is not None, "a status is for a fault"
-        assert inside.status is not None, "and has a place"
+    def _begin_status(self, b: ir.IRBuilder, inside: Inside, room: Room) -> None:
+        assert inside.status is not None, "it has a place"
         with b.goto_entry_block():
             words = b.alloca(I64, 4)
             words.align = 8
             b.store(index(0), words, align=8)
+        if inside.emitted.polls:
+            assert room.status is not None, "who holds a loop that asks can ask"
+            for offset in (STATUS_ASK, STATUS_RECORD):
+                b.store(b.load(address(b, room.status, offset), typ=I64, align=8), address(b, words, offset), align=8)
         b.store(words, self._word(b, inside.status), align=8)
-        self.statuses.append((inside.emitted.fault, words))
+        self.statuses.append(words)
 
     def place(self, b: ir.IRBuilder, number: int, pointer: ir.Value) -> None:
         """Have an input lie elsewhere from now on."""

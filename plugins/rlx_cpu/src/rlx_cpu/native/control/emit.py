@@ -21,14 +21,15 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
-from rlx_cpu.native.contract import EmitNested, EmitStep, Emitted, aligned
+from rlx_cpu.native.contract import STATUS_ASK, STATUS_LEFT, STATUS_RECORD, EmitNested, EmitStep, Emitted, aligned
 from rlx_cpu.native.control.bodies import Body, Room, move, whole
 from rlx_cpu.native.control.making import Bodies, Origin
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import CALLED, I8, I64, address, counted
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, address, counted, variable
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.table import native
+from rlx_cpu.native.work import estimated_us, rounds
 
 __all__ = ["emit_control"]
 
@@ -44,21 +45,58 @@ class Frame:
     room: Room
     aside: ir.Value
     status: ir.Value | None
+    unasked: int
 
     def run(self, body: Body) -> None:
-        """Run a body, and hand on its faults: the first one stays."""
+        """Run a body, and hand on its faults: the first one stays, but for a loop's that was left."""
         body.run(self.b)
-        for _, words in body.statuses:
+        for words in body.statuses:
             self._report(words)
+
+    def leave_if_asked(self, left: ir.Block) -> None:
+        """Ask, every so many turns, whether a signal's handler has raised; then go to `left`."""
+        if not self.unasked:
+            return
+        b, status = self.b, self.status
+        assert status is not None, "who asks has status words"
+        count = variable(b, I64)
+        with b.goto_entry_block():
+            b.store(index(self.unasked), count, align=8)
+        remaining = b.sub(b.load(count, typ=I64, align=8), index(1))
+        b.store(remaining, count, align=8)
+        with b.if_then(b.icmp_signed("==", remaining, index(0)), likely=False):
+            b.store(index(self.unasked), count, align=8)
+            ask, record = (b.load(address(b, status, at), typ=I64, align=8) for at in (STATUS_ASK, STATUS_RECORD))
+            with b.if_then(b.icmp_signed("!=", ask, index(0))):
+                answer = b.call(b.inttoptr(ask, POINTER), [record], ASKED)
+                with b.if_then(b.icmp_signed("!=", answer, index(0)), likely=False):
+                    b.store(index(STATUS_LEFT), status, align=8)
+                    b.branch(left)
+
+    def leave_if_left(self, left: ir.Block) -> None:
+        """Go to `left` if a loop inside was left."""
+        b, status = self.b, self.status
+        assert status is not None, "who holds a loop that asks has status words"
+        with b.if_then(b.icmp_signed("==", b.load(status, typ=I64, align=8), index(STATUS_LEFT)), likely=False):
+            b.branch(left)
 
     def _report(self, words: ir.Value) -> None:
         b, status = self.b, self.status
         assert status is not None, "who holds a fault has one"
-        is_first = b.icmp_signed(">", b.load(words, typ=I64, align=8), b.load(status, typ=I64, align=8))
-        with b.if_then(is_first, likely=False):
+        found = b.load(words, typ=I64, align=8)
+        with b.if_then(b.icmp_signed(">", found, b.load(status, typ=I64, align=8)), likely=False):
             b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
-            b.store(index(1), status, align=8)
+            b.store(found, status, align=8)
 
+
+SHORT_US: Final = 1000
+"""A loop that is expected to end in fewer microseconds is not left before."""
+
+POLL_US, MOST_UNASKED = 10, 256
+"""Microseconds of turns after which a longer one asks whether it is to be left, and how many turns they are at most."""
+
+ASKED: Final = ir.FunctionType(I64, [I64])
+"""`interrupted(record)`."""
 
 FEWEST_ROUNDS: Final = 4
 """Rounds from which packing what they read takes less than it saves."""
@@ -92,6 +130,10 @@ def emit_control(
     shared = aside + bodies.held + max(body.shared for body in made.values())
     workspace = max(body.workspace for body in made.values())
     faults = list(dict.fromkeys(message for body in made.values() for message in body.faults))
+    us = sum(estimated_us(step, isa.machine.speed) for plan in plans.values() for step in plan.steps)
+    has_end = not isinstance(node.op, While) or node.op.max_steps is not None
+    asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
+    polls = asks or any(body.polls for body in made.values())
     function = ir.Function(module, CALLED, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     buffers, _, _, thread, team = function.args
@@ -102,12 +144,13 @@ def emit_control(
     word += bool(shared + workspace)
     packs = [pointer_at(b, buffers, word + number) for number in range(len(bodies.packs))]
     word += len(packs)
-    status = pointer_at(b, buffers, word) if faults else None
-    word += bool(faults)
+    status = pointer_at(b, buffers, word) if faults or polls else None
+    word += bool(faults) or polls
     has_arena = any(plan.arena_nbytes for plan in plans.values())
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
-    room = Room(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team)
-    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status)
+    room = Room(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
+    turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
+    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, made["then"], made["otherwise"])
@@ -123,6 +166,7 @@ def emit_control(
         workspace=workspace,
         shared_workspace=shared,
         fault=fault,
+        polls=polls,
         uses_threads=False,
         shares=any(body.shares for body in made.values()),
     )
@@ -178,12 +222,13 @@ def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
     b.position_at_end(test)
     f.run(cond)
     goes = _holds(b, cond.output(b, 0, f.room, given))
-    for _, words in (*cond.statuses, *body.statuses):  # what follows a fault may never end
+    for words in (*cond.statuses, *body.statuses):  # what follows a fault may never end
         goes = b.and_(goes, b.icmp_signed("==", b.load(words, typ=I64, align=8), index(0)))
     b.cbranch(goes, go, done)
     b.position_at_end(go)
     f.run(body)
     _carry(f, op.carries, body, given)
+    f.leave_if_asked(done)
     turn.add_incoming(b.add(turn, index(1)), b.block)
     b.branch(head)
     b.position_at_end(done)
@@ -195,6 +240,7 @@ def _step_through(f: Frame, op: Scan, body: Body) -> None:
     given = [*f.results[: op.carries], *f.operands[op.carries :]]
     _enter(f, op.carries, body)
     body.begin(b, f.room, given)
+    left = b.append_basic_block("left")
     with counted(b, index(0), index(op.length)) as turn:
         t = b.sub(index(op.length - 1), turn) if op.reverse else turn
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
@@ -206,6 +252,11 @@ def _step_through(f: Frame, op: Scan, body: Body) -> None:
             to = address(b, f.results[number], b.mul(t, index(value.type.static_nbytes)))
             move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), to)
         _carry(f, op.carries, body, given)
+        if body.polls:
+            f.leave_if_left(left)
+        f.leave_if_asked(left)
+    b.branch(left)
+    b.position_at_end(left)
 
 
 # ------------------------------------------------------------------------------------------------ carries

@@ -33,6 +33,7 @@ from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, share
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.machine import Machine
 
 __all__ = ["Chains", "is_worth_chains"]
@@ -118,7 +119,7 @@ class Chains:
         nothing, is_volatile = ir.Constant(I8, 0xFF), ir.Constant(ir.IntType(1), 0)
         b.call(memset, [offset(b, self.heads, (low, _WORD)), nothing, nbytes, is_volatile])
         with counting(b, 0, problem.count) as done:
-            i = b.sub(index(problem.count - 1), done)
+            i = b.sub(sized(b, problem.count - 1), done)
 
             def use(place: ir.Value) -> None:
                 is_mine = b.and_(b.icmp_signed(">=", place, low), b.icmp_signed("<", place, high))

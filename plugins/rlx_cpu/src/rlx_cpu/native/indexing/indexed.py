@@ -8,6 +8,7 @@ from rlx_core.codegen.indexing import Indexing
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, memory_type
 from rlx_cpu.native.llvm.simd import counting, index, offset
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["check_indices", "with_index"]
 
@@ -29,11 +30,11 @@ def with_index(
     itemsize = problem.dtype.itemsize
     raw = b.load(offset(b, indices, (number, itemsize)), typ=memory_type(problem.dtype), align=itemsize)
     place = raw if itemsize == 8 else (b.sext if problem.dtype.kind == "int" else b.zext)(raw, I64)
-    inside = b.icmp_unsigned("<", place, index(problem.size))
+    inside = b.icmp_unsigned("<", place, sized(b, problem.size))
     if problem.oob == "clip":
         # As a signed number a huge unsigned one is negative too, but its nearest end is the last.
         is_low = b.icmp_signed("<", place, index(0)) if problem.dtype.kind == "int" else ir.Constant(ir.IntType(1), 0)
-        nearest = b.select(is_low, index(0), index(problem.size - 1))
+        nearest = b.select(is_low, index(0), sized(b, problem.size - 1))
         use(b.select(inside, place, nearest))
         return
     with b.if_else(inside, likely=True) as (then, other):

@@ -27,6 +27,7 @@ __all__ = [
     "I32",
     "I64",
     "KERNEL",
+    "OUTER",
     "POINTER",
     "VOID",
     "address",
@@ -54,6 +55,9 @@ conventions of our platforms it then stays in a register that nobody reads."""
 CALLED = ir.FunctionType(VOID, [POINTER, I64, I64, I64, I64])
 """How every step's function is called: after the arguments of `KERNEL`, the address of the threads that wait for work
 (`llvm.team`), 0 where one thread is alone. Only functions that hold graphs take it."""
+
+OUTER = '"rlx-outer"'
+"""An attribute of functions that do little but call others which take long: their machine code is made in half the time."""
 
 HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
-__all__ = ["addresses"]
+__all__ = ["addresses", "has_clock"]
 
 MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
@@ -40,6 +40,11 @@ def addresses() -> Mapping[str, int]:
                 if function is not None:
                     found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
     return found
+
+
+def has_clock() -> bool:
+    """Whether this platform has the system's monotonic clock."""
+    return "clock_gettime" in addresses()
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:

@@ -133,7 +133,8 @@ def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = f
 
 def _place(place: Place) -> list[Any]:
     literal = None if place.literal is None else place.literal.hex()
-    return [repr(place.type), list(place.strides), place.is_bound, place.is_held, place.is_fresh, literal]
+    flags = [place.is_bound, place.is_held, place.is_fresh, place.is_inside]
+    return [repr(place.type), list(place.strides), *flags, literal]
 
 
 # ------------------------------------------------------------------------------------------- entries

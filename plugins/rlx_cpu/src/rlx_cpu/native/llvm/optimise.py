@@ -21,13 +21,17 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import forks_wait
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import OUTER
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
 
 __all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple", "triple_for"]
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Raised when the same text would have to give other code."""
+
+EFFORT: Final = 1
+"""LLVM's level for machine code. The next ones schedule once more, take a tenth longer, and give code that is no faster."""
 
 
 @cache
@@ -69,7 +73,7 @@ def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
     _initialise()
     if isa.cpu is not None:
         return _portable_machine(isa)
-    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=3, jit=is_jit)
+    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=EFFORT, jit=is_jit)
 
 
 def _portable_machine(isa: Isa) -> llvm.TargetMachine:
@@ -77,7 +81,7 @@ def _portable_machine(isa: Isa) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple_for(isa))
-    return target.create_target_machine(cpu=isa.cpu, features=features(isa), opt=3, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=isa.cpu, features=features(isa), opt=EFFORT, reloc="pic", codemodel="small")
 
 
 def triple_for(isa: Isa) -> str:
@@ -115,6 +119,8 @@ def generate(text: str, isa: Isa) -> bytes:
     """
     with forks_wait, _line(isa) as line, _parsed(text) as module:
         line.optimise(module)
+        if OUTER in text:
+            _hurry(module)
         return line.code(module)
 
 
@@ -122,7 +128,16 @@ def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
     with forks_wait, _line(isa) as line, _parsed(str(module)) as found:
         line.optimise(found)
+        _hurry(found)
         return str(machine(isa, is_jit=False).emit_assembly(found))
+
+
+def _hurry(module: llvm.ModuleRef) -> None:
+    """Have machine code made quickly of what is `OUTER`. Not before other passes have run: they would say that they do not."""
+    for function in module.functions:
+        if not function.is_declaration and OUTER.encode() in function.attributes:
+            function.add_function_attribute("noinline")
+            function.add_function_attribute("optnone")
 
 
 # ----------------------------------------------------------------------------------------------- lines
@@ -177,14 +192,13 @@ def _new_line(isa: Isa) -> _Line:
     Kernels are vectors and tiles already; what remains scalar is so on purpose. So the path of `-O2` (inlining by cost, loops
     vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
     hundredth or two.
-    Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
+    Rotating loops is the one that matters: without it, machine code takes longer to make and to run. Looking for equal values
+    again (GVN) took as long as all others together, and code without it is as fast.
     """
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
-    passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
-    passes.add_loop_simplify_pass()
     passes.add_loop_rotate_pass()
     passes.add_simplify_cfg_pass()
     target = machine(isa)

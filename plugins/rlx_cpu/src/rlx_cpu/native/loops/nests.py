@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from attrs import define, evolve, field
 
@@ -60,7 +60,7 @@ class Loops:
         """Find the buffers."""
         b, kernel = self.builder, self.kernel
         table, tid, _ = b.function.args
-        has_workspace = self.shape.keeps_rows or self.shape.chunks > 1
+        has_workspace = self.shape.keeps_rows or self.shape.has_chunks
         count = len(kernel.buffers) + has_workspace + kernel.has_check
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8) for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
@@ -300,11 +300,8 @@ class Loops:
                 for first in range(0, unroll, line):
                     ats = [self._at(at, b.add(vector, ir.Constant(I64, first + k)), base) for k in range(line)]
                     self.step(nest, ats, totals, first)
-        if at.chunk is None or shape.first_row_axis != shape.lane:
+        with self._in_last_chunk(at):
             self._remainder(nest, at, totals, base, bundles)
-        else:
-            with b.if_then(b.icmp_signed("==", at.chunk, ir.Constant(I64, shape.chunks - 1))):
-                self._remainder(nest, at, totals, base, bundles)
 
     def _along_unknown(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
         """The same where the number of elements comes with the call."""
@@ -314,23 +311,32 @@ class Loops:
         bundles: ir.Value = zero
         if totals:
             bundles = b.and_(whole, ir.Constant(I64, -UNROLL))
-            with counted(b, zero, bundles, UNROLL) as vector:
+            start, end = self._bounds(at, shape.lane, bundles)
+            with counted(b, start, end, UNROLL) as vector:
                 for which in range(UNROLL):
                     self.step(nest, [self._at(at, b.add(vector, ir.Constant(I64, which)), base)], totals, which)
-        with counted(b, bundles, whole) as vector:
-            self.step(nest, [self._at(at, vector, base)], totals, 0)
-        left = b.urem(size, lanes)
-        with b.if_then(b.icmp_signed(">", left, zero)):
-            self.step(nest, [self._at(evolve(at, active=left), whole, base)], totals, 0)
+        with self._in_last_chunk(at):
+            with counted(b, bundles, whole) as vector:
+                self.step(nest, [self._at(at, vector, base)], totals, 0)
+            left = b.urem(size, lanes)
+            with b.if_then(b.icmp_signed(">", left, zero)):
+                self.step(nest, [self._at(evolve(at, active=left), whole, base)], totals, 0)
 
-    def _bounds(self, at: At, axis: int, size: int) -> tuple[ir.Value, ir.Value]:
+    def _in_last_chunk(self, at: At) -> AbstractContextManager[object]:
+        """What is left at the end of a row belongs to its last chunk, where the lanes are cut into chunks."""
+        b, shape = self.builder, self.shape
+        if at.chunk is None or shape.first_row_axis != shape.lane:
+            return nullcontext()
+        return b.if_then(b.icmp_signed("==", at.chunk, sized(b, shape.chunks - 1)))
+
+    def _bounds(self, at: At, axis: int, size: int | ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
         b, shape = self.builder, self.shape
-        limit = sized(b, size)
+        limit = size if isinstance(size, ir.Value) else sized(b, size)
         if at.chunk is None or axis != shape.first_row_axis:
             return ir.Constant(I64, 0), limit
         start = scaled(b, at.chunk, shape.chunk)
-        end = b.add(start, ir.Constant(I64, shape.chunk))
+        end = b.add(start, sized(b, shape.chunk))
         return start, b.select(b.icmp_signed("<", end, limit), end, limit)
 
     def _remainder(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value, bundles: int) -> None:

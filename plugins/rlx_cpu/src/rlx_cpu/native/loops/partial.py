@@ -13,6 +13,7 @@ from attrs import frozen
 from rlx_core.codegen.loops import Reduce
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, align_of, counted, scaled, variable
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.reductions import combined, identity
 from rlx_cpu.native.loops.walk import Shape
 
@@ -42,7 +43,7 @@ class Partials:
         b = self.builder
         result = variable(b, type)
         b.store(identity(reduce, type), result, align=align_of(type))
-        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.shape.chunks)) as chunk:
+        with counted(b, ir.Constant(I64, 0), sized(b, self.shape.chunks)) as chunk:
             part = b.load(self._place(unit, which, chunk), typ=type, align=align_of(type))
             before = b.load(result, typ=type, align=align_of(type))
             b.store(combined(b, reduce, before, part), result, align=align_of(type))

@@ -7,7 +7,7 @@ does it, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.schedule import schedule
@@ -45,13 +45,17 @@ class LlvmPrinter:
     def refusal(self, op: Op, dtypes: tuple[DType, ...]) -> str | None:
         return NATIVE.refusal(op, dtypes)
 
-    def print(self, kernel: Kernel, name: str) -> Printed:
-        """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one."""
+    def print(self, kernel: Kernel, name: str, *, in_chunks: bool = False) -> Printed:
+        """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one.
+
+        Args:
+            in_chunks: Whether rows are cut into chunks, though it is not known how many.
+        """
         if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
             self._function(name).ret_void()
             return Printed(name, None, 0, 0, False, False)
-        shape = Shape.of(kernel, self.isa)
-        prologue = f"{name}.parts" if shape.chunks > 1 else None
+        shape = evolve(Shape.of(kernel, self.isa), is_told_chunks=in_chunks)
+        prologue = f"{name}.parts" if shape.has_chunks else None
         if prologue is not None:
             parts = self._function(prologue)
             Loops(parts, shape).write_parts()
@@ -63,7 +67,8 @@ class LlvmPrinter:
         else:
             loops.write_totals()
         builder.ret_void()
-        return Printed(name, prologue, shape.workspace, shape.shared_workspace, kernel.has_check, shape.uses_threads)
+        shared = 0 if in_chunks else shape.shared_workspace  # which every call says itself
+        return Printed(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
 
     def _function(self, name: str) -> ir.IRBuilder:
         function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)

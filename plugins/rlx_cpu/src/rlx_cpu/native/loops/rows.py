@@ -18,6 +18,7 @@ from rlx_core.codegen.meaning import (
 )
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.codegen.sizes import SizedKernel, sized_kernel
+from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
@@ -82,7 +83,7 @@ def fault_of(kernel: Kernel, op: Op, sizes: DimBinding = DimBinding()) -> Fault:
 
 @frozen(eq=False)
 class LoopForm:
-    """A loop kernel for all sizes."""
+    """A loop kernel for all sizes, with rows that are cut into chunks or with whole ones."""
 
     sized: SizedKernel
     shape: Shape
@@ -90,7 +91,7 @@ class LoopForm:
 
     @property
     def key(self) -> str:
-        return f"{self.sized.kernel}"
+        return f"{self.sized.kernel}{' in chunks' if self.shape.has_chunks else ''}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
@@ -99,22 +100,23 @@ class LoopForm:
             return None
         shape, kernel = self.shape, self.sized.kernel
         extents = tuple(found.bind(n).__index__() for n in shape.kernel.extents)
-        known = evolve(shape, kernel=evolve(shape.kernel, extents=extents))
-        is_empty = 0 in extents
-        if not is_empty and known.chunks > 1:
-            return None  # so few and so long rows are cut into chunks, by their length
+        known, is_empty = shape.of_size(extents), 0 in extents
+        if (not is_empty and known.has_chunks) != shape.has_chunks:
+            return None
         return Call(
-            found,
+            DimBinding({**found.sizes, **said(**known.numbers).sizes}) if shape.has_chunks else found,
             workspace=found.bind(shape.workspace).__index__(),
+            shared_workspace=known.shared_workspace if shape.has_chunks else 0,
             fault=fault_of(kernel, self.op, found) if kernel.has_check else None,
             uses_threads=not is_empty and known.uses_threads,
         )
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        made = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name)
+        made = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name, in_chunks=self.shape.has_chunks)
         return Emitted(
             made.function,
+            prologue=made.prologue,
             workspace=int(self.shape.keeps_rows),
             fault=fault_of(self.sized.kernel, self.op) if made.has_status else None,
         )
@@ -129,9 +131,12 @@ def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopF
         return None  # which of two parts an access is of is told by its offset
     kernel = sized_kernel(formula, layout, sizes)
     shape = Shape.of(kernel.kernel, isa)
-    # Transposed loads go through tiles, which are cut by their sizes.
+    # Transposed loads go through tiles, which are cut by the sizes of both sides.
     is_crossed = Shape.of(typical(kernel.kernel), isa).crossing is not None
-    return None if is_crossed else LoopForm(kernel, shape, node.op)
+    if is_crossed and shape.crossing is None:
+        return None
+    form = LoopForm(kernel, shape, node.op)
+    return form if form.call(layout, sizes) is not None else evolve(form, shape=evolve(shape, is_told_chunks=True))
 
 
 for row in loop_rows(NATIVE):

@@ -19,6 +19,7 @@ from rlx_core.codegen.scalars.idioms import recognised
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.standard import IDIOMS
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
+from rlx_core.codegen.unknown import unknown
 from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import DType, u16
 from rlx_core.ir.strides import is_dense
@@ -31,6 +32,8 @@ from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.machine import LoopSizes
 
 __all__ = ["At", "Shape"]
+
+_CHUNK, _CHUNKS = map(unknown, ("chunk", "chunks"))
 
 WORTH_TILES = 8
 """Elements on both axes from which on a transposed load goes through tiles."""
@@ -47,6 +50,8 @@ class Shape:
         block: Elements of an element-wise unit along the lane axis; `None` for kernels that reduce.
         plan: The loops.
         isa: What it is printed for.
+        is_told_chunks: Whether rows are cut into chunks of which the call says how many there are and how long.
+        given_strip: The strip, where it is that of code for all sizes.
     """
 
     kernel: Kernel
@@ -55,6 +60,8 @@ class Shape:
     block: int | None
     plan: Schedule
     isa: Isa
+    is_told_chunks: bool = False
+    given_strip: int | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
@@ -114,7 +121,8 @@ class Shape:
 
     def transposed_loads(self, axis: int) -> tuple[int, ...]:
         """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
-        if self.block is None or self.is_sized or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+        sides = self.kernel.extents[axis], self.size
+        if self.block is None or not all(map(is_known, sides)) or min(sides) < WORTH_TILES:
             return ()
         return tuple(
             i
@@ -136,7 +144,8 @@ class Shape:
         """How many bytes ahead a load prefetches, in which loop over a row; 0 unless it walks more memory than caches hold, front
         to back, unit after unit. Where several loops find a row in a cache, the second prefetches the next row."""
         if self.is_sized:
-            return 0
+            is_line = self.is_told_chunks and self.is_in_row and len(self.kernel.row_axes) == 1
+            return self.sizes.prefetch_nbytes if is_line and load.strides[self.lane] == load.dtype.itemsize else 0
         whole = TensorType(load.dtype, self.kernel.extents)
         if (
             not self.is_in_row
@@ -171,9 +180,16 @@ class Shape:
         nests = self.plan.nests
         return len(nests) == 1 and bool(nests[0].reduces) and not nests[0].stores
 
+    def of_size(self, extents: tuple[int, ...]) -> Shape:
+        """The same walk for known sizes."""
+        kernel = evolve(self.kernel, extents=extents)
+        return evolve(self, kernel=kernel, is_told_chunks=False, given_strip=self.strip)
+
     @property
     def strip(self) -> int:
         """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
+        if self.given_strip is not None:
+            return self.given_strip
         if self.is_in_row or not self.only_reduces or not self.has_known_lanes:
             return 1
         return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
@@ -213,6 +229,8 @@ class Shape:
     @property
     def chunk(self) -> int:
         """Steps of the outermost loop over the row, vectors along the lane axis, that make a chunk."""
+        if self.is_told_chunks:
+            return _CHUNK
         axis = self.first_row_axis
         if axis == self.lane:
             return self.sizes.chunk // self.lanes
@@ -223,6 +241,8 @@ class Shape:
     @cached_property
     def chunks(self) -> int:
         """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
+        if self.is_told_chunks:
+            return _CHUNKS
         if (
             self.is_sized
             or not self.only_reduces
@@ -234,13 +254,23 @@ class Shape:
         return max(1, -(-steps // self.chunk))
 
     @property
+    def has_chunks(self) -> bool:
+        """Whether rows are cut."""
+        return self.chunks != 1
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """What the unknown numbers are for known sizes."""
+        return {"chunk": self.chunk, "chunks": self.chunks}
+
+    @property
     def slot_bytes(self) -> int:
         """Bytes of a partial result: a vector of the widest type, on cache lines of its own."""
         return -(-8 * self.lanes // ALIGNMENT) * ALIGNMENT
 
     @property
     def shared_workspace(self) -> int:
-        if self.chunks == 1:
+        if not self.has_chunks:
             return 0
         return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.strip * self.slot_bytes
 

@@ -150,4 +150,4 @@ def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value
     return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
 
 
-native.register(*TILINGS, priority=1, name="move", sized=sized_move)(emit_move)
+native.register(*TILINGS, priority=1, completes_parts=True, name="move", sized=sized_move)(emit_move)

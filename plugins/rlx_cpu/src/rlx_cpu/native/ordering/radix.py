@@ -15,7 +15,8 @@ from rlx_core.codegen.ordering import Keys
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, constant, variable
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.simd import counting, index, offset
+from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.ordering.order_keys import load_keys
 
 __all__ = ["WORD", "Radix"]
@@ -52,18 +53,25 @@ class Radix:
 
     Attributes:
         keys: What is sorted by.
-        n: Fewer than 2^32.
+        n: Fewer than 2^32; where it is not known, all rows that are sorted have as many.
+        given_wide: Whether digits are wide, where whoever knows n says so.
     """
 
     isa: Isa
     keys: Keys
     n: int
+    given_wide: bool | None = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are fewer digits, with more counters each."""
+        return self.n >= self.isa.machine.ordering.wide_digits if self.given_wide is None else self.given_wide
 
     @property
     def digits(self) -> tuple[Digit, ...]:
         """Of a key, or of each half of a long one."""
         bits = min(self.keys.bits, 32)
-        count = -(-bits // (11 if self.n >= self.isa.machine.ordering.wide_digits else 8))
+        count = -(-bits // (11 if self.is_wide else 8))
         widths = [bits // count + (k < bits % count) for k in range(count)]
         shifts, firsts = ([0, *accumulate(sizes)] for sizes in (widths, [1 << w for w in widths]))
         return tuple(Digit(*each) for each in zip(shifts, widths, firsts, strict=False))
@@ -97,10 +105,11 @@ class Passes:
 
     def __init__(self, b: ir.IRBuilder, plan: Radix, row: ir.Value, count: ir.Value, scratch: ir.Value) -> None:
         self.b, self.plan, self.row, self.count = b, plan, row, count
-        self.counters = offset(b, scratch, 2 * plan.n * WORD)
+        words, both = (plan.n * k * WORD if is_known(plan.n) else times(b, count, k * WORD) for k in (1, 2))
+        self.counters = offset(b, scratch, both)
         self.here, self.there = variable(b, POINTER), variable(b, POINTER)
         b.store(scratch, self.here, align=8)
-        b.store(offset(b, scratch, plan.n * WORD), self.there, align=8)
+        b.store(offset(b, scratch, words), self.there, align=8)
 
     def run(self, is_listed: bool) -> None:
         b = self.b

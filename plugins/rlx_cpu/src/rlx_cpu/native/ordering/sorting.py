@@ -1,14 +1,13 @@
 """Sorting as native code: short rows by counting what comes before each element, long ones digit by digit.
 
-Both are stable, so there is one right answer, and neither threads nor the way that is taken can change it. Results are read
-from the row itself: a key does not say which zero or which NaN it was. Lines along an axis that is not the last are
-transposed in scratch memory, some neighbours at a time, on the way in and out.
+Both are stable, so there is one right answer: neither threads nor the way that is taken change it. Results are read from the row:
+a key does not say which zero or which NaN it was. Lines along other axes are transposed in scratch memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from attrs import frozen
@@ -17,47 +16,44 @@ from rlx_core.codegen.movement.boxes import Axis
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
-from rlx_core.ir.types import normalize_axis
-from rlx_core.ops.sorting import ArgSort, Sort, TopK
-from rlx_core.pipeline.kernels import condition
+from rlx_core.ir.types import TensorType
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL, memory_type
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.mover import Mover
 from rlx_cpu.native.ordering.radix import WORD, Radix
 from rlx_cpu.native.ordering.ranks import Ranks, is_short
 from rlx_cpu.native.ordering.selection import Candidates, Row, Slices
-from rlx_cpu.native.table import native
 
-__all__ = ["emit_sort"]
+__all__ = ["Problem", "emit_sort", "write_sort"]
 
 LINE_NBYTES = 64
 """Bytes of neighbouring lines that are transposed together: a cache line."""
 
 
-@condition("rows of fewer than 2^32 elements")
-def has_words(node: Node) -> bool:
-    op: Any = node.op
-    (x,) = node.present()
-    size = x.shape[normalize_axis(op.axis, x.ndim)]
-    return not isinstance(size, int) or size < 1 << 32
-
-
 @frozen
 class Problem:
-    """A sorting, and how its rows are sorted."""
+    """A sorting, and how its rows are sorted.
+
+    Attributes:
+        is_cut: Whether threads share each of the rows.
+        has_wide_digits: Whether digits are wide, where it is not known how long rows are.
+    """
 
     row: Row
     sorting: Sorting
+    is_cut: bool
+    has_wide_digits: bool | None = None
 
     @classmethod
-    def of(cls, op: Any, layout: Layout, isa: Isa) -> Problem:
-        x = layout.operands[0]
-        assert x is not None, "there is something to sort"
-        sorting = Sorting.of(op, x.type, layout.results[0].type)
-        return cls(Row(isa, sorting.keys, sorting.n), sorting)
+    def of(cls, op: Any, x: TensorType, first: TensorType, isa: Isa) -> Problem:
+        """That of known sizes."""
+        s, sizes = Sorting.of(op, x, first), isa.machine.ordering
+        is_cut = s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
+        return cls(Row(isa, s.keys, s.n), s, is_cut)
 
     @property
     def unit_lines(self) -> int:
@@ -81,11 +77,47 @@ class Problem:
         """Elements of a line of the operand, and of each result."""
         return (self.row.n, *(self.sorting.kept for _ in self.sizes[1:]))
 
+    @cached_property
+    def way(self) -> Candidates | Ranks | Radix:
+        """How a row is sorted: by candidates, by counting or digit by digit, which needs to know least."""
+        row = self.row
+        candidates = Candidates(row, self.sorting.kept)
+        if is_known(row.n) and candidates.is_worthwhile:
+            return candidates
+        if is_known(row.n) and is_short(row.isa, row.n):
+            return Ranks(row.isa, row.keys, row.n)
+        return Radix(row.isa, row.keys, row.n, self.has_wide_digits)
+
     @property
-    def is_cut(self) -> bool:
-        """Whether threads share each of the rows."""
-        s, sizes = self.sorting, self.row.isa.machine.ordering
-        return s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
+    def is_empty(self) -> bool:
+        """Whether there is nothing to sort, or nothing is kept."""
+        return self.sorting.lines * self.sorting.kept == 0
+
+    @property
+    def row_workspace(self) -> int:
+        """Bytes that a thread needs for a row."""
+        way = self.way
+        return way.sorter.workspace if isinstance(way, Candidates) else way.workspace
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that a thread needs."""
+        alone = self.row_workspace
+        return alone if self.sorting.inner == 1 else Staging(self, aligned(alone)).offsets[-1]
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether threads share it, for known sizes."""
+        s, is_large = (
+            self.sorting,
+            self.sorting.lines * self.row.n * self.row.size >= self.row.isa.machine.serial_nbytes,
+        )
+        return is_large and (self.is_cut or s.outer * self.blocks > 1)
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts it is cut, for known sizes; 0 for one a thread."""
+        return 0 if self.is_cut else min(MOST_PARTS, self.sorting.outer * self.blocks)
 
 
 @frozen(eq=False)
@@ -121,32 +153,29 @@ class Line:
             self.write(b, b.add(start, i), b.and_(word, index(0xFFFFFFFF)))
 
 
-# ------------------------------------------------------------------------------------------- one line
-
 OneLine = Callable[[ir.IRBuilder, Line, ir.Value], None]
 """Code that sorts a line, given scratch memory."""
 
 
-def way_of(module: ir.Module, problem: Problem, name: str) -> tuple[int, OneLine]:
-    """(bytes of scratch memory, code for a line): by candidates, by counting or digit by digit."""
-    row, kept = problem.row, index(problem.sorting.kept)
-    candidates, ranks = Candidates(row, problem.sorting.kept), Ranks(row.isa, row.keys, row.n)
-    radix = Radix(row.isa, row.keys, row.n)
-    if candidates.is_worthwhile:
-        find = candidates.function(module, f"{name}.first")
+def one_line_of(module: ir.Module, problem: Problem, name: str) -> OneLine:
+    """Code for a line."""
+    way, kept = problem.way, problem.sorting.kept
+    if isinstance(way, Candidates):
+        find = way.function(module, f"{name}.first")
 
         def by_candidates(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
-            line.write_words(b, b.call(find, [line.row, scratch]), kept, index(0))
+            line.write_words(b, b.call(find, [line.row, scratch]), index(kept), index(0))
 
-        return candidates.sorter.workspace, by_candidates
-    if is_short(row.isa, row.n):
-        return ranks.workspace, partial(by_rank, ranks)
-    sort = radix.function(module, f"{name}.radix")
+        return by_candidates
+    if isinstance(way, Ranks):
+        return partial(by_rank, way)
+    sort = way.function(module, f"{name}.radix")
 
     def by_digit(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
-        line.write_words(b, b.call(sort, [line.row, index(row.n), scratch]), kept, index(0))
+        words = b.call(sort, [line.row, sized(b, problem.row.n), scratch])
+        line.write_words(b, words, sized(b, kept), index(0))
 
-    return radix.workspace, by_digit
+    return by_digit
 
 
 def by_rank(ranks: Ranks, b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
@@ -211,17 +240,25 @@ class Staging:
 
 def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
-    problem = Problem.of(node.op, layout, isa)
+    x = layout.operands[0]
+    assert x is not None, "there is something to sort"
+    problem = Problem.of(node.op, x.type, layout.results[0].type, isa)
+    write_sort(module, problem, name)
+    if problem.is_empty:
+        return Emitted(name, uses_threads=False)
+    return Emitted(name, workspace=problem.workspace, uses_threads=problem.uses_threads, parts=problem.parts)
+
+
+def write_sort(module: ir.Module, problem: Problem, name: str) -> None:
+    """The function of a sorting."""
     function = ir.Function(module, KERNEL, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    if problem.sorting.lines * problem.sorting.kept == 0:
+    if problem.is_empty:
         b.ret_void()
-        return Emitted(name, uses_threads=False)
+        return
     buffers, part, parts, thread = function.args
-    workspace, one_line = way_of(module, problem, name)
-    staging = Staging(problem, aligned(workspace))
-    workspace = workspace if problem.sorting.inner == 1 else staging.offsets[-1]
-    scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(workspace)))
+    one_line, staging = one_line_of(module, problem, name), Staging(problem, aligned(problem.row_workspace))
+    scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(problem.workspace)))
 
     def pointers(outer: ir.Value, block: ir.Value) -> tuple[ir.Value, ...]:
         shapes = zip(problem.sizes, problem.lengths, strict=True)
@@ -250,25 +287,15 @@ def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
                     staging.sort(b, first, problem.unit_lines, scratch, one_line)
 
     if problem.is_cut:
-        listed = Radix(isa, problem.row.keys, problem.row.n).function(module, f"{name}.listed", is_listed=True)
-        with b.if_else(b.icmp_signed(">", parts, index(problem.sorting.outer))) as (slices, whole):
+        row = problem.row
+        listed = Radix(row.isa, row.keys, row.n).function(module, f"{name}.listed", is_listed=True)
+        with b.if_else(b.icmp_signed(">", parts, sized(b, problem.sorting.outer))) as (slices, whole):
             with slices, counting(b, 0, problem.sorting.outer) as outer:
                 line = Line.at(problem, pointers(outer, index(0)))
-                count, before = Slices(problem.row).list(b, line.row, scratch, part, parts)
+                count, before = Slices(row).list(b, line.row, scratch, part, parts)
                 line.write_words(b, b.call(listed, [line.row, count, scratch]), count, before)
             with whole:
                 lines()
     else:
         lines()
     b.ret_void()
-    units = problem.sorting.outer * problem.blocks
-    return Emitted(
-        name,
-        workspace=workspace,
-        uses_threads=problem.sorting.lines * problem.row.n * problem.row.size >= isa.machine.serial_nbytes
-        and (problem.is_cut or units > 1),
-        parts=0 if problem.is_cut else min(MOST_PARTS, units),
-    )
-
-
-native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort")(emit_sort)

@@ -20,12 +20,16 @@ def b_offset(b: ir.IRBuilder, product: Product, matrix: ir.Value) -> ir.Value:
     return _walk(b, matrix, product.b.batch, product.b_shape)
 
 
-def row_offset(b: ir.IRBuilder, product: Product, row: ir.Value) -> ir.Value:
-    """Bytes from A's first row to another one."""
-    if not product.lines:
-        return times(b, row, product.a.by_row)
+def row_offset(b: ir.IRBuilder, product: Product, row: ir.Value, matrix: Matrix, lines: Axes) -> ir.Value:
+    """Bytes from the first row of A, or of C, to another one.
+
+    Args:
+        lines: The axes around its rows.
+    """
+    if not lines:
+        return times(b, row, matrix.by_row)
     line, part = b.sdiv(row, index(product.width)), b.srem(row, index(product.width))
-    return b.add(walk(b, line, product.lines), times(b, part, product.a.by_row))
+    return b.add(walk(b, line, lines), times(b, part, matrix.by_row))
 
 
 def walk(b: ir.IRBuilder, number: ir.Value, axes: Axes) -> ir.Value:

@@ -36,12 +36,15 @@ class Spot:
     Attributes:
         batch: Which product of a batch.
         mask: The lanes that exist; `None` for all.
+        tile: The first row of its tile, and `ahead`, how many rows after that it is.
     """
 
     batch: ir.Value
     row: ir.Value
     column: ir.Value
     mask: ir.Value | None
+    tile: ir.Value
+    ahead: ir.Value
 
 
 Stage = Callable[[ir.IRBuilder, ir.Value, Spot], ir.Value]

@@ -87,10 +87,11 @@ class FoldedForm:
 def of_size(product: Product, sizes: DimBinding) -> Product:
     """A product of known sizes."""
     m, k = (sizes.bind(n).__index__() for n in (product.m, product.k))
-    lines, runs = (
-        tuple((sizes.bind(n).__index__(), stride) for n, stride in axes) for axes in (product.lines, product.runs)
+    lines, runs, result_lines = (
+        tuple((sizes.bind(n).__index__(), stride) for n, stride in axes)
+        for axes in (product.lines, product.runs, product.result_lines)
     )
-    return evolve(product, m=m, k=k, lines=lines, runs=runs)
+    return evolve(product, m=m, k=k, lines=lines, runs=runs, result_lines=result_lines)
 
 
 def sized_folded(epilogue: EpilogueOf) -> EmitSized:

@@ -13,7 +13,7 @@ from attrs import frozen
 from rlx_core.codegen.places import Layout
 from rlx_cpu.native.contract import Emitted, Held, Pack
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, KERNEL
+from rlx_cpu.native.llvm.build import I64, KERNEL, OUTER
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
@@ -68,6 +68,8 @@ class Driver:
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
         self._items(b, function.args, self._microkernels())
+        if plan.is_outer:
+            function.attributes.add(OUTER)
         b.ret_void()
         packs: tuple[Pack, ...] = ()
         held: tuple[Held, ...] = ()
@@ -166,7 +168,7 @@ class Driver:
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
                 chains = chains_of(rows, tiles.panels.start(tiles.panels.pieces))
-                unroll = plan.unroll if chains == 1 else UNROLL
+                unroll = plan.unroll(rows, vectors) if chains == 1 else UNROLL
                 found[rows, vectors] = Microkernel(
                     words=words,
                     rows=rows,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.product import Product, sizes_of
+from rlx_core.codegen.product import Product, is_uneven, sizes_of
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -69,8 +68,8 @@ def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
     for place in (*layout.operands[2:], *layout.results):
         assert place is not None, "all operands are required"
         strides = Tensor.aligned(place, shape)
-        moving = [(d, s) for d, s in zip(shape[:-1], strides[:-1], strict=True) if d > 1]
-        is_even = all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving))
+        moving = moving_axes(shape[:-1], strides[:-1])
+        is_even = not is_uneven(moving)
         if not is_even and len(moving) > 2:
             return None
         by_entry = None if is_even else moving[0][1]
@@ -107,7 +106,11 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
     assert isinstance(node.op, FoldedMatMul), "registered for it alone"
     if node.op.region is None:
         return nothing_follows
-    return epilogue_of(node.op.region, node, layout, 0, prefetched_nbytes=prefetched_nbytes)
+    a, b = layout.operands[:2]
+    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
+    product = Product.of_axes(a, b, layout.results[0], node.op.axes)
+    line = product.width if product.lines else 0
+    return epilogue_of(node.op.region, node, layout, 0, line, prefetched_nbytes=prefetched_nbytes)
 
 
 @native.register(
@@ -116,6 +119,7 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
     when=is_product,
     in_place=OTHERS,
     is_each_in_place=True,
+    writes_strides=True,
     sized=sized_folded(region_of_windows),
 )
 def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -127,12 +131,13 @@ def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 
 
 def epilogue_of(
-    op: ElementwiseRegion, node: Node, layout: Layout, rows: int, *, prefetched_nbytes: int | None = None
+    op: ElementwiseRegion, node: Node, layout: Layout, rows: int, line: int = 0, *, prefetched_nbytes: int | None = None
 ) -> MakeEpilogue:
     """What makes the stage of a region.
 
     Args:
         rows: Of a batch entry of the product.
+        line: Of one of its lines, with which tiles end; 0 where rows are not in lines.
         prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
     """
     others = layout.operands[2:]
@@ -143,7 +148,7 @@ def epilogue_of(
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
         places = (*others, *layout.results)
-        tensors = [Tensor.of(p, shape, rows, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
+        tensors = [Tensor.of(p, shape, rows, line, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
         read, written = tensors[: len(others)], tensors[len(others) :]
         far = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
         prefetches = [t.prefetch for t in far]
@@ -174,6 +179,7 @@ class Tensor:
         shape: The result's dims.
         strides: Bytes for each of them, 0 where the tensor is repeated.
         rows: Rows of one of the product's batch entries.
+        line: Rows of one of its lines, with which tiles end; 0 where rows are not in lines.
         pointer: Where it starts.
     """
 
@@ -181,11 +187,12 @@ class Tensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     rows: int
+    line: int
     pointer: ir.Value
 
     @classmethod
-    def of(cls, place: Place, shape: tuple[int, ...], rows: int, pointer: ir.Value) -> Tensor:
-        return cls(place, shape, cls.aligned(place, shape), rows, pointer)
+    def of(cls, place: Place, shape: tuple[int, ...], rows: int, line: int, pointer: ir.Value) -> Tensor:
+        return cls(place, shape, cls.aligned(place, shape), rows, line, pointer)
 
     @staticmethod
     def aligned(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -204,8 +211,8 @@ class Tensor:
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
         """The elements at a spot."""
-        here = Spot(spot.batch, index(0), spot.column, spot.mask)
-        return Operand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype).load(b, simd, here)
+        here = Operand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype)
+        return here.load(b, simd, evolve(spot, row=index(0)))
 
     def store(self, b: ir.IRBuilder, simd: Simd, value: ir.Value, spot: Spot) -> None:
         """Write the elements at a spot of a result."""
@@ -219,14 +226,21 @@ class Tensor:
 
     def _row(self, b: ir.IRBuilder, spot: Spot) -> ir.Value:
         # Batch axes may have become rows of the product; counted together, both are the result's rows in order.
-        number = b.add(times(b, spot.batch, self.rows), spot.row)
-        return offset(b, self.pointer, row_offset(b, number, self.shape[:-1], self.strides[:-1]))
+        before, moving = times(b, spot.batch, self.rows), moving_axes(self.shape[:-1], self.strides[:-1])
+        if self.line and is_uneven(moving) and moving[-1][0] % self.line == 0:
+            start = row_offset(b, b.add(before, spot.tile), moving)
+            return offset(b, self.pointer, start, (spot.ahead, moving[-1][1]))
+        return offset(b, self.pointer, row_offset(b, b.add(before, spot.row), moving))
 
 
-def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], strides: tuple[int, ...]) -> ir.Value:
+def moving_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """The axes along which there is a step to make."""
+    return [(d, s) for d, s in zip(shape, strides, strict=True) if d not in (0, 1)]
+
+
+def row_offset(b: ir.IRBuilder, number: ir.Value, moving: Sequence[tuple[int, int]]) -> ir.Value:
     """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
-    moving = [(d, s) for d, s in zip(shape, strides, strict=True) if d not in (0, 1)]
-    if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
+    if not is_uneven(moving):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.Value = index(0)
     for size, stride in reversed(moving[1:]):

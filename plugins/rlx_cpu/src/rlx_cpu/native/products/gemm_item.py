@@ -77,7 +77,7 @@ class Item:
                 next_panel = self._next_panel(b, panel, k0, count) if plan.sharers else panel_place
                 with counting(b, *self.row_range) as tile:
                     row = start_of(b, tiles.rows, tile)
-                    c = offset(b, self.c, (row, p.c.by_row), (column, p.c.by_column))
+                    c = offset(b, self.c, row_offset(b, p, row, p.c, p.result_lines), (column, p.c.by_column))
                     a = self._rows(b, tile, row, k0, count)
                     sums = self._sums(b, tile, panel)
                     for rows in by_size(b, tiles.rows, tile):
@@ -138,7 +138,7 @@ class Item:
         a, plan = self.product.a, self.plan
         if plan.rows == "direct":
             first = 0 if plan.run is not None else times(b, k0, a.by_column * plan.words.per_word)
-            return offset(b, self.a, row_offset(b, self.product, row), first)
+            return offset(b, self.a, row_offset(b, self.product, row, a, self.product.lines), first)
         if plan.owns_rows:
             return self._own_rows(k0, count).tile(b, tile, row, index(0))
         assert self.packed_rows is not None, "there is a workspace"

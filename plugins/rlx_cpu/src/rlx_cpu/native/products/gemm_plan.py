@@ -41,10 +41,16 @@ SHORT_ROW = 512
 """Bytes of a row of B of which a panel is much, so that reading it where it lies takes few lines of a cache too many."""
 
 MOST_SHARERS = 12
-"""Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line, and none twice."""
+"""Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line."""
 
 SHORT_UNROLL = 2
-"""Steps along k in one round of the inner loop, where there is one loop for each of many heights: there is less code."""
+"""Steps along k in one round of the inner loop where more would only be more code."""
+
+LONG_TILE = 512
+"""Fused products of vectors in a tile beside which it costs nothing to find out which tile comes next: some 250 cycles."""
+
+FULL_STEP = 12
+"""Fused products of a step beside which counting rounds costs nothing: two steps a round are as fast as four."""
 
 SHARERS = 2
 """The same where the number of tiles is unknown: two tiles, which few rows are, fetch all of a panel that lies in memory."""
@@ -163,10 +169,18 @@ class ProductPlan:
             self.product.length // prod(size for size, _ in self.runs[len(self.product.runs) :]) if self.runs else None
         )
 
+    def unroll(self, rows: int, vectors: int) -> int:
+        """Steps along k in one round of a tile's inner loop: few where there is one loop for each of many heights, too."""
+        has_many_heights = self.given is not None and self.given.rows.most != 0
+        return SHORT_UNROLL if has_many_heights or rows * vectors >= FULL_STEP else UNROLL
+
     @property
-    def unroll(self) -> int:
-        """Steps along k in one round of the inner loop."""
-        return SHORT_UNROLL if self.given is not None and self.given.rows.most else UNROLL
+    def is_outer(self) -> bool:
+        """Whether the function around the inner loops does next to nothing itself: it packs nothing, and no loop is short."""
+        tiles = self.blocks
+        if self.given is not None or self.panels == "packed" or self.owns_rows:
+            return False
+        return min(tiles.rows.sizes) * min(tiles.panels.sizes) * min(self.k, tiles.depth) >= LONG_TILE
 
     @property
     def packs_panels(self) -> bool:

@@ -142,7 +142,8 @@ class Tile:
 
     def spot(self, b: ir.IRBuilder, i: ir.Value, j: int) -> Spot:
         """Which elements vector `j` of row `i` holds."""
-        return Spot(self.at.batch, b.add(self.at.row, i), self.starts[j], self.masks[j])
+        first = self.at.row
+        return Spot(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
 
 
 @frozen(eq=False)

@@ -10,7 +10,7 @@ from attrs import frozen
 from rlx_cpu.native.runtime.entry import Team
 from rlx_cpu.native.runtime.pool import control_for, pool_for, state_words
 from rlx_cpu.native.runtime.pool_calls import runtime
-from rlx_cpu.native.runtime.pool_words import STEP_WORDS
+from rlx_cpu.native.runtime.pool_words import CALLERS, MEETS, STEP_WORDS
 
 __all__ = ["Call", "call_words", "team_for"]
 
@@ -24,24 +24,29 @@ class Call:
         first: Bytes from the table's start to its buffers.
         parts: Into how many parts its work is best cut; 0 for one a thread.
         is_threaded: Whether threads share it.
+        polls: Whether it looks for signals, which the caller alone may be sent.
     """
 
     function: int
     first: int
     parts: int
     is_threaded: bool
+    polls: bool = False
 
 
 def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
     """The words of a run, a row a call; see `STEP_WORDS`."""
     words = np.zeros((len(calls), STEP_WORDS), np.int64)
-    is_serial = False
+    is_serial, head = False, 0
     for i, each in enumerate(calls):
         # One thread's steps follow one another by themselves; everything else meets in between.
         before, is_serial = is_serial, not each.is_threaded
         following = calls[i + 1].is_threaded if i + 1 < len(calls) else True
         parts = (0 if before else 1) if is_serial else max(each.parts, threads)
-        words[i] = each.function, each.first, parts, following or not is_serial
+        words[i] = each.function, each.first, parts, MEETS if following or not is_serial else 0
+        head = head if is_serial and before else i
+        if each.polls:
+            words[head, -1] |= CALLERS  # who does the first of serial steps does those that follow
     return words
 
 

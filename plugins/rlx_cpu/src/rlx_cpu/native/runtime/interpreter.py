@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
@@ -57,7 +56,8 @@ _ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
 FUNCTIONS: Final = (
     *("PyTuple_New", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallNoArgs"),
-    *("PyEval_SaveThread", "PyEval_RestoreThread"),
+    *("PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release"),
+    *("PyThread_get_thread_ident", "PyErr_CheckSignals", "PyErr_Fetch"),
 )
 
 
@@ -66,7 +66,7 @@ def reason_against() -> str | None:
     """Why native code cannot take this interpreter's arrays; `None` if it can."""
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "free-threading" in sys.version:  # the build's configuration says so too, and takes a millisecond to read
         return "an interpreter without a global lock lays out objects in another way"
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "layouts are known for 64-bit little-endian machines"
@@ -127,6 +127,7 @@ def word(address: int) -> int:
     return ctypes.c_int64.from_address(address).value
 
 
+@cache
 def api_table() -> int | None:
     """Where NumPy's table of functions is."""
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
@@ -138,6 +139,7 @@ def api_table() -> int | None:
     return None if capsule is None else get(capsule, None)
 
 
+@cache
 def addresses() -> Mapping[str, int]:
     """Function → address."""
     table = api_table()

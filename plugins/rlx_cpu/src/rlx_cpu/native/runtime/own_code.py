@@ -20,6 +20,7 @@ def module_of(name: str, isa: Isa) -> ir.Module:
     """One of the modules, for an instruction set."""
     # Here, because a process whose code is all cached builds none of them.
     from rlx_cpu.native.runtime.entry_code import emit_enter
+    from rlx_cpu.native.runtime.interrupt_code import emit_interrupted
     from rlx_cpu.native.runtime.pool_code import emit_runtime
     from rlx_cpu.native.runtime.result_memory_code import emit_allocator
 
@@ -29,6 +30,7 @@ def module_of(name: str, isa: Isa) -> ir.Module:
             emit_runtime(module, isa)
         case _ if name == ENTRY:
             emit_enter(module)
+            emit_interrupted(module)
         case _:
             assert name == RESULT_MEMORY, "there are three"
             emit_allocator(module)

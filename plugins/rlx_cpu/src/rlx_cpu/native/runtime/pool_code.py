@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -11,19 +10,21 @@ from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, 
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
+from rlx_cpu.native.runtime.clock_code import emit_clock
 from rlx_cpu.native.runtime.pool_words import (
     BUSY,
+    CALLERS,
     GATE,
     GENERATION,
     HOME,
     JOB,
     LINE,
+    MEETS,
     RECORD_WORDS,
     STATE_BYTES,
     STEP_WORDS,
     TEAM,
     WORKERS,
-    can_record,
 )
 
 __all__ = ["emit_runtime"]
@@ -42,7 +43,7 @@ _PATIENCE: Final = 4096
 def emit_runtime(module: ir.Module, isa: Isa) -> None:
     """Add barriers, the loop over steps, and the two sides of a run."""
     _pauses(module, isa)
-    _clock(module)
+    emit_clock(module)
     team_functions(module, lambda b, place, value: _wait_for(b, isa, place, value))
     _take_and_leave(module)
     _drive(module, isa)
@@ -121,21 +122,6 @@ def _wait_for(
     return turns
 
 
-def _clock(module: ir.Module) -> None:
-    """`clock()`: nanoseconds of the system's monotonic clock; 0 on a platform without one."""
-    function, b = _function(module, "clock", I64, 0)
-    function.linkage = "internal"
-    if not can_record():
-        b.ret(_word(0))
-        return
-    spec = b.alloca(I64, size=2)
-    spec.align = 8
-    get = declare(module, "clock_gettime", I32, [I32, POINTER])
-    b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
-    seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
-    b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
-
-
 def _take_and_leave(module: ir.Module) -> None:
     """`take(control)`: whether the pool was free, and is the caller's now; `leave(control)`: it is free again."""
     function, b = _function(module, "take", I64, 1)
@@ -163,7 +149,11 @@ def _drive(module: ir.Module, isa: Isa) -> None:
     with counted(b, _word(0), count) as i:
         step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
         line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
-        code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
+        code, place, parts, bits = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
+        meets = b.icmp_signed("!=", b.and_(bits, _word(MEETS)), _word(0))
+        is_others = b.and_(
+            b.icmp_signed("!=", b.and_(bits, _word(CALLERS)), _word(0)), b.icmp_signed("!=", tid, _word(0))
+        )
         run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
 
         def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
@@ -179,10 +169,10 @@ def _drive(module: ir.Module, isa: Isa) -> None:
                 with begun:
                     b.store(i, head, align=8)
                     b.store(_word(0), mine, align=8)
-                    state = _state_of(b, states, i)
-                    _claim(b, state, parts, tid, threads, mine, call)
+                    with b.if_then(b.not_(is_others)):
+                        _claim(b, _state_of(b, states, i), parts, tid, threads, mine, call)
         _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))), line, 1)
-        with b.if_then(b.and_(b.icmp_signed("!=", meets, _word(0)), b.not_(is_alone))):
+        with b.if_then(b.and_(meets, b.not_(is_alone))):
             first = b.load(head, typ=I64, align=8)
             wanted = b.load(_pointer(b, b.add(steps, b.mul(first, _word(8 * STEP_WORDS))), 16), typ=I64, align=8)
             done = address(b, _state_of(b, states, first), 8)

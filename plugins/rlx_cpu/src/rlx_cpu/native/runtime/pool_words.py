@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlx_cpu.native.llvm.c_library import addresses
-
 __all__ = [
     "BUSY",
+    "CALLERS",
     "GATE",
     "GENERATION",
     "HOME",
     "JOB",
     "LINE",
+    "MEETS",
     "RECORD_WORDS",
     "STATE_BYTES",
     "STEP_WORDS",
     "TEAM",
     "WORKERS",
-    "can_record",
 ]
 
 STEP_WORDS: Final = 4
-"""Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and whether all threads
-meet after it. A step of 0 parts is done by whoever did the step before it, which then has no barrier in between."""
+"""Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and bits: whether all
+threads meet after it (`MEETS`), and whether the caller begins it (`CALLERS`), who alone may be the thread that is sent signals. A
+step of 0 parts is done by whoever did the step before it, which then has no barrier in between."""
+
+MEETS, CALLERS = 1, 2
 
 RECORD_WORDS: Final = 3
 """Words that a thread writes of a step where a record is kept: nanoseconds when it began, when its share was done (0 if it had
@@ -39,8 +41,3 @@ HOME = 8
 
 STATE_BYTES: Final = 16
 """Of a step in a run: which parts are claimed, and how many are done."""
-
-
-def can_record() -> bool:
-    """Whether this platform has the clock that records are made with."""
-    return "clock_gettime" in addresses()

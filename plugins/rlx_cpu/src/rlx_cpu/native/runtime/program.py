@@ -24,15 +24,17 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import ALIGNMENT, Emitters, Pack
 from rlx_cpu.native.llvm.background import share_out
+from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import entry_plan, interpreter
 from rlx_cpu.native.runtime.calls import Call, call_words, team_for
 from rlx_cpu.native.runtime.entry import NativeEntry, build
 from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.operands import read_addresses
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
-from rlx_cpu.native.runtime.pool_words import RECORD_WORDS, can_record
+from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
 from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
-from rlx_cpu.native.runtime.work import takes_longer
+from rlx_cpu.native.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, instruction
@@ -177,7 +179,9 @@ class NativeProgram(Program):
         threads = self.compiled.settings.threads
         phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
         calls = [
-            Call(each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads)
+            Call(
+                each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads, each.emitted.polls
+            )
             for each, name in phases
         ]
         words = call_words(calls, threads)
@@ -220,7 +224,8 @@ class NativeProgram(Program):
             return Mode.SHARED
         steps = [step for run in runs for step in dict.fromkeys(run.steps)]
         speed = self.compiled.settings.isa.machine.speed
-        if takes_longer(steps, speed.locked_us, speed):
+        may_take_long = any(each.emitted.polls for each in self.compiled.steps.values())
+        if may_take_long or takes_longer(steps, speed.locked_us, speed):
             return Mode.ALONE
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, speed.awake_us, speed) else Mode.TINY
@@ -263,7 +268,7 @@ class NativeProgram(Program):
         table = Table(
             np.zeros(compiled.table_words, np.int64),
             allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT),
-            np.zeros((len(statuses), 4), np.int64),
+            status_rows([s.emitted.polls for s in statuses]),
             self._packed(frame),
         )
         for word, place, offset in self._static:
@@ -332,7 +337,7 @@ class NativeProgram(Program):
         settings = self.compiled.settings
         steps, base = run.words.ctypes.data, table.words.ctypes.data
         threads = settings.threads if run.uses_threads else 1
-        stamps = None if profile is None or not can_record() else np.zeros((threads, run.count, RECORD_WORDS), np.int64)
+        stamps = None if profile is None or not has_clock() else np.zeros((threads, run.count, RECORD_WORDS), np.int64)
         record = 0 if stamps is None else stamps.ctypes.data
         if threads > 1:
             pool_for(threads, settings.spin_us).run(steps, run.count, base, record)
@@ -343,11 +348,12 @@ class NativeProgram(Program):
             profile.add_native(run.steps, stamps[stamps[:, -1, 2] > 0])
 
     def _raise(self, table: Table) -> None:
-        """Raise the first fault that a step reported, in program order."""
+        """Raise why a loop was left, or the first fault that a step reported, in program order."""
+        raise_caught(table.status)
         statuses = [s for s in self.compiled.steps.values() if s.status is not None]
         number = int(np.flatnonzero(table.status[:, 0])[0])
         offender = int(table.status[number, 1])
-        table.status[:] = 0
+        clear(table.status)
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
         raise at_step(each.emitted.fault(offender), each.step)

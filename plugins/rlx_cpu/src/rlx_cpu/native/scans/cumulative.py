@@ -15,33 +15,22 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.scalars.table import DTYPES
-from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.codegen.scans import Scan
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
-from rlx_core.ops.cumulative import CumLogSumExp, Cumsum
-from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I32, address, align_of, constant, prefetch, splat, variable, width
 from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
-from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, transposed
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times, transposed
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.scalars.table import NATIVE
-from rlx_cpu.native.table import native
+from rlx_cpu.native.scans.running import Running
 
-__all__ = ["emit_running"]
-
-SQUARE = 16
-"""Most lanes of a square that is transposed: more would not stay in registers."""
-
-
-@condition("numbers that registers hold; of complex ones only sums", asks_sizes=False)
-def is_running(node: Node) -> bool:
-    dtype = node.types[0].dtype
-    return (dtype.component if isinstance(node.op, Cumsum) else dtype) in DTYPES
+__all__ = ["emit_running", "write_running"]
 
 
 @frozen(eq=False)
@@ -98,7 +87,7 @@ class Line:
 
     def place(self, order: ir.Value) -> ir.Value:
         """The place on the axis that comes at `order`."""
-        return self.builder.sub(index(self.n - 1), order) if self.scan.is_reversed else order
+        return self.builder.sub(sized(self.builder, self.n - 1), order) if self.scan.is_reversed else order
 
     # ------------------------------------------------------------------ lines that are neighbours
 
@@ -143,13 +132,13 @@ class Line:
         b = self.builder
         carries = self.carries(lines)
         whole = self.n // lines * lines if lines > 1 else 0
-        if whole:
+        if whole != 0:
             with counting(b, 0, whole, lines) as order:
                 self._square(carries, at, order, lines)
         with counting(b, whole, self.n) as order:
             here = b.add(at, b.mul(self.place(order), index(self.size)))
             x = tuple(self._column(offset(b, s, here), lines) for s in self.sources)
-            is_first = b.icmp_unsigned("==", order, index(0)) if not whole else None
+            is_first = b.icmp_unsigned("==", order, index(0)) if whole == 0 or not is_known(whole) else None
             shown = for_memory(b, self.isa, self.dtype, self.step(carries, x, is_first))
             for k in range(lines):
                 one = b.extract_element(shown, ir.Constant(I32, k)) if lines > 1 else shown
@@ -168,7 +157,7 @@ class Line:
     def _square(self, carries: Sequence[ir.Value], at: ir.Value, order: ir.Value, lines: int) -> None:
         """As many places as lines."""
         b, pitch = self.builder, self.n * self.size
-        first = b.sub(index(self.n - lines), order) if self.scan.is_reversed else order
+        first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order
         here = b.add(at, b.mul(first, index(self.size)))
         loaded = [
             transposed(b, [self._load(offset(b, s, here, k * pitch), lines) for k in range(lines)])
@@ -185,57 +174,44 @@ class Line:
 
 def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Lines side by side, each in the order of its axis."""
-    op: Any = node.op
-    result = node.types[0]
-    scan = Scan.of(op, result)
+    running = Running.of(node.op, node.types[0], isa)
+    write_running(module, running, len(layout.operands), name)
+    return Emitted(name, uses_threads=running.uses_threads)
+
+
+def write_running(module: ir.Module, running: Running, operands: int, name: str) -> None:
+    """The function of a scan of so many operands."""
     builder, buffers, tid, nthreads = starting(module, name)
-    if 0 in result.static_shape:
+    scan, isa = running.scan, running.isa
+    if running.nbytes == 0:
         builder.ret_void()
-        return Emitted(name, uses_threads=False)
-    count = len(layout.operands)
-    line = Line(
-        builder,
-        isa,
-        scan,
-        tuple(pointer_at(builder, buffers, k) for k in range(count)),
-        pointer_at(builder, buffers, count),
-    )
-    units = 0
+        return
+    sources = tuple(pointer_at(builder, buffers, k) for k in range(operands))
+    line = Line(builder, isa, scan, sources, pointer_at(builder, buffers, operands))
 
     def write(is_nontemporal: bool) -> None:
-        nonlocal units
-        units = _lines(evolve(line, is_nontemporal=is_nontemporal), op, scan.outer, tid, nthreads)
+        lines = evolve(line, is_nontemporal=is_nontemporal)
+        (_along if scan.inner == 1 else _across)(lines, scan.outer, running.block, tid, nthreads)
 
-    is_at_lines = (scan.inner if scan.inner > 1 else scan.n) * line.size % CACHE_LINE == 0 and not scan.dtype.is_narrow
-    large = is_at_lines and wants_nontemporal(isa, result.static_nbytes)
-    either_way(builder, isa, [line.result] if large else [], write, line.sources)
+    is_large = (
+        is_known(running.nbytes)
+        and (scan.inner if scan.inner > 1 else scan.n) * line.size % CACHE_LINE == 0
+        and not scan.dtype.is_narrow
+        and wants_nontemporal(isa, running.nbytes)
+    )
+    either_way(builder, isa, [line.result] if is_large else [], write, line.sources)
     builder.ret_void()
-    work = result.static_nbytes * (8 if isinstance(op, CumLogSumExp) else 1)
-    return Emitted(name, uses_threads=units > 1 and work >= isa.machine.serial_nbytes)
 
 
-def _lines(line: Line, op: Any, outer: int, tid: ir.Value, nthreads: ir.Value) -> int:
-    """One thread's part; returns how many units there are."""
-    lanes = line.isa.lanes(line.dtype.accumulator)
-    if line.inner == 1:
-        return _along(line, outer, min(lanes, SQUARE), tid, nthreads)
-    # Of functions there is much code, and memory is not what their lines wait for.
-    widths = line.isa.machine.scans.line_nbytes
-    return _across(line, outer, lanes, widths[-1:] if isinstance(op, CumLogSumExp) else widths, tid, nthreads)
-
-
-def _across(line: Line, outer: int, lanes: int, widths: Sequence[int], tid: ir.Value, nthreads: ir.Value) -> int:
+def _across(line: Line, outer: int, block: int, tid: ir.Value, nthreads: ir.Value) -> None:
     """Units of a few vectors of neighbouring lines; the last of a group may be narrower."""
-    b = line.builder
-    sizes = [lanes * max(1, nbytes // (lanes * line.size)) for nbytes in widths]
-    enough = line.isa.machine.scans.fewest_units
-    block = next((n for n in sizes if outer * -(-line.inner // n) >= enough), sizes[-1])
+    b, lanes = line.builder, line.isa.lanes(line.dtype.accumulator)
     blocks, left = -(-line.inner // block), line.inner % block
     low, high = share(b, outer * blocks, tid, nthreads)
     with counting(b, low, high) as unit:
         number, group = b.urem(unit, index(blocks)), b.udiv(unit, index(blocks))
         first = b.mul(number, index(block * line.size))
-        at = b.add(first, b.mul(group, index(line.n * line.inner * line.size)))
+        at = b.add(first, b.mul(group, sized(b, line.n * line.inner * line.size)))
         whole = partial(line.across, at, tuple(pieces(0, block, lanes)))
         rest = partial(line.across, at, tuple(pieces(0, left, lanes)))
         _choose(
@@ -244,24 +220,40 @@ def _across(line: Line, outer: int, lanes: int, widths: Sequence[int], tid: ir.V
             rest if left else None,
             whole if line.inner >= block else None,
         )
-    return outer * blocks
 
 
-def _along(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value) -> int:
+def _along(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value) -> None:
     """Units of as many lines as lanes; the last may have fewer."""
     b = line.builder
     units, left = -(-outer // lanes), outer % lanes
     low, high = share(b, units, tid, nthreads)
     with counting(b, low, high) as unit:
-        at = b.mul(unit, index(lanes * line.n * line.size))
+        at = b.mul(unit, sized(b, lanes * line.n * line.size))
+        if not is_known(outer):
+            _some_along(line, b.sub(sized(b, outer), b.mul(unit, index(lanes))), lanes, at)
+            return
 
         def rest() -> None:
             for first, count in pieces(0, left, lanes):
-                line.along(b.add(at, index(first * line.n * line.size)), count)
+                line.along(b.add(at, sized(b, first * line.n * line.size)), count)
 
         last = b.icmp_unsigned("==", unit, index(units - 1))
         _choose(b, last, rest if left else None, partial(line.along, at, lanes) if outer >= lanes else None)
-    return units
+
+
+def _some_along(line: Line, left: ir.Value, lanes: int, at: ir.Value) -> None:
+    """As many lines as lanes, or those that are left: cut as `pieces` cuts them."""
+    b, by_line = line.builder, line.n * line.size
+    with b.if_else(b.icmp_signed(">=", left, index(lanes))) as (whole, otherwise):
+        with whole:
+            line.along(at, lanes)
+        with otherwise:
+            count = lanes // 2
+            while count:
+                before = b.and_(left, index(-2 * count))
+                with b.if_then(b.icmp_unsigned("!=", b.and_(left, index(count)), index(0))):
+                    line.along(b.add(at, times(b, before, by_line)), count)
+                count //= 2
 
 
 def _choose(b: ir.IRBuilder, is_last: ir.Value, last: Any, other: Any) -> None:
@@ -274,6 +266,3 @@ def _choose(b: ir.IRBuilder, is_last: ir.Value, last: Any, other: Any) -> None:
             last()
         with otherwise:
             other()
-
-
-native.register(*RULES, when=is_running, in_place=(0, 1), accepts_strides=False, name="running")(emit_running)

@@ -13,16 +13,19 @@ from attrs import frozen
 from rlx_core.codegen.ordering import Extreme
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
 from rlx_cpu.native.llvm.elements import load_elements, pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
@@ -173,31 +176,55 @@ class Search:
 
 def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows, or vectors of lines, shared out."""
-    op: Any = node.op
+    extreme = extreme_of(node.op, layout)
+    write_position(module, extreme, isa, name)
+    return Emitted(name, uses_threads=uses_threads(extreme, isa))
+
+
+def extreme_of(op: Op, layout: Layout) -> Extreme:
+    """What is looked for, of known sizes."""
     x = layout.operands[0]
+    assert isinstance(op, ArgMax | ArgMin), "registered for these"
     assert x is not None, "there is something to search"
-    extreme, dtype = Extreme.of(op, x.type), x.type.dtype
-    outer, n, inner = extreme.outer, extreme.n, extreme.inner
+    return Extreme.of(op, x.type)
+
+
+def lanes_of(extreme: Extreme, isa: Isa) -> int:
+    """Positions take as much room as elements: bytes go 16 at a time, or the search of one row would fill all registers."""
+    return min(isa.lanes(extreme.keys.dtype), max(isa.vector_bytes // 4, 1))
+
+
+def blocks_of(extreme: Extreme, isa: Isa) -> int:
+    """Vectors of neighbouring lines."""
+    return 1 if extreme.inner == 1 else -(-extreme.inner // lanes_of(extreme, isa))
+
+
+def uses_threads(extreme: Extreme, isa: Isa) -> bool:
+    """Whether threads share it, for known sizes."""
+    nbytes = extreme.lines * extreme.n * extreme.keys.dtype.itemsize
+    return extreme.outer * blocks_of(extreme, isa) > 1 and nbytes >= isa.machine.serial_nbytes
+
+
+def write_position(module: ir.Module, extreme: Extreme, isa: Isa, name: str) -> None:
+    """The function of a search."""
+    outer, n, inner, itemsize = extreme.outer, extreme.n, extreme.inner, extreme.index.itemsize
     b, buffers, tid, nthreads = starting(module, name)
-    if not outer * n * inner:
+    if outer * n * inner == 0:
         b.ret_void()
-        return Emitted(name, uses_threads=False)
+        return
     search = Search(b, isa, extreme)
     source, to = pointer_at(b, buffers, 0), pointer_at(b, buffers, 1)
-    # Positions take as much room as elements: bytes go 16 at a time, or the search of one row would fill all registers.
-    lanes = min(isa.lanes(dtype), max(isa.vector_bytes // 4, 1))
-    blocks = 1 if inner == 1 else -(-inner // lanes)
+    lanes, blocks = lanes_of(extreme, isa), blocks_of(extreme, isa)
     low, high = share(b, outer * blocks, tid, nthreads)
     with counting(b, low, high) as unit:
         line, block = b.udiv(unit, index(blocks)), b.urem(unit, index(blocks))
-        own = offset(b, source, (line, n * inner * dtype.itemsize), (block, lanes * dtype.itemsize))
-        place = offset(b, to, (line, inner * op.index_dtype.itemsize), (block, lanes * op.index_dtype.itemsize))
+        own = offset(b, source, (line, n * inner * search.dtype.itemsize), (block, lanes * search.dtype.itemsize))
+        place = offset(b, to, (line, inner * itemsize), (block, lanes * itemsize))
         if inner == 1:
             search.along(own, place, lanes)
         else:
             _lines(search, own, place, lanes, b.icmp_unsigned("==", block, index(blocks - 1)))
     b.ret_void()
-    return Emitted(name, uses_threads=outer * blocks > 1 and x.type.static_nbytes >= isa.machine.serial_nbytes)
 
 
 def _lines(search: Search, source: ir.Value, to: ir.Value, lanes: int, is_last: ir.Value) -> None:
@@ -212,4 +239,36 @@ def _lines(search: Search, source: ir.Value, to: ir.Value, lanes: int, is_last: 
             search.across(source, to, lanes)
 
 
-native.register(ArgMax, ArgMin, when=is_held, accepts_strides=False, name="position")(emit_position)
+@frozen(eq=False)
+class PositionForm:
+    """A search of any number of rows, or of groups of neighbouring lines."""
+
+    extreme: Extreme
+    op: Op
+    isa: Isa
+
+    @property
+    def key(self) -> str:
+        return repr(self.extreme)
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        return Call(sizes, uses_threads=uses_threads(extreme_of(self.op, layout), self.isa))
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        write_position(module, self.extreme, self.isa, name)
+        return Emitted(name)
+
+
+def sized_position(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> PositionForm | None:
+    """Finds the form of a search."""
+    (x,) = node.present()
+    assert isinstance(node.op, ArgMax | ArgMin), "registered for these"
+    extreme = Extreme.of(node.op, x.type)
+    return PositionForm(extreme, node.op, isa) if is_known(extreme.n) and is_known(extreme.inner) else None
+
+
+native.register(ArgMax, ArgMin, when=is_held, accepts_strides=False, name="position", sized=sized_position)(
+    emit_position
+)

@@ -1,0 +1,89 @@
+"""Sorts as native kernels, made for each size or for all: `sorting.py` is what a thread does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.ordering import Sorting
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.sorting import ArgSort, Sort, TopK
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.ordering.radix import Radix
+from rlx_cpu.native.ordering.selection import Row
+from rlx_cpu.native.ordering.sorting import Problem, emit_sort, write_sort
+from rlx_cpu.native.table import native
+
+__all__ = ["SortForm", "sized_sort"]
+
+
+@condition("rows of fewer than 2^32 elements")
+def has_words(node: Node) -> bool:
+    op: Any = node.op
+    (x,) = node.present()
+    size = x.shape[normalize_axis(op.axis, x.ndim)]
+    return not isinstance(size, int) or size < 1 << 32
+
+
+@frozen(eq=False)
+class SortForm:
+    """Sorting any number of lines, and lines of any length that are sorted digit by digit."""
+
+    problem: Problem
+    op: Op
+
+    @property
+    def key(self) -> str:
+        p = self.problem
+        return f"{p.sorting!r} {p.is_cut} {p.has_wide_digits}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        x, problem = layout.operands[0], self.problem
+        assert x is not None, "there is something to sort"
+        known = Problem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
+        if known.is_cut != problem.is_cut:
+            return None
+        if not is_known(problem.row.n) and not (
+            isinstance(known.way, Radix) and known.way.is_wide is problem.has_wide_digits
+        ):
+            return None
+        return Call(
+            sizes, known.workspace, uses_threads=known.uses_threads, parts=max(known.parts, int(not known.is_cut))
+        )
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        write_sort(module, self.problem, name)
+        return Emitted(name, workspace=1)  # every call says its own
+
+
+def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:
+    """Finds the form of a sorting."""
+    (x,), lying = node.present(), layout.operands[0]
+    assert lying is not None, "there is something to sort"
+    sorting, known = (
+        Sorting.of(node.op, x.type, node.types[0]),
+        Problem.of(node.op, lying.type, layout.results[0].type, isa),
+    )
+    is_wide = None
+    if not is_known(sorting.n):
+        is_few = sorting.kept != sorting.n
+        if is_few or sorting.inner != 1 or known.is_cut or not isinstance(known.way, Radix):
+            return None  # which lines are cut, or how the first few are found, is a matter of how long they are
+        is_wide = known.way.is_wide
+    if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
+        return None
+    return SortForm(Problem(Row(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
+
+
+native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort", sized=sized_sort)(emit_sort)

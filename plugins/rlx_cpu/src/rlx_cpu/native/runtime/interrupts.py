@@ -1,0 +1,69 @@
+"""Native loops that a signal's handler ends: what they ask, and how what the handler raised goes on.
+
+A loop that runs long has status words; behind those for faults are the address of `interrupted` and that of this process's
+record.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+
+import numpy as np
+
+from rlx_core.system.locks import in_child
+from rlx_cpu.native.contract import STATUS_LEFT
+from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.code import ENTRY
+from rlx_cpu.native.runtime.interrupt_words import CAUGHT, MAIN_THREAD, RECORD_BYTES
+from rlx_cpu.native.runtime.linked import code_of
+
+__all__ = ["clear", "raise_caught", "status_rows"]
+
+_record = np.zeros(RECORD_BYTES // 8, np.int64)
+
+
+def _know_main_thread() -> None:
+    _record[MAIN_THREAD // 8] = threading.main_thread().ident or 0
+
+
+_know_main_thread()
+in_child(_know_main_thread)
+
+
+@cache
+def _asked() -> tuple[int, int]:
+    """The two words that a loop asks by; 0 where the interpreter or the clock is not one that native code knows."""
+    if interpreter.reason_against() is not None or not has_clock():
+        return 0, 0
+    return code_of(ENTRY).address("interrupted"), _record.ctypes.data
+
+
+def status_rows(polls: list[bool]) -> np.ndarray:
+    """Status words, four for each step that has some; those of loops that ask say where."""
+    rows = np.zeros((len(polls), 4), np.int64)
+    if any(polls):
+        rows[polls, 2:] = _asked()
+    return rows
+
+
+def clear(rows: np.ndarray) -> None:
+    """Nothing is reported any more."""
+    rows[:, :2] = 0
+
+
+def raise_caught(rows: np.ndarray) -> None:
+    """Raise what a signal's handler raised, if that is why a loop was left.
+
+    Raises:
+        BaseException: It; KeyboardInterrupt unless the program has a handler of its own.
+    """
+    if not (rows[:, 0] == STATUS_LEFT).any():
+        return
+    clear(rows)
+    caught = [ctypes.c_void_p(int(word) or None) for word in _record[CAUGHT // 8 :]]
+    _record[CAUGHT // 8 :] = 0
+    restore = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
+    restore(*caught)

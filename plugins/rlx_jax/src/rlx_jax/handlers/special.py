@@ -1,0 +1,121 @@
+"""Bessel functions and incomplete gamma and beta functions, with JAX's own rules for their derivatives.
+
+Those that JAX defines by loops are walked; Bessel functions are polynomials through values of SciPy's, which JAX brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src.lax import special  # what JAX itself lowers these primitives to
+
+import rlx_core as rlx
+from rlx_core.errors import unsupported
+from rlx_jax.handlers.derivatives import is_in_rule, within_rule
+from rlx_jax.walk import Equation, handles
+
+NEAR = 8.0
+"""From where on Bessel functions are polynomials of 1/x."""
+
+DEGREE = 28
+
+
+@handles("bessel_i0e", "bessel_i1e")
+def bessel(equation: Equation, x: Any) -> Any:
+    """e^-|x| I(x): a polynomial of x up to 8, and behind it one of 1/x over the root of x."""
+    order = int(equation.name == "bessel_i1e")
+
+    def program(x: Any) -> Any:
+        size = jnp.abs(x)
+        near = polynomial(tables(order)[0], jnp.minimum(size, NEAR) * (2 / NEAR) - 1)
+        far = jnp.maximum(size, NEAR)
+        beyond = polynomial(tables(order)[1], 2 * NEAR / far - 1) / jnp.sqrt(far)
+        return jnp.where(size <= NEAR, near * x if order else near, beyond * jnp.sign(x) if order else beyond)
+
+    return stated(equation, (jax.lax.bessel_i0e, jax.lax.bessel_i1e)[order], program, x)
+
+
+@lru_cache
+def tables(order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of e^-x I(x), over x where the order is 1, for x = 4t + 4, and of its product with the root of x for 1/x = (t + 1)/16."""
+    from scipy.special import ive
+
+    interpolate: Callable[..., Any] = np.polynomial.chebyshev.chebinterpolate
+    half = NEAR / 2
+    # Over x itself the function of order 1 has no limit at 0 that division would find.
+    near = interpolate(lambda t: ive(order, half * (t + 1)) / np.where(order, half * (t + 1), 1.0), DEGREE)
+    with np.errstate(divide="ignore"):
+        far = interpolate(lambda t: ive(order, 2 * NEAR / (t + 1)) * np.sqrt(2 * NEAR / (t + 1)), DEGREE)
+    return near, far
+
+
+def polynomial(coefficients: np.ndarray, t: Any) -> Any:
+    """A sum of Chebyshev's polynomials, by Clenshaw's recurrence."""
+    before, found = 0.0, 0.0
+    for each in coefficients[:0:-1].tolist():
+        before, found = found, 2 * t * found - before + each
+    return t * found - before + coefficients[0].item()
+
+
+LOOPS = {
+    "igamma": (jax.lax.igamma, special.igamma_impl),
+    "igammac": (jax.lax.igammac, special.igammac_impl),
+    "igamma_grad_a": (jax.lax.igamma_grad_a, special.igamma_grad_a_impl),
+    "regularized_incomplete_beta": (jax.lax.betainc, special.regularized_incomplete_beta_impl),
+}
+"""By name: the function, which has a derivative, and the program that JAX makes of it."""
+
+
+@handles(*LOOPS)
+def incomplete(equation: Equation, *x: Any) -> Any:
+    """As JAX computes it, in f32 at least."""
+    wide = np.promote_types(equation.results[0].dtype, np.float32)
+    function, loops = LOOPS[equation.name]
+
+    def program(*x: Any) -> Any:
+        given = jnp.broadcast_arrays(*(each.astype(wide) for each in x))
+        return loops(*given, dtype=wide).astype(equation.results[0].dtype)
+
+    if equation.name != "regularized_incomplete_beta":
+        return stated(equation, function, program, *x)
+    *shape, at = x
+    if all(isinstance(each, np.ndarray) for each in shape):
+        return stated(equation, partial(function, *shape), partial(program, *shape), at)
+    return equation.expand(program, *x)  # of its first operands nobody states a derivative
+
+
+def stated(equation: Equation, theirs: Callable[..., Any], program: Callable[..., Any], *x: Any) -> Any:
+    """What a program of JAX computes, with the derivative of JAX's function."""
+    if is_in_rule():
+        return equation.expand(program, *x)
+    function = rlx.custom_jvp(lambda *x: equation.expand(program, *x))
+
+    @function.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        count = len(primals)
+        with within_rule():
+            return equation.expand(lambda *each: jax.jvp(theirs, each[:count], each[count:]), *primals, *tangents)
+
+    return function(*x)
+
+
+@handles("eq_to")
+def equal_in_total_order(equation: Equation, x: Any, y: Any) -> Any:
+    """Zeros by their signs, NaN by their bits."""
+    return rlx.equal(*(rlx.bitcast(each, f"i{8 * each.dtype.itemsize}") for each in (x, y)))
+
+
+@handles("mulhi")
+def upper_half(equation: Equation, x: Any, y: Any) -> Any:
+    """The upper half of a product of words of 8 to 32 bits."""
+    dtype = np.dtype(equation.results[0].dtype)
+    if dtype.itemsize > 4:
+        raise unsupported("from_jax", {"mulhi of 64 bits": ["an equation"]})
+    wide = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}")
+    product = rlx.astype(x, wide) * rlx.astype(y, wide)
+    return rlx.astype(rlx.bitwise_right_shift(product, wide.type(8 * dtype.itemsize)), dtype)

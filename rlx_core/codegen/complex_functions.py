@@ -1,0 +1,182 @@
+"""Powers, and trigonometric and hyperbolic functions with their inverses, of complex numbers by parts.
+
+The inverse ones are those of Hull, Fairgrieve and Tang 1997, "Implementing the complex arcsine and arccosine functions using
+exception handling", without its exceptions: what would overflow is computed by what the function tends to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from rlx_core.codegen import complex_parts
+from rlx_core.codegen.complex_parts import (
+    Parts,
+    exponential,
+    logarithm,
+    modulus,
+    ordered,
+    product,
+    quotient,
+    square_root,
+    times,
+)
+from rlx_core.ops import activation, arithmetic, trigonometry
+from rlx_core.ops.activation import exp, exp2, expm1, log, log1p, sqrt
+from rlx_core.ops.arithmetic import absolute, atan2
+from rlx_core.ops.comparison import isinf
+from rlx_core.ops.floating import copysign
+from rlx_core.ops.selection import where
+from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
+
+__all__ = ["FORMULAS"]
+
+_FAR: Final = 1e9
+"""From this modulus on 1 is nothing beside a square, in every dtype."""
+
+_STEEP: Final = 20.0
+"""Of real parts beyond it, the hyperbolic tangent's is ±1."""
+
+
+def scaled(z: Parts, factor: float) -> Parts:
+    return z[0] * factor, z[1] * factor
+
+
+def turned(z: Parts) -> Parts:
+    """i·z"""
+    return -z[1], z[0]
+
+
+def turned_back(z: Parts) -> Parts:
+    """-i·z"""
+    return z[1], -z[0]
+
+
+# --------------------------------------------------------------------------- exponentials and powers
+
+
+def logarithm_of_one_more(z: Parts) -> Parts:
+    """Near 0 by what the square of |1 + z| differs from 1."""
+    is_near = ordered(z)[0] < 0.5
+    re, im = (where(is_near, part, 0) for part in z)
+    near = 0.5 * log1p(re * (2 + re) + im * im)
+    away, angle = logarithm((z[0] + 1, z[1]))
+    return where(is_near, near, away), angle
+
+
+def exponential_less_one(z: Parts) -> Parts:
+    half = sin(0.5 * z[1])
+    size = exp(z[0])
+    return times(expm1(z[0]), cos(z[1])) - 2 * half * half, times(size, sin(z[1]))
+
+
+def power_of_two(z: Parts) -> Parts:
+    size, angle = exp2(z[0]), z[1] * math.log(2)
+    return times(size, cos(angle)), times(size, sin(angle))
+
+
+def power(a: Parts, b: Parts) -> Parts:
+    """e^(b ln a); 1 where b is 0, and 0 where a is and b is positive, NaN where it is not."""
+    base_is_zero = (a[0] == 0) & (a[1] == 0)
+    is_one = (b[0] == 0) & (b[1] == 0)
+    re, im = exponential(product(b, logarithm((where(base_is_zero, 1, a[0]), a[1]))))
+    is_zero = base_is_zero & (b[0] > 0) & (b[1] == 0)
+    re, im = (where(is_zero, 0, where(base_is_zero, float("nan"), part)) for part in (re, im))
+    return where(is_one, 1, re), where(is_one, 0, im)
+
+
+# ----------------------------------------------------------------------- tangents, and the inverse functions
+
+
+def hyperbolic_tangent(z: Parts) -> Parts:
+    """(sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)"""
+    x, y = z
+    is_steep = absolute(x) > _STEEP
+    near = where(is_steep, 0, x)
+    s, c = sinh(near), cos(y)
+    below = s * s + c * c
+    both = sin(y) * c
+    re = where(is_steep, copysign(1 + 0 * x, x), s * cosh(near) / below)
+    return re, where(is_steep, times(exp(-2 * absolute(x)), 4 * both), both / below)
+
+
+def sides(z: Parts) -> tuple[Any, Any, Any]:
+    """What the arc sine and the arc cosine of z with parts of at least 0 have in common: the tangent of the first one's real part
+    is x over the first result, which is the other one's y; then the imaginary part; and where z is far."""
+    x, y = (absolute(part) for part in z)
+    is_far = ordered(z)[0] > _FAR
+    size = where(isinf(x) | isinf(y), float("inf"), modulus((x, y)))
+    x, y = (where(is_far, 1, part) for part in (x, y))
+    r, s = modulus((x + 1, y)), modulus((x - 1, y))
+    a = 0.5 * (r + s)
+    is_inside = x <= 1
+    beyond = r + x + 1
+    short = s + absolute(x - 1)  # s + (1 - x) inside, s + (x - 1) outside
+    is_one = short == 0
+    safe = where(is_one, 1, short)
+    by_y = where(is_one, 1, y / safe)
+    root = sqrt(0.5 * (a + x))
+    inside = root * sqrt(y * (y / beyond) + short)
+    outside = y * root * sqrt(1 / beyond + 1 / safe)
+    # a - 1 as a product with y inside, so that no square of y vanishes.
+    q = y / beyond + by_y
+    near_inside = sqrt(0.5 * y) * sqrt(q * (a + 1))
+    less_inside = 0.5 * y * q
+    less_outside = 0.5 * (y * (y / beyond) + short)
+    less = where(is_inside, less_inside, less_outside)
+    root_of_both = where(is_inside, near_inside, sqrt(less_outside * (a + 1)))
+    im = where(a < 1.5, log1p(less + root_of_both), log(a + sqrt((a - 1) * (a + 1))))
+    return where(is_inside, inside, outside), where(is_far, log(size) + math.log(2), im), is_far
+
+
+def arc_sine(z: Parts) -> Parts:
+    adjacent, im, is_far = sides(z)
+    re = atan2(absolute(z[0]), where(is_far, absolute(z[1]), adjacent))
+    return copysign(re, z[0]), copysign(im, z[1])
+
+
+def arc_cosine(z: Parts) -> Parts:
+    opposite, im, is_far = sides(z)
+    return atan2(where(is_far, absolute(z[1]), opposite), z[0]), -copysign(im, z[1])
+
+
+def hyperbolic_arc_cosine(z: Parts) -> Parts:
+    re, im = arc_cosine(z)
+    return absolute(im), copysign(re, z[1])
+
+
+def hyperbolic_arc_tangent(z: Parts) -> Parts:
+    """½ ln((1 + z) / (1 - z)), by logarithms of both where z is near ±1."""
+    x, y = absolute(z[0]), z[1]
+    is_far = ordered(z)[0] > _FAR
+    inverse, _ = quotient((1 + 0 * x, 0 * x), (x, y))
+    far = where(isinf(x) | isinf(y), 0, inverse)
+    x, y = where(is_far, 0, x), where(is_far, 0, y)
+    r, s = modulus((x + 1, y)), modulus((x - 1, y))
+    is_near_one = s < 0.5
+    wide = where(is_near_one, 1, s)
+    re = where(is_near_one, 0.5 * (log(r) - log(s)), 0.25 * log1p(4 * (x / wide) / wide))
+    im = 0.5 * atan2(2 * y, (1 - x) * (1 + x) - y * y)
+    return copysign(where(is_far, far, re), z[0]), where(is_far, copysign(math.pi / 2 + 0 * x, z[1]), im)
+
+
+FORMULAS: Final[dict[Any, Callable[..., Parts]]] = {
+    **complex_parts.FORMULAS,
+    arithmetic.pow: power,
+    activation.exp2: power_of_two,
+    activation.expm1: exponential_less_one,
+    activation.log1p: logarithm_of_one_more,
+    activation.log2: lambda z: scaled(logarithm(z), 1 / math.log(2)),
+    activation.log10: lambda z: scaled(logarithm(z), 1 / math.log(10)),
+    activation.rsqrt: lambda z: quotient((1 + 0 * z[0], 0 * z[0]), square_root(z)),
+    activation.tanh: hyperbolic_tangent,
+    trigonometry.tan: lambda z: turned_back(hyperbolic_tangent(turned(z))),
+    trigonometry.asin: arc_sine,
+    trigonometry.acos: arc_cosine,
+    trigonometry.atan: lambda z: turned_back(hyperbolic_arc_tangent(turned(z))),
+    trigonometry.asinh: lambda z: turned_back(arc_sine(turned(z))),
+    trigonometry.acosh: hyperbolic_arc_cosine,
+    trigonometry.atanh: hyperbolic_arc_tangent,
+}
+"""Functions of complex numbers → the parts of their results."""

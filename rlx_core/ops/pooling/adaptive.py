@@ -1,0 +1,98 @@
+"""Pools of a given number of windows, whatever the sizes are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.ops.along_axis import move_axis
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.convolution.arguments import Layout, Steps, spatially, steps
+from rlx_core.ops.indexing import gather
+from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.pooling import extremes, totals
+from rlx_core.ops.pooling.layers import averaged_dtypes
+from rlx_core.ops.reduction import max_axes
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
+
+
+def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
+    """The means of so many windows as `sizes` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
+        sizes: Of the result's spatial axes; one number, or one for each.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: A size is below 1, or that of x not known or 0.
+
+    >>> adaptive_avg_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
+    [[[1.5, 2.5]]]
+    """
+
+    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
+        cells = np.arange(data.shape[axis])[:, None]
+        inside = (cells >= first) & (cells < last)
+        weights = (inside / (last - first)).astype(as_dtype(data.dtype).numpy)
+        return move_axis(mat_mul(move_axis(data, axis, data.ndim - 1), weights), data.ndim - 1, axis)
+
+    def averages(data: Any, **at: Any) -> Any:
+        return totals.avg_pool(data, **at)
+
+    def pooled(data: Any) -> Any:
+        own, held = averaged_dtypes(data)
+        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), sizes, averages, along), to=own)
+
+    return spatially("adaptive_avg_pool", x, layout, pooled)
+
+
+def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
+    """The largest cells of so many windows as `sizes` says, which lie as those of `adaptive_avg_pool`.
+
+    >>> adaptive_max_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
+    [[[2.0, 3.0]]]
+    """
+
+    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
+        # A window that is shorter than others shows its last cell again.
+        cells = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
+        return max_axes(gather(data, cells, axis=axis, oob="clip"), axes=(axis + 1,))
+
+    return spatially(
+        "adaptive_max_pool",
+        x,
+        layout,
+        lambda data: _adapted("adaptive_max_pool", data, sizes, extremes.max_pool, along),
+    )
+
+
+def _adapted(
+    what: str,
+    data: Any,
+    sizes: Steps,
+    pool: Callable[..., Any],
+    along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
+) -> Any:
+    """Windows of one size where the sizes divide, else one axis after the other, with the windows' first and last cells."""
+    wanted = steps(f"{what}: sizes", sizes, data.ndim - 2)
+    own = data.shape[2:]
+    for n, m in zip(own, wanted, strict=True):
+        if not isinstance(n, int) or n < 1 or m < 1:
+            raise ShapeError(f"{what}: an axis goes from a known size of at least 1 to another, not from {n} to {m}")
+    if all(n % m == 0 for n, m in zip(own, wanted, strict=True)):
+        cells = tuple(n // m for n, m in zip(own, wanted, strict=True))
+        return pool(data, kernel=cells, stride=cells)
+    for axis, (n, m) in enumerate(zip(own, wanted, strict=True), 2):
+        if n != m:
+            i = np.arange(m)
+            data = along(data, axis, i * n // m, -(-(i + 1) * n // m))
+    return data
