@@ -214,7 +214,7 @@ class Microkernel:
             assert at.pitch is not None, "who emits a function for a stride that is not known takes it"
             for steps in range(1, max(self.rows, self.unroll + 1)):
                 multiple = self.pitch * steps
-                assert isinstance(multiple, Expr), "some of what is not known is not known"
+                assert isinstance(multiple, Expr), "multiples of what is not known are not known"
                 sizes_of(b).given(b, multiple, times(b, at.pitch, steps))
         starts = [b.add(at.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
         masks: list[ir.Value | None] = [None] * self.vectors
