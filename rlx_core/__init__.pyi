@@ -1060,7 +1060,7 @@ def put_along_axis(
     indices: ArrayLike,
     updates: ArrayLike,
     axis: int,
-    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
     oob: Literal['error', 'clip', 'fill'] = 'error',
     *,
     name: str | None = None,
@@ -1071,7 +1071,7 @@ def put_along_axis(
         x: [.., n, ..]    indices, updates: [.., m, ..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins), "add", "max" or "min"."""
+        mode: "set" (the last update wins), "add", "mul", "max" or "min"."""
 
 def quantile(
     x: ArrayLike,
@@ -1197,7 +1197,7 @@ def scatter(
     x: ArrayLike,
     updates: ArrayLike,
     indices: ArrayLike,
-    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
     axis: int = 0,
     batch_dims: int = 0,
     oob: Literal['error', 'clip', 'fill'] = 'error',
@@ -1210,7 +1210,7 @@ def scatter(
         x: [b.., o.., n, ..]    updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins, in index order), "add", "max" or "min" (with the element that is there).
+        mode: "set" (the last update wins, in index order), "add", "mul", "max" or "min" (with the element that is there).
         axis, batch_dims, oob: As for `Gather`; "fill" writes nothing outside.
 
     Raises:
@@ -1239,7 +1239,7 @@ def scatter_nd(
     x: ArrayLike,
     indices: ArrayLike,
     updates: ArrayLike,
-    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
     batch_dims: int = 0,
     oob: Literal['error', 'clip', 'fill'] = 'error',
     *,
@@ -1251,7 +1251,7 @@ def scatter_nd(
         x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    updates: [b.., i.., ..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins), "add", "max" or "min".
+        mode: "set" (the last update wins), "add", "mul", "max" or "min".
         batch_dims, oob: As for `GatherND`; "fill" writes nothing outside."""
 
 def searchsorted(
@@ -1267,6 +1267,9 @@ def segment_mean(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> 
 
 def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
+
+def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
+    """The products of segments, as `segment_sum` takes them; 1 where there is no row."""
 
 def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
     """The sums of the rows of `data` that have the same number; 0 for a number that none has.

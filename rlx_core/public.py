@@ -77,7 +77,9 @@ FUNCTIONS = _table(
         "rlx_core.ops.numeric.without_nan": ("nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"),
         "rlx_core.ops.numeric.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "rlx_core.ops.numeric.statistics": "average corrcoef cov trapezoid",
-        "rlx_core.ops.numeric.bins": ("bincount histogram segment_max segment_mean segment_min segment_sum"),
+        "rlx_core.ops.numeric.bins": (
+            "bincount histogram segment_max segment_mean segment_min segment_prod segment_sum"
+        ),
         "rlx_core.ops.numeric.interpolation": "interp polyval",
         "rlx_core.ops.numeric.signals": "convolve correlate",
     }

@@ -21,6 +21,7 @@ from rlx_core.ops.complex import MakeComplex, make_complex
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Concat, concat, narrow
 from rlx_core.ops.pairs.pairs import ViewAsComplex, view_as_complex, view_as_real
+from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import expand, reshape
 from rlx_core.pipeline.select.dispatch import LegalizationTable
 
@@ -74,7 +75,8 @@ def _measure(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _each_part(op: Op, *x: Value | None) -> Any:
-    if not _takes_complex(x):
+    """The op of each part by itself, which a scatter that multiplies does not allow."""
+    if not _takes_complex(x) or (isinstance(op, Scatter) and op.mode == "mul"):
         return None
     whole = [parts(v) if v is not None and v.dtype.is_complex else (v, v) for v in x]
     return make_complex(*(op(*(v[k] for v in whole)) for k in (0, 1)))

@@ -28,6 +28,8 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
     """Add the rows in a language. Operands are dense, so that several axes of indices are one."""
 
     def lacking(node: Node) -> str | None:
+        if isinstance(node.op, Scatter) and node.op.mode == "mul" and node.types[0].dtype.is_complex:
+            return "real numbers to multiply"
         return next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
 
     is_there = Condition("dtypes that the device has", lambda node: lacking(node) is None, lacking)

@@ -184,6 +184,7 @@ from rlx_core.ops.numeric.bins import histogram as histogram
 from rlx_core.ops.numeric.bins import segment_max as segment_max
 from rlx_core.ops.numeric.bins import segment_mean as segment_mean
 from rlx_core.ops.numeric.bins import segment_min as segment_min
+from rlx_core.ops.numeric.bins import segment_prod as segment_prod
 from rlx_core.ops.numeric.bins import segment_sum as segment_sum
 from rlx_core.ops.numeric.elementwise import allclose as allclose
 from rlx_core.ops.numeric.elementwise import array_equal as array_equal

@@ -6,7 +6,7 @@ The indexed axis goes last and all others become batch axes, so these are `Gathe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -26,7 +26,7 @@ from rlx_core.ir.types import (
 from rlx_core.ops.indexing import OutOfBounds, gather, scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.samples import Rejected, Sample
-from rlx_core.ops.scatter import Scatter
+from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.structural import transpose
 
 
@@ -109,11 +109,11 @@ class PutAlongAxis(Op):
         x: [.., n, ..]    indices, updates: [.., m, ..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins), "add", "max" or "min".
+        mode: "set" (the last update wins), "add", "mul", "max" or "min".
     """
 
     axis: int
-    mode: Literal["set", "add", "max", "min"] = "set"
+    mode: ScatterMode = "set"
     oob: OutOfBounds = "error"
     category: ClassVar = "movement"
 
@@ -140,7 +140,7 @@ class PutAlongAxis(Op):
             dims = [3, 4, 5, 6]
             dims[axis] = 2
             new = ", ".join(map(str, dims))
-            for mode in ("set", "add"):
+            for mode in ("set", "add", "mul"):
                 ranges = {"indices": (0, 2)}
                 yield Sample("f32[3, 4, 5, 6]", f"i32[{new}]", f"f32[{new}]", axis=axis, mode=mode, ranges=ranges)
         yield Rejected("f32[2, 3]", "i64[2, 1]", "f32[2, 2]", axis=1, error=ShapeError, says="updates must be [2, 1]")

@@ -7,7 +7,7 @@ planner finds used for the last time is updated in place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -20,23 +20,30 @@ from rlx_core.ops.along_axis import PutAlongAxis
 from rlx_core.ops.arithmetic import add, divide, maximum, minimum, multiply, pow, subtract
 from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_shapes import copied
-from rlx_core.ops.creation import iota
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import iota, ones_like
 from rlx_core.ops.getitem import from_front, getitem
 from rlx_core.ops.linalg import operand
-from rlx_core.ops.scatter import Scatter
+from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
 
 __all__ = ["at", "written"]
 
-Mode = Literal["set", "add", "max", "min"]
-_JOINS: dict[Mode, Callable[[Any, Any], Any]] = {
+_JOINS: dict[ScatterMode, Callable[[Any, Any], Any]] = {
     "set": lambda old, new: new,
     "add": add,
+    "mul": multiply,
     "max": maximum,
     "min": minimum,
 }
-_IN_NUMPY: dict[Mode, np.ufunc | None] = {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}
+_IN_NUMPY: dict[ScatterMode, np.ufunc | None] = {
+    "set": None,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 @frozen
@@ -71,16 +78,16 @@ class _Places:
         return self._written(subtract(0, operand(value)), "add")
 
     def multiply(self, value: Any) -> Any:
-        """`x` with its elements there times `value`; of several for one place the last counts."""
-        return self.apply(lambda old: multiply(old, value))
+        """`x` with its elements there times `value`; times all of them where several are for one place."""
+        return self._written(value, "mul")
 
     def divide(self, value: Any) -> Any:
-        """`x` with its elements there divided by `value`; of several for one place the last counts."""
-        return self.apply(lambda old: divide(old, value))
+        """`x` with its elements there divided by `value`; by all of them where several are for one place."""
+        return cast(divide(self._x, self._product(value)), to=self._x.dtype)
 
     def power(self, value: Any) -> Any:
-        """`x` with its elements there to the power of `value`; of several for one place the last counts."""
-        return self.apply(lambda old: pow(old, value))
+        """`x` with its elements there to the power of `value`; of the product of several for one place."""
+        return cast(pow(self._x, self._product(value)), to=self._x.dtype)
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
         """`x` with `function` of its elements there, of which it gives as many."""
@@ -88,7 +95,11 @@ class _Places:
             return written(self._x, self._key, function(self._x), "set")
         return self._written(function(self.get()), "set")
 
-    def _written(self, value: Any, mode: Mode) -> Any:
+    def _product(self, value: Any) -> Any:
+        """The product of all values for a place, and 1 elsewhere."""
+        return _Places(ones_like(self._x), self._key).multiply(value)
+
+    def _written(self, value: Any, mode: ScatterMode) -> Any:
         return written(self._x, self._key, value, mode)
 
 
@@ -116,7 +127,7 @@ def at(x: Any) -> _At:
     return _At(operand(x))
 
 
-def written(x: Any, key: Any, value: Any, mode: Mode) -> Any:
+def written(x: Any, key: Any, value: Any, mode: ScatterMode) -> Any:
     """`x` with values written, added or compared at the places that `x[key]` reads.
 
     Raises:
@@ -143,7 +154,7 @@ def _is_index(key: Any) -> bool:
     return isinstance(key, Value) or (isinstance(key, np.ndarray) and key.dtype.kind in "iu")
 
 
-def _masked(x: Value, mask: Value, new: Value, mode: Mode) -> Value:
+def _masked(x: Value, mask: Value, new: Value, mode: ScatterMode) -> Value:
     if tuple(x.shape[: mask.ndim]) != tuple(mask.shape):
         raise ShapeError(f"setitem: a mask {list(mask.shape)} does not lie over the first axes of {list(x.shape)}")
     over = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
@@ -156,7 +167,7 @@ def _masked(x: Value, mask: Value, new: Value, mode: Mode) -> Value:
     return found
 
 
-def _rows(x: Value, index: Any, new: Value, mode: Mode) -> Value:
+def _rows(x: Value, index: Any, new: Value, mode: ScatterMode) -> Value:
     places = from_front(index, x.shape[0])
     shape = (*places.shape, *x.shape[1:])
     _expect_fits(new, shape)
@@ -164,7 +175,7 @@ def _rows(x: Value, index: Any, new: Value, mode: Mode) -> Value:
     return written
 
 
-def _elements(x: Value, key: Any, new: Value, mode: Mode) -> Value:
+def _elements(x: Value, key: Any, new: Value, mode: ScatterMode) -> Value:
     count = product(x.shape)
     places = getitem(reshape(iota(axis=0, shape=(count,)), x.shape), key)
     _expect_fits(new, tuple(places.shape))
@@ -183,7 +194,7 @@ def _spread(new: Value, shape: tuple[Any, ...]) -> Value:
     return new if tuple(new.shape) == tuple(shape) else expand(new, shape)
 
 
-def _in_array(x: np.ndarray, key: Any, value: Any, mode: Mode) -> np.ndarray:
+def _in_array(x: np.ndarray, key: Any, value: Any, mode: ScatterMode) -> np.ndarray:
     y = np.array(x)
     new = np.asarray(asarray(value, y.dtype.name))
     try:

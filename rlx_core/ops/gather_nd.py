@@ -123,7 +123,7 @@ class ScatterND(Op):
         x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    updates: [b.., i.., ..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins), "add", "max" or "min".
+        mode: "set" (the last update wins), "add", "mul", "max" or "min".
         batch_dims, oob: As for `GatherND`; "fill" writes nothing outside.
     """
 
@@ -152,7 +152,7 @@ class ScatterND(Op):
         ids = {"indices": (0, 2)}
         for d in (f32, f64, bf16, i64, bool_, c64):
             yield Sample(f"{d}[3, 4, 2]", "i64[5, 2]", f"{d}[5, 2]", ranges=ids)
-        for mode in ("set", "add", "max", "min"):
+        for mode in ("set", "add", "mul", "max", "min"):
             yield Sample("f32[3, 4]", "i64[7, 2]", "f32[7]", mode=mode, ranges=ids)
             yield Sample("f32[2, 3, 4]", "i64[2, 5, 1]", "f32[2, 5, 4]", mode=mode, batch_dims=1, ranges=ids)
         yield Sample("f32[3, 4]", "i64[6, 2]", "f32[6]", oob="fill", ranges={"indices": (-2, 6)})

@@ -1,4 +1,4 @@
-"""Writing at indices into a tensor: overwrite, add, or keep the larger or the smaller.
+"""Writing at indices into a tensor: overwrite, add, multiply, or keep the larger or the smaller.
 
 Overwriting is linear with a fixed selection: the last update at an index wins, in index order. The extremes share the
 derivative evenly among all that attain the result, like every other tie.
@@ -21,13 +21,19 @@ from rlx_core.ir.types import TensorType, expect_dtype_of, expect_shape, normali
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import full, iota, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import Indexed, OutOfBounds, checked_indices, gather, scatter_add, write_cells
-from rlx_core.ops.kinds import promoted
+from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
 
-ScatterMode = Literal["set", "add", "max", "min"]
-_COMBINE: dict[str, np.ufunc | None] = {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}
+ScatterMode = Literal["set", "add", "mul", "max", "min"]
+_COMBINE: dict[str, np.ufunc | None] = {
+    "set": None,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 @define_op
@@ -38,7 +44,7 @@ class Scatter(Indexed):
         x: [b.., o.., n, ..]    updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins, in index order), "add", "max" or "min" (with the element that is there).
+        mode: "set" (the last update wins, in index order), "add", "mul", "max" or "min" (with the element that is there).
         axis, batch_dims, oob: As for `Gather`; "fill" writes nothing outside.
 
     Raises:
@@ -52,8 +58,8 @@ class Scatter(Indexed):
 
     def infer(self, x: TensorType, updates: TensorType, indices: TensorType) -> TensorType:
         expect_dtype_of("updates", updates, "x", x)
-        if self.mode == "add" and not x.dtype.is_numeric:
-            raise DtypeError("mode add takes numbers, not bool")
+        if self.mode in ("add", "mul") and not x.dtype.is_numeric:
+            raise DtypeError(f"mode {self.mode} takes numbers, not bool")
         if self.mode in ("max", "min") and not x.dtype.is_real:
             raise DtypeError(f"mode {self.mode} takes real numbers, not {x.dtype}")
         expect_shape("updates", updates, self._read_shape(x, indices))
@@ -94,6 +100,19 @@ class Scatter(Indexed):
         # Where nothing equals the result it is NaN, and so are its derivatives.
         return stays, wins, count
 
+    def _others(self, x: Value, updates: Value, indices: Value) -> Value:
+        """For each update the product of all other factors of its element: that of all but zeros, divided by the update.
+
+        Where two updates of one element are 0, its derivative by both of them is lost; it is right everywhere else.
+        """
+        is_zero = updates == 0
+        zeros = self._gather(self._scatter_add(cast(is_zero, to=x.dtype), indices, x), indices)
+        without = where(is_zero, 1, updates)
+        rest = self._gather(self(x, without, indices), indices)
+        # 1 where no update is 0, and otherwise 0: as a product it has derivatives.
+        vanishing = self._gather(self(full(x.shape, 1, x.dtype), where(is_zero, updates, 1), indices), indices)
+        return where(is_zero, where(zeros == 1, rest, 0), rest / without * vanishing)
+
     def vjp(self, g: Value, x: Value, updates: Value, indices: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO, ZERO
@@ -102,6 +121,9 @@ class Scatter(Indexed):
         if self.mode == "set":
             kept = Scatter("set", self.axis, self.batch_dims, self.oob)(g, zeros_like(updates), indices)
             return kept, where(self._is_last(x, indices), self._gather(g, indices), 0), ZERO
+        if self.mode == "mul":
+            of_updates = self._gather(g, indices) * conjugate_if_complex(self._others(x, updates, indices))
+            return self(g, conjugate_if_complex(updates), indices), of_updates, ZERO
         stays, wins, count = self._shares(x, updates, indices, y)
         share = g / count
         return where(stays, share, 0), where(wins, self._gather(share, indices), 0), ZERO
@@ -112,6 +134,9 @@ class Scatter(Indexed):
         t_x, t_updates = tangent_or_zeros(t[0], x), tangent_or_zeros(t[1], updates)
         if self.mode in ("set", "add"):
             return self(t_x, t_updates, indices)
+        if self.mode == "mul":
+            added = self._scatter_add(t_updates * self._others(x, updates, indices), indices, x)
+            return self(t_x, updates, indices) + added
         stays, wins, count = self._shares(x, updates, indices, y)
         return (where(stays, t_x, 0) + self._scatter_add(where(wins, t_updates, 0), indices, x)) / count
 
@@ -127,11 +152,13 @@ class Scatter(Indexed):
         ids = {"indices": (0, 3)}
         for d in ALL:
             yield Sample(f"{d}[4, 3]", f"{d}[2, 5, 3]", "i64[2, 5]", ranges=ids)
-        for mode in ("add", "max", "min"):
+        for mode in ("add", "mul", "max", "min"):
             for d in (*FLOATS, *INTEGERS):
                 yield Sample(f"{d}[4, 2]", f"{d}[6, 2]", "i32[6]", mode=mode, ranges=ids)
-        yield Sample("c64[4]", "c64[6]", "i32[6]", mode="add", ranges=ids)
-        for mode in ("set", "add", "max", "min"):
+        for mode in ("add", "mul"):
+            yield Sample("c64[4]", "c64[6]", "i32[6]", mode=mode, ranges=ids)
+        yield Sample("f64[3]", "f64[5]", "i32[5]", mode="mul", make=with_zeros)
+        for mode in ("set", "add", "mul", "max", "min"):
             for axis in (0, 1, 2, 3):
                 shape = [4, 5, 6, 7]
                 shape[axis] = 3
@@ -146,7 +173,12 @@ class Scatter(Indexed):
         yield Rejected("f32[4]", "f32[3]", "i64[2]", error=ShapeError, says="updates must be [2]")
         yield Rejected("c64[4]", "c64[2]", "i64[2]", mode="max", error=DtypeError, says="real")
         yield Rejected("bool[4]", "bool[2]", "i64[2]", mode="add", error=DtypeError, says="not bool")
-        yield Rejected("f32[4]", "f32[2]", "i64[2]", mode="mul", error=ConfigError, says="not 'mul'")
+        yield Rejected("f32[4]", "f32[2]", "i64[2]", mode="prod", error=ConfigError, says="not 'prod'")
+
+
+def with_zeros(rng: np.random.Generator) -> list[np.ndarray]:
+    """Elements that a zero, other numbers and both are multiplied with."""
+    return [rng.uniform(1, 2, 3), np.array([0.0, 2.0, 3.0, 0.0, 0.5]), np.array([0, 0, 1, 2, 1], np.int32)]
 
 
 scatter = op_function(Scatter)

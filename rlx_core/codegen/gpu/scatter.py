@@ -17,7 +17,7 @@ from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.tiles import Factor
 from rlx_core.codegen.gpu.walks import Machine
-from rlx_core.codegen.loops import Buffer
+from rlx_core.codegen.loops import Buffer, Combine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import i32, i64
 
@@ -26,7 +26,7 @@ __all__ = ["OwnedScatter", "print_scatter"]
 Outside = Literal["drop", "clip", "report"]
 """What becomes of an update whose index lies outside: nothing, the nearest element, or nothing but a fault."""
 
-_COMBINE: dict[str, Literal["sum", "max", "min"]] = {"add": "sum", "max": "max", "min": "min"}
+_COMBINE: dict[str, Combine] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 @frozen
@@ -50,7 +50,7 @@ class OwnedScatter:
     updates: Factor
     base: Factor | None
     result: Factor
-    mode: Literal["set", "add", "max", "min"] = "add"
+    mode: Literal["set", "add", "mul", "max", "min"] = "add"
     outside: Outside = "report"
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "segment_max",
     "segment_mean",
     "segment_min",
+    "segment_prod",
     "segment_sum",
 ]
 
@@ -109,6 +110,11 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
         ShapeError: The rows and the numbers are not as many.
     """
     return _segments("segment_sum", "add", 0, data, segment_ids, num_segments)
+
+
+def segment_prod(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+    """The products of segments, as `segment_sum` takes them; 1 where there is no row."""
+    return _segments("segment_prod", "mul", 1, data, segment_ids, num_segments)
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: Dim) -> Any:

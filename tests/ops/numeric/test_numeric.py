@@ -138,9 +138,10 @@ def test_bincount_and_segments() -> None:
     assert rlx.bincount(IDS, length=4).tolist() == [2, 0, 2, 1]
     _close(rlx.bincount(IDS, LINE, length=4), [-0.5, 0.0, 5.0, 7.0])
     rows = np.arange(14.0).reshape(7, 2)
-    found = {name: getattr(rlx, f"segment_{name}")(rows, IDS, 4) for name in ("sum", "mean", "max", "min")}
+    found = {name: getattr(rlx, f"segment_{name}")(rows, IDS, 4) for name in ("sum", "mean", "prod", "max", "min")}
     _close(found["sum"], [[12, 14], [0, 0], [4, 6], [12, 13]])
     _close(found["mean"], [[6, 7], [0, 0], [2, 3], [12, 13]])
+    _close(found["prod"], [[20, 33], [1, 1], [0, 5], [12, 13]])
     _close(found["max"], [[10, 11], [-np.inf] * 2, [4, 5], [12, 13]])
     _close(found["min"], [[2, 3], [np.inf] * 2, [0, 1], [12, 13]])
     assert rlx.segment_max(np.array([3, 4], np.int8), np.array([0, 0]), 2).tolist() == [4, -128]

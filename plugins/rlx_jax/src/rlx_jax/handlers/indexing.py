@@ -13,10 +13,11 @@ import numpy as np
 import rlx_core as rlx
 from rlx_jax.walk import Equation, handles
 
-MODES: dict[str, Literal["set", "add", "min", "max"]] = {
+MODES: dict[str, Literal["set", "add", "mul", "min", "max"]] = {
     "scatter": "set",
     "scatter-add": "add",
     "scatter-sub": "add",
+    "scatter-mul": "mul",
     "scatter-min": "min",
     "scatter-max": "max",
 }

@@ -15,7 +15,7 @@ from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import is_sizes, settled, traced
 
-MODES = {"none": "set", "add": "add", "max": "max", "min": "min"}
+MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
 @handles("Gather", takes_sizes=True, takes_coded=True)
@@ -91,20 +91,8 @@ def scatter_nd(node: Node, x: Any, indices: Any, updates: Any) -> Any:
 
 def scattered(node: Node, x: Any, tuples: Any, updates: Any) -> Any:
     """`x` with updates at index tuples, by the node's `reduction`."""
-    mode = node.choice("reduction", "none", "add", "max", "min", "mul")
-    if mode != "mul":
-        return rlx.scatter_nd(x, tuples, updates, mode=MODES[mode])  # type: ignore[arg-type]
-    own = dtype_of(x.dtype)
-    # Products one update at a time: a place that is named twice is multiplied twice.
-    width = tuples.shape[-1]
-    rows = rlx.reshape(tuples, (-1, 1, width))
-    parts = rlx.reshape(updates, (rows.shape[0], 1, *updates.shape[tuples.ndim - 1 :]))
-
-    def step(carry: Any, now: Any) -> Any:
-        at, update = now
-        return rlx.scatter_nd(carry, at, rlx.astype(rlx.gather_nd(carry, at) * update, own), mode="set"), None
-
-    return rlx.scan(step, x, (rows, parts))[0]
+    mode = node.choice("reduction", *MODES)
+    return rlx.scatter_nd(x, tuples, updates, mode=MODES[mode])  # type: ignore[arg-type]
 
 
 @handles("OneHot", grows=True)

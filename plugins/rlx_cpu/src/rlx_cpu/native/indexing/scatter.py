@@ -187,6 +187,8 @@ def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.Value, new: ir.Va
     """An element and an update as one."""
     if mode == "add":
         return b.fadd(old, new) if dtype.is_float else b.add(old, new)
+    if mode == "mul":
+        return b.fmul(old, new) if dtype.is_float else b.mul(old, new)
     return (larger if mode == "max" else smaller)(b, dtype, old, new)
 
 

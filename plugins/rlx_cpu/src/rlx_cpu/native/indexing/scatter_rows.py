@@ -23,9 +23,13 @@ from rlx_cpu.native.table import native
 __all__ = ["ScatterForm", "sized_scatter"]
 
 
-@condition("elements that registers hold, unless they are only overwritten", asks_sizes=False)
+@condition(
+    "elements that registers hold, unless they are only overwritten, and no products of complex numbers",
+    asks_sizes=False,
+)
 def is_combined(node: Node) -> bool:
-    return mode_of(node.op) == "set" or node.types[0].dtype.component in DTYPES
+    mode, held = mode_of(node.op), node.types[0].dtype
+    return mode == "set" or (held.component in DTYPES and not (mode == "mul" and held.is_complex))
 
 
 @frozen(eq=False)
