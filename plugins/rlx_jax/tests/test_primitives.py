@@ -173,7 +173,10 @@ CASES |= {
     "tile": (lambda x: jnp.tile(x, (2, 1, 3)), (floats(2, 3),)),
     "lu parts": (jax.scipy.linalg.lu, (SYSTEMS[0],)),
     "subtract at": (lambda x, i, u: jnp.asarray(x).at[i].subtract(u), (floats(5, 2), np.int32([1, 1, 9]), floats(3, 2))),
-    "multiply at": (lambda x, i, u: jnp.asarray(x).at[i].multiply(u, unique_indices=True), (floats(5, 2), np.int32([1, 3, 9]), floats(3, 2))),
+    "multiply at": (
+        lambda x, i, u: jnp.asarray(x).at[i].multiply(u, unique_indices=True),
+        (floats(5, 2), np.int32([1, 3, 9]), floats(3, 2)),
+    ),
     "approx_max_k": (lambda x: lax.approx_max_k(x, 3), (floats(2, 6),)),
     "approx_min_k": (lambda x: lax.approx_min_k(x, 2, reduction_dimension=0), (floats(5, 3),)),
     "clz": (lax.clz, (np.int32([0, 1, -1, 255, 65536, 2**30]),)),
