@@ -18,7 +18,19 @@ from rlx_core.ir.strides import Strides
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Alias", "Delivery", "Entry", "Lir", "Manifest", "Origin", "Phase", "Slot", "Step"]
+__all__ = [
+    "Alias",
+    "Delivery",
+    "Entry",
+    "Lir",
+    "Manifest",
+    "Origin",
+    "Phase",
+    "Slot",
+    "Step",
+    "is_made_of_parts",
+    "parts_of",
+]
 
 Phase = Literal["prologue", "steady-state", "epilogue"]
 
@@ -195,3 +207,16 @@ class Lir(Travels):
             return ()
         whole = self.root_of(node.result)
         return tuple(i for i, v in enumerate(node.operands) if v is not None and self.root_of(v) is whole)
+
+
+def parts_of(node: Node) -> list[tuple[Value, tuple[int, Strides]]]:
+    """The operands that may lie in a node's result, with offset and strides there, as `Op.parts` has them; none of other ops."""
+    places = () if node.op.parts is None else node.op.parts(*node.operand_types) or ()
+    pairs = zip(node.operands, places, strict=False)
+    return [(value, place) for value, place in pairs if value is not None and place is not None]
+
+
+def is_made_of_parts(node: Node) -> bool:
+    """Whether the operands that may lie in a node's result are all of it, so that nothing is left to write."""
+    parts = parts_of(node)
+    return bool(parts) and sum(v.type.static_nbytes for v, _ in parts) == node.type.static_nbytes

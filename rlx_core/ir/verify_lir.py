@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
-from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step
+from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step, is_made_of_parts, parts_of
 from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.verify import Fault, Stage, fault_at, raise_faults, verify
 from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
@@ -98,7 +98,9 @@ def _needed(graph: Graph) -> list[Node]:
 
 def _is_view(node: Node, lir: Lir) -> bool:
     """Whether a node without a step may have none: its result lies where its operands are, or they lie inside it."""
-    inside = node.operands[:1] if node.op.view is not None else node.operands  # a view is one of its first operand
+    inside = (
+        [v for v, _ in parts_of(node)] if is_made_of_parts(node) else node.operands[:1]
+    )  # a view is one of its first operand
     roots = {id(lir.root_of(v)) for v in inside if v is not None and v.type.nbytes}
     return all(not v.type.nbytes or roots == {id(lir.root_of(v))} for v in node.results)
 
@@ -246,10 +248,9 @@ def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
 
 def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
     """Where each operand of a concatenation lies, from where its result does."""
-    places = None if node.op.parts is None else node.op.parts(*node.operand_types)
-    if places is None:
+    inside = parts_of(node)
+    if not inside:
         return None
     whole = place_of(lir, node.result)
-    inside = [(v, part) for v, part in zip(node.operands, places, strict=False) if v is not None and part is not None]
     pairs = [(node.result, (0, dense_strides(node.type))), *inside]
     return [(v, Alias(whole.root, whole.byte_offset + o, s)) for v, (o, s) in pairs]

@@ -15,12 +15,12 @@ from typing import Final
 from attrs import field, frozen
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias
+from rlx_core.ir.lir import Alias, is_made_of_parts
 from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
 
-__all__ = ["FindKernel", "Parts", "Views", "is_made_of_parts", "place_views", "placement", "with_parts"]
+__all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
 
 FindKernel = Callable[[Node], Kernel | None]
 
@@ -196,13 +196,6 @@ class Parts:
         viewing = self._viewing.get(root, [])
         found = place_views(self.views, viewing, {root: part})
         return all(n.results[0] in found for n in viewing)
-
-
-def is_made_of_parts(node: Node) -> bool:
-    """Whether operands that lie where `Op.parts` has them are all of a node's result, so that nothing is left to write."""
-    places = () if node.op.parts is None else node.op.parts(*node.operand_types) or ()
-    inside = [v for v, place in zip(node.operands, places, strict=False) if v is not None and place is not None]
-    return sum(v.type.static_nbytes for v in inside) == node.type.static_nbytes
 
 
 def _run(type: TensorType, strides: Strides) -> int:

@@ -13,9 +13,9 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
-from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step
+from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step, is_made_of_parts
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.planning.alias import Parts, Views, is_made_of_parts, place_views, with_parts
+from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_parts
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.planning.phases import phases

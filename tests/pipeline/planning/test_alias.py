@@ -246,6 +246,19 @@ def test_what_is_padded_is_computed_inside_and_a_step_writes_what_is_around_it(f
     np.testing.assert_array_equal(execute(lir, target, {"x": x})[0], wanted)
 
 
+def test_padding_with_no_width_is_what_is_padded_whatever_it_would_be_padded_with(fake_target, execute):
+    target = fake_target(writes_strides=True)
+    builder = Builder()
+    h = add(builder.input("x", X), 1.0)
+    y = pad(h, add(builder.input("value", spec("f32[]")), 1.0), lo=(0, 0), hi=(0, 0))
+    lir = make_lir(builder.finish([negative(y)]), target)
+
+    assert "rlx.pad" not in [s.node.op.name for s in lir.steps]
+    assert verify_lir(lir) == []
+    x = np.ones(X.static_shape, np.float32)
+    np.testing.assert_array_equal(execute(lir, target, {"x": x, "value": np.float32(3)})[0], -x - 1)
+
+
 def test_a_part_that_lies_elsewhere_is_found(fake_target):
     lir, h, _ = padded(fake_target(writes_strides=True))
 
