@@ -20,6 +20,7 @@ PRELUDE = """
     import numpy as np
     import rlx_core as rlx
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are told to ignore it
     FOREVER = 2_000_000_000
 
     def counting(x):

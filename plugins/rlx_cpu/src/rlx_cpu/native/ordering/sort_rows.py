@@ -81,6 +81,8 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
         if is_few or sorting.inner != 1 or known.is_cut or not isinstance(known.way, Radix):
             return None  # which lines are cut, or how the first few are found, is a matter of how long they are
         is_wide = known.way.is_wide
+    elif not is_known(sorting.kept):
+        return None  # how many are kept decides how they are found
     if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
         return None
     return SortForm(Problem(Row(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
