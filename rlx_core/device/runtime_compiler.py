@@ -10,16 +10,14 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from attrs import define, frozen
 
-from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+from rlx_core.device.libraries import first_that_loads
+from rlx_core.errors import Fact, KernelBuildError
 
 __all__ = ["Made", "RuntimeCompiler"]
-
-FEW: Final = 3
-"""Libraries that were tried and are named."""
 
 
 @frozen
@@ -89,18 +87,11 @@ class RuntimeCompiler:
         Raises:
             DeviceUnavailableError: There is none.
         """
-        failed: list[Fact] = []
-        for path in self.paths():
-            try:
-                library = ctypes.CDLL(path)
-            except OSError as error:
-                failed.append(Fact("tried", path, str(error)))
-                continue
-            getattr(library, f"{self.prefix}GetErrorString").restype = c_char_p
-            getattr(library, f"{self.prefix}DestroyProgram").argtypes = [POINTER(c_void_p)]
-            return library
-        what = f"{self.target}: {self.name}, which compiles {self.language}, is not installed"
-        raise DeviceUnavailableError(what, *failed[:FEW], hint=self.install)
+        missing = f"{self.target}: {self.name}, which compiles {self.language},"
+        library = first_that_loads(self.paths(), missing, self.install)
+        getattr(library, f"{self.prefix}GetErrorString").restype = c_char_p
+        getattr(library, f"{self.prefix}DestroyProgram").argtypes = [POINTER(c_void_p)]
+        return library
 
     @cached_property
     def version(self) -> str:

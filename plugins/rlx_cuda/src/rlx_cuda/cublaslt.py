@@ -29,7 +29,8 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+from rlx_core.device.libraries import first_that_loads
+from rlx_core.errors import Fact, KernelBuildError
 from rlx_cuda.libraries import paths_of
 
 __all__ = ["ALIGNMENT", "Addresses", "CublasLt", "Matrix", "Plan", "Product"]
@@ -141,18 +142,11 @@ class CublasLt:
         Raises:
             DeviceUnavailableError: There is none.
         """
-        failed: list[Fact] = []
-        for path in self.paths():
-            try:
-                library = ctypes.CDLL(path)
-            except OSError as error:
-                failed.append(Fact("tried", path, str(error)))
-                continue
-            library.cublasLtGetStatusName.restype = c_char_p
-            library.cublasLtMatrixLayoutCreate.argtypes = [POINTER(c_void_p), c_int, c_uint64, c_uint64, c_int64]
-            return library
-        what = "cuda: cuBLASLt, which multiplies matrices where an option says so, is not installed"
-        raise DeviceUnavailableError(what, *failed[:3], hint="python -m pip install nvidia-cublas")
+        missing = "cuda: cuBLASLt, which multiplies matrices where an option says so,"
+        library = first_that_loads(self.paths(), missing, "python -m pip install nvidia-cublas")
+        library.cublasLtGetStatusName.restype = c_char_p
+        library.cublasLtMatrixLayoutCreate.argtypes = [POINTER(c_void_p), c_int, c_uint64, c_uint64, c_int64]
+        return library
 
     def handle(self, device: int) -> c_void_p:
         """The one for a device, which is current; threads may share it."""
