@@ -134,7 +134,7 @@ $(VENV)/.devices: $(VENV)/.test
 # All samples and cases, or of each op one sample for a law and of each test two cases, others with another SEED.
 SAMPLES ?= all
 SEED ?= 0
-PROGRAMS ?= 100
+PROGRAMS ?= 1000
 SOME := --rlx-samples=$(SAMPLES) --rlx-seed=$(SEED)
 # Processors may stand in for GPUs, what has no kernel runs on the host, and memory that nobody may read is full of NaN.
 ON_STAND_INS := RLX_ALLOW_HOST='*' RLX_ROCM_ALLOW_CPU=1 RLX_ROCM_POISON=1 RLX_WGPU_ALLOW_CPU=1 RLX_WGPU_POISON=1 RLX_CUDA_STAND_IN=1 RLX_CUDA_POISON=1 RLX_METAL_STAND_IN=1 RLX_METAL_POISON=1
