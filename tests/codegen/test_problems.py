@@ -163,7 +163,7 @@ def test_reading_and_writing_at_indices_is_what_the_ops_mean(program: Program) -
     if isinstance(op, Gather):
         found = problem.gather(table, indices, op.fill)
     else:
-        combine = {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}[op.mode]
+        combine = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[op.mode]
         found = problem.scatter(combine, table, cells[0], indices)
     exact = np.asarray(op(table, *cells, indices))
     np.testing.assert_array_equal(found.reshape(exact.shape), exact)
