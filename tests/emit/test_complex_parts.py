@@ -22,6 +22,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.pairs.pairs import ViewAsComplex, ViewAsReal
 from rlx_core.ops.samples import Sample
+from rlx_core.ops.scatter import Scatter
 
 OPS = (*(f.op for f in (*FORMULAS, *MEASURES)), *EACH_PART, MakeComplex, Cast, MatMul)
 STORED = (ViewAsReal, ViewAsComplex, MakeComplex)
@@ -35,7 +36,8 @@ def samples(op: type[Op]) -> Iterator[Sample]:
         if isinstance(sample, Sample):
             to = sample.attributes.get("to")
             kinds = [*(t.dtype for t in sample.types if t is not None), *([] if to is None else [to])]
-            if op is MakeComplex or any(d.is_complex for d in kinds):
+            multiplies = op is Scatter and sample.attributes.get("mode") == "mul"  # which is not done part by part
+            if op is MakeComplex or (any(d.is_complex for d in kinds) and not multiplies):
                 yield sample
 
 
