@@ -40,6 +40,7 @@ class RuntimeCompiler:
         file: What a source is called, for its messages.
         install: The command that brings it.
         paths: Where it may lie, best first.
+        beside: A pattern of files that lie beside it, and are loaded before it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class RuntimeCompiler:
     file: str
     install: str
     paths: Callable[[], Iterator[str]]
+    beside: str = ""
 
     def compiled(self, source: str, architecture: str, options: Sequence[str], kind: str, place: str) -> Made:
         """A source compiled.
@@ -88,7 +90,7 @@ class RuntimeCompiler:
             DeviceUnavailableError: There is none.
         """
         missing = f"{self.target}: {self.name}, which compiles {self.language},"
-        library = first_that_loads(self.paths(), missing, self.install)
+        library = first_that_loads(self.paths(), missing, self.install, self.beside)
         getattr(library, f"{self.prefix}GetErrorString").restype = c_char_p
         getattr(library, f"{self.prefix}DestroyProgram").argtypes = [POINTER(c_void_p)]
         return library
