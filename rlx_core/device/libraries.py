@@ -22,7 +22,7 @@ def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: s
         paths: Where it may lie, best first.
         missing: What an error says is not installed.
         install: What mends that.
-        beside: A pattern of files in the library's folder that it asks the system for by name, which finds them once they are loaded.
+        beside: A pattern of files in its folder that it asks the system for by name, which finds them once they are loaded.
 
     Raises:
         DeviceUnavailableError: None does.
