@@ -107,8 +107,8 @@ def test_names_of_rlx_are_whole_or_absent_whichever_module_has_no_memory():
     assert done.returncode == 0, done.stderr
 
 
-# To be removed when 3.13 or a later one imports `json` and `email`, without rlx, whichever allocation fails: 3.13.0 dies at one of
-# three moments tried, 3.11 and 3.12 at none.
+# To be removed when 3.13 or a later one imports `json` and `email`, without rlx, whichever allocation fails: 3.13.0 dies at one
+# of three moments tried, 3.11 and 3.12 at none.
 @pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="CPython 3.13.0 crashes in its own import where allocations fail"
 )
