@@ -21,7 +21,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a package: its plugin, contributions, laws and plans; exits with 1 if something is wrong."""
-    from rlx_core.cli.check_package import Package, findings
+    from rlx_core.cli.checking.package import Package, findings
     from rlx_core.cli.doctor import findings_json, layout
 
     session = Session.of(ctx)

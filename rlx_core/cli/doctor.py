@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rlx_core.cli import checks
-from rlx_core.cli.checks import Finding
+from rlx_core.cli.checking import checks
+from rlx_core.cli.checking.checks import Finding
 from rlx_core.cli.session import Session, quietly
 from rlx_core.errors import RlxError
 from rlx_core.plugins import PluginHost

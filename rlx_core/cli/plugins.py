@@ -40,7 +40,7 @@ def survey(session: Session, load: bool) -> Survey:
     rows = session.host.survey(load)
     if not load:
         return Survey(tuple(rows), session.host.notes, session.host.index_faults)
-    from rlx_core.cli.contribution_faults import contribution_faults  # imports everything there is
+    from rlx_core.cli.checking.contributions import contribution_faults  # imports everything there is
 
     faults = contribution_faults(session.host)
     told = tuple(evolve(row, faults=tuple(faults_of(row, faults))) for row in rows)

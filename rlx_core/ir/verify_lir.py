@@ -98,9 +98,8 @@ def _needed(graph: Graph) -> list[Node]:
 
 def _is_view(node: Node, lir: Lir) -> bool:
     """Whether a node without a step may have none: its result lies where its operands are, or they lie inside it."""
-    inside = (
-        [v for v, _ in parts_of(node)] if is_made_of_parts(node) else node.operands[:1]
-    )  # a view is one of its first operand
+    # A view is one of its first operand.
+    inside = [v for v, _ in parts_of(node)] if is_made_of_parts(node) else node.operands[:1]
     roots = {id(lir.root_of(v)) for v in inside if v is not None and v.type.nbytes}
     return all(not v.type.nbytes or roots == {id(lir.root_of(v))} for v in node.results)
 

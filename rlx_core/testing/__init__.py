@@ -9,7 +9,7 @@
 
 They need pytest, which comes with the extra `rlx-core[testing]`.
 
-`laws.py` and the `laws_of_*.py` state each law once; `subjects.py` finds what a plugin contributes; `cases.py` makes a program
+`laws/` states each law once; `subjects.py` finds what a plugin contributes; `cases.py` makes a program
 of every sample that the ops bring along, and `variants.py` others that their authors did not think of; `choice.py` says which
 of them a law tries; `judges.py` and `differences.py` say what is near enough; `plugin.py` holds the options and `summary.py`
 what is said in the end. A test suite of its own subclasses `EveryOp`.

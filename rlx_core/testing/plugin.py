@@ -25,17 +25,7 @@ __all__ = [
     "pytest_terminal_summary",
 ]
 
-_LAWS = (
-    "laws",
-    "laws_of_backends",
-    "laws_of_declarations",
-    "laws_of_derivatives",
-    "laws_of_devices",
-    "laws_of_kernels",
-    "laws_of_kinks",
-    "laws_of_meaning",
-)
-for _module in (*_LAWS, "judges"):
+for _module in ("laws", "judges"):  # and what lies in them
     pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
 
 FIXTURES = {"contribution", "op", "program", "rejected", "kernel", "kernel_case"}
@@ -201,7 +191,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 def kernel_cases(row: Any, chosen: Any) -> Any:
     """The programs that a kernel takes: samples of its op, or of every op that it is for, and their variants."""
     from rlx_core.testing import cases
-    from rlx_core.testing import laws_of_kernels as kernels
+    from rlx_core.testing.laws import kernels
     from rlx_core.testing.subjects import standard
     from rlx_core.testing.variants import accepted, bases
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from rlx_core.cli import check_package
-from rlx_core.cli.check_package import Package, absence, own_claims
+from rlx_core.cli import checking
+from rlx_core.cli.checking.package import Package, absence, own_claims
 from rlx_core.cli.session import Session
 from rlx_core.plugins import Origin, PluginHost
 
@@ -130,7 +130,7 @@ def test_what_is_for_others_must_be_there_when_they_need_it(rlx) -> None:
 
 
 def test_a_plugin_that_cannot_be_used_is_all_there_is_to_say(rlx, monkeypatch) -> None:
-    monkeypatch.setattr(check_package, "laws", None)
+    monkeypatch.setattr(checking.package, "laws", None)
     rlx.install("kit", "raise ValueError('half installed')")
     ran = rlx("check", "kit", "--json")
     assert ran.code == 1

@@ -15,8 +15,8 @@ import pytest
 from attrs import evolve
 
 import rlx_core as rlx
-from rlx_core.cli import checks
-from rlx_core.cli.contribution_faults import contribution_faults
+from rlx_core.cli.checking import checks
+from rlx_core.cli.checking.contributions import contribution_faults
 from rlx_core.contributions import (
     KINDS,
     BackendSpec,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.cli.contribution_faults import contribution_faults
+from rlx_core.cli.checking.contributions import contribution_faults
 from rlx_core.contributions import (
     KernelSpec,
     RuleSpec,

@@ -12,11 +12,11 @@ from typing import Final
 from attrs import asdict, frozen
 
 from rlx_core.codegen.places import Fault
+from rlx_core.emit.packaged.reading import every, known_type, line_of, number
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.packed_forms import every, known_type, line_of, number
 
 __all__ = ["ARENA", "FIRST_BUFFER", "WORKSPACE", "PackedCall", "PackedFault", "PackedOutput", "PackedProgram"]
 

@@ -53,5 +53,5 @@ def features(cpuinfo: Path = _CPUINFO) -> Collection[str]:
                 if label.strip() in ("flags", "Features"):
                     return frozenset(words.split())
     except (OSError, UnicodeDecodeError):
-        pass
+        return frozenset()  # a system that does not say: code for more than the least is not chosen
     return frozenset()

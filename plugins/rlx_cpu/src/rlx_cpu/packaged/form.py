@@ -12,11 +12,11 @@ from typing import Final, Literal
 
 from attrs import asdict, frozen
 
+from rlx_core.emit.packaged.reading import every, known_type, line_of, number
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.strides import extent
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.packed_forms import every, known_type, line_of, number
 
 __all__ = ["ARENA", "Brought", "Output", "PackedProgram", "PackedStep", "Source", "Word", "program_from"]
 

@@ -144,7 +144,7 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
             "contributions", "(not tried)", "note", "no plugin is imported until the configuration can be read"
         )
         return
-    from rlx_core.cli.contribution_faults import contribution_faults  # imports everything there is
+    from rlx_core.cli.checking.contributions import contribution_faults  # imports everything there is
 
     found = contribution_faults(host)
     for fault in found:

@@ -16,12 +16,12 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about
 from rlx_core.testing.cases import Program, cases_of, programs, refusal
-from rlx_core.testing.laws_of_backends import EveryBackend, Run
-from rlx_core.testing.laws_of_declarations import Declarations
-from rlx_core.testing.laws_of_derivatives import Derivatives
-from rlx_core.testing.laws_of_kernels import Kernels
-from rlx_core.testing.laws_of_kinks import Kinks
-from rlx_core.testing.laws_of_meaning import Meaning
+from rlx_core.testing.laws.backends import EveryBackend, Run
+from rlx_core.testing.laws.declarations import Declarations
+from rlx_core.testing.laws.derivatives import Derivatives
+from rlx_core.testing.laws.kernels import Kernels
+from rlx_core.testing.laws.kinks import Kinks
+from rlx_core.testing.laws.meaning import Meaning
 from rlx_core.testing.subjects import Contribution
 from rlx_core.testing.variants import bases, variants
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from rlx_core.cli import checks
-from rlx_core.cli.checks import Finding
+from rlx_core.cli.checking import checks
+from rlx_core.cli.checking.checks import Finding
 from rlx_core.cli.session import Session
 from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
@@ -149,7 +149,7 @@ def plugin(package: Package) -> Iterator[Finding]:
 
 def contributions(package: Package) -> Iterator[Finding]:
     """Each address imported, and each thing there when it is needed."""
-    from rlx_core.cli.contribution_faults import contribution_faults
+    from rlx_core.cli.checking.contributions import contribution_faults
 
     host = package.host()
     wrong = 0

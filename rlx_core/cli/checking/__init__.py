@@ -1,0 +1,1 @@
+"""What `rlx check` and `rlx doctor` look at."""
