@@ -18,6 +18,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.host.effects import without_effects
 from rlx_core.transforms import higher, linearization
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.contributed import engine_for
@@ -211,7 +212,7 @@ def _jacobian(
         chosen = call.select(what, argnums)
         wrt = call.differentiable(what, chosen)
         graph, results = call.traced.graph, _results(call, what, has_aux)
-        differentiated = pruned(graph, graph.outputs[: len(results.names)])
+        differentiated = without_effects(pruned(graph, graph.outputs[: len(results.names)]))
         blocks = iter(call.inline(of_graph(differentiated, wrt, engine=engine_for(graph))))
         rows = []
         for _ in results.names:
@@ -219,7 +220,8 @@ def _jacobian(
             trees = tuple(call.argument(name, leaves) for name in chosen)
             rows.append(trees[0] if isinstance(argnums, int) else trees)
         jacobian = results.unflatten(rows)
-        return (jacobian, call.returned(call.inline(graph))[1]) if has_aux else jacobian
+        returned = call.returned(call.inline(graph))  # what the function does besides happens here, once
+        return (jacobian, returned[1]) if has_aux else jacobian
 
     return transformed
 

@@ -77,6 +77,9 @@ USES: dict[str, tuple[Callable[[Callable[[Any], Any]], Any], int]] = {
     "linearize": (lambda f: rlx.linearize(f, ONE), 1),
     "vmap": (lambda f: rlx.vmap(f)(np.float32([1, 1, 1])), 3),
     "gradient of gradient": (lambda f: rlx.grad(rlx.grad(f))(ONE), 1),
+    "forward Jacobian": (lambda f: rlx.jacfwd(f)(ONE), 1),
+    "Jacobian by gradients": (lambda f: rlx.jacrev(f)(ONE), 1),
+    "Hessian, by a gradient": (lambda f: rlx.hessian(f)(ONE), 1),
 }
 
 
