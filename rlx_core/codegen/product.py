@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["Axes", "Matrix", "Product", "sizes_of"]
+__all__ = ["Axes", "Matrix", "Product", "is_uneven", "merged", "sizes_of"]
 
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""

@@ -9,6 +9,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from rlx_core.codegen.places import WIDEST, Layout, Place
+from rlx_core.codegen.product import merged
 from rlx_core.ir.dtypes import bf16, f16, f32, f64
 from rlx_cuda import cublaslt
 from rlx_cuda.cublaslt import Matrix, Product
@@ -111,7 +112,7 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
     *leading, columns = d.static_shape
     depth = x.static_shape[-1]
     matrices = [part for part in parts if part.role != "bias"]
-    axes = _merged(leading, [part.leading(d.rank) for part in matrices])
+    axes = [(size, tuple(steps)) for size, *steps in merged(leading, *(part.leading(d.rank) for part in matrices))]
     # Rows are the last axis along which the second factor is the same, with all axes that it could be merged with.
     second = [part.role for part in matrices].index("a")
     rows, steps = axes.pop() if axes and axes[-1][1][second] == 0 else (1, (0,) * len(matrices))
@@ -147,19 +148,6 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
         for at in pairs(*(range(count) for count, _ in axes))
     )
     return Products(product, tuple(parts), rounds)
-
-
-def _merged(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
-    """Axes of more than one element with the stride of each array, as few as visit the same elements in the same order."""
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for extent, *own in zip(extents, *strides, strict=True):
-        if extent == 1:
-            continue
-        if found and all(outer == extent * inner for outer, inner in zip(found[-1][1], own, strict=True)):
-            found[-1] = (found[-1][0] * extent, tuple(own))
-        else:
-            found.append((extent, tuple(own)))
-    return found
 
 
 def _oriented(height: int, width: int, down: int, along: int) -> tuple[int, bool] | None:
