@@ -1188,8 +1188,8 @@ def rope(
 def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Array:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
-    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. `decimals` below 0
-    round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
+    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
+    places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
     With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
 
     Raises:

@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import exp
-from rlx_core.ops.arguments import listed
+from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.arithmetic import abs, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
@@ -277,7 +277,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
 
 def matrix_power(x: Any, n: int, /) -> Any:
     """The product of `n` square matrices, of the inverse where `n` is negative, by repeated squaring."""
-    order = _order("matrix_power", x)
+    order, n = _order("matrix_power", x), whole("matrix_power: n", n)
     base, times, result = (inv(x), -n, None) if n < 0 else (operand(x), n, None)
     while times:
         if times % 2:
