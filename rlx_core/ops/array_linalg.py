@@ -40,6 +40,13 @@ from rlx_core.plugins import default_host
 DOMAIN: Final = "linalg"
 
 
+class EigResult(NamedTuple):
+    """What `eig` returns: complex eigenvalues, and the eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class EighResult(NamedTuple):
     """What `eigh` returns: the eigenvalues in ascending order, and the eigenvectors as columns."""
 
@@ -122,6 +129,16 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Any:
     """The lower triangle L with L Lᴴ = x, or the upper one U with Uᴴ U = x."""
     lower = factorisation("cholesky")()(x)
     return _adjoint(lower) if upper else lower
+
+
+def eig(x: Any, /) -> EigResult:
+    """The complex eigenvalues of any square matrices, by their real parts, then their imaginary ones, and the eigenvectors."""
+    return EigResult(*factorisation("eig")()(x))
+
+
+def eigvals(x: Any, /) -> Any:
+    """The complex eigenvalues of any square matrices, in the order of `eig`."""
+    return eig(x).eigenvalues
 
 
 def eigh(x: Any, /) -> EighResult:

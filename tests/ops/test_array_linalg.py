@@ -38,6 +38,7 @@ def test_a_complete_q_is_square(x: np.ndarray) -> None:
 
 def test_results_have_the_names_of_the_standard() -> None:
     square = TALL[:, :3]
+    assert rlx.linalg.eig(square)._fields == ("eigenvalues", "eigenvectors")
     assert rlx.linalg.eigh(square)._fields == ("eigenvalues", "eigenvectors")
     assert rlx.linalg.qr(square)._fields == ("Q", "R")
     assert rlx.linalg.slogdet(square)._fields == ("sign", "logabsdet")
