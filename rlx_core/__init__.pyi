@@ -9,6 +9,7 @@ from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core import optim as optim
 from rlx_core import random as random
+from rlx_core import special as special
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.files.load_save import from_bytes as from_bytes
 from rlx_core.files.load_save import load as load

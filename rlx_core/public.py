@@ -163,6 +163,7 @@ CORE = _table(
     "linalg": "rlx_core.linalg:",
     "optim": "rlx_core.optim:",
     "random": "rlx_core.random:",
+    "special": "rlx_core.special:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),

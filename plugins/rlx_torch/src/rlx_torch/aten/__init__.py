@@ -27,6 +27,7 @@ from rlx_torch.aten import (  # each fills the table
     shapes,
     sizes,
     sorting,
+    special,
     spectra,
 )
 from rlx_torch.aten.table import DRAWS, TABLE
@@ -56,5 +57,6 @@ __all__ = [
     "shapes",
     "sizes",
     "sorting",
+    "special",
     "spectra",
 ]
