@@ -12,8 +12,10 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import gelu_approx, relu
 from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, reads_as
+from rlx_core.passes.fuse.product_sums import FIRST, SECOND, product_with_sums
 from rlx_cuda import cublaslt
 from rlx_cuda.gelu_slopes import slope_of
 
@@ -21,6 +23,12 @@ __all__ = ["Epilogue", "epilogue_of", "refusal"]
 
 ACTIVATIONS: dict[Op, int] = {relu.op(): cublaslt.EPILOGUE_RELU, gelu_approx.op(): cublaslt.EPILOGUE_GELU}
 """Functions that the library computes; its GELU is the one by tanh."""
+
+SUMS: dict[Op, int] = {
+    product_with_sums(FIRST): cublaslt.EPILOGUE_BGRADB,
+    product_with_sums(SECOND): cublaslt.EPILOGUE_BGRADA,
+}
+"""Sums of a factor; the library's B is the first one (`product_layouts`)."""
 
 AUX_MULTIPLE = 8
 """Elements of which a column of what is kept for a gradient is a multiple."""
@@ -34,8 +42,8 @@ class Epilogue:
 
     Attributes:
         number: The library's.
-        bias, added, aux: The step's operands and then results, by number: a bias, what is added to the sums, and the argument of
-            an activation, which is kept or read.
+        bias, added, aux: The step's operands and then results, by number: a bias or its gradient, what is added to the sums, and
+            the argument of an activation, which is kept or read.
         result: The result.
     """
 
@@ -48,6 +56,8 @@ class Epilogue:
 
 def epilogue_of(node: Node) -> Epilogue | str:
     """What follows the product of a step, or why the library does not compute that, as "needs …" continues."""
+    if isinstance(node.op, FusedLoop):
+        return _summed(node)
     if not isinstance(node.op, FusedMatMulEpilogue):
         return Epilogue(result=len(node.operands))
     region, operands = node.op.region, len(node.operands)
@@ -79,6 +89,16 @@ def refusal(node: Node) -> str | None:
     if result is not factor.dtype and result is not f32:
         return f"results of {factor.dtype} or f32, not {result}"
     return "something to add up" if factor.shape[-1] == 0 else None
+
+
+def _summed(node: Node) -> Epilogue | str:
+    """The epilogue of a product of matrices of which one is added up as well."""
+    number = SUMS.get(node.op)
+    if number is None or any(type is None or type.rank != 2 for type in node.operand_types):
+        return "a product of two matrices, and the sums of one of them over what is contracted"
+    if node.types[0].dtype is f64:
+        return "a dtype besides f64 for sums"
+    return Epilogue(number, bias=3, result=2)
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
