@@ -233,7 +233,8 @@ REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"alwa
 
 LEGAL = (
     *("legalize", "fold-constants", "cse", *REGIONS),
-    *("sink-reshapes", "fuse-product-sums", "fuse-matmul-epilogue", "fuse-loops", "dead-code"),
+    *("sink-reshapes", "fuse-product-sums", "fuse-matmul-epilogue", "fuse-product-sums"),
+    *("fuse-loops", "dead-code"),
 )
 """Regions once more at the end, because decompositions are element-wise for the most part; then the products before them and
 the loops around them."""

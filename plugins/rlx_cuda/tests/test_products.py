@@ -167,6 +167,29 @@ def test_a_weights_gradient_and_its_bias_are_one_call(
     assert "library_product_sums" in str(program.report)
 
 
+@pytest.mark.parametrize("step", [1, 2], ids=["rows together", "rows apart"])
+def test_rows_of_a_product_with_a_slope_are_added_up_by_the_library(
+    driven: PluginHost, library: FakeCublasLt, step: int
+) -> None:
+    def f(g: Any, w: Any, a: Any) -> Any:
+        sloped = rlx.grad(lambda a: rlx.sum(rlx.gelu_approx(a) * (g[:, ::step] @ w)))(a)
+        return sloped, rlx.sum(sloped, axis=(0, 1))
+
+    given = [drawn("bf16", *shape) for shape in ((2, 5 * step, 4), (4, 16), (2, 5, 16))]
+    program = on(driven, f)
+    for a, b in zip(program(*given), rlx.jit(f, target="cpu")(*wide(*given)), strict=True):
+        require(a, np.asarray(b), "bf16")
+    assert library.asked == [(208, 1)]
+
+
+def test_biases_alone_are_trained_by_the_librarys_sums(driven: PluginHost, library: FakeCublasLt) -> None:
+    given = [drawn("f32", *shape) for shape in ((8, 16), (16,), (16, 4), (4,), (2, 6, 8))]
+    gradient = rlx.grad(loss_of_two_layers, argnums=(1, 3))
+    for a, b in zip(on(driven, gradient)(*given), gradient(*wide(*given)), strict=True):
+        require(a, np.asarray(b), "f32")
+    assert [epilogue for epilogue, _ in library.asked][-1:] == [208]
+
+
 NOT_SUMMED: dict[str, tuple[str, Any, Any]] = {
     "f64": ("f64", lambda x, g: (x.mT @ g, rlx.sum(g, axis=0)), LIBRARY),
     "tf32": ("f32", lambda x, g: (x.mT @ g, rlx.sum(g, axis=0)), BOTH),
@@ -321,6 +344,7 @@ EVERYTHING = Product(
 PRODUCTS = {
     "all": EVERYTHING,
     "plain": evolve(EVERYTHING, c=None, epilogue=1, aux=None),
+    "a slope and its sums": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_DGELU_BGRAD),
     "sums of the first": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_BGRADB, aux=None),
     "sums of the second": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_BGRADA, aux=None),
 }

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from rlx_core.ir.graph import Node
+from rlx_core.ops.activation import tanh
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.linalg import MatMul, mat_mul, reshaped
 from rlx_core.ops.structural import sum_axes, transpose
 from rlx_core.passes.engine.base import Context
+from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
 from rlx_core.passes.fuse.product_sums import FIRST, SECOND, FuseProductSums, product_with_sums
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import KernelTable, condition
@@ -85,6 +87,18 @@ def test_other_sums_stay_outside(name: str, context: Context) -> None:
 def test_of_two_products_one_has_the_sums(context: Context) -> None:
     both = program(lambda x, g: (mat_mul(turned(x), g), mat_mul(turned(g), x), sum_axes(g, axes=(0,))), **X, **G)
     assert ops(run(FuseProductSums(), both, context).graph).count("fused_loop") == 1
+
+
+def test_rows_of_a_product_with_its_epilogue_are_added_up_where_the_target_does(context: Context) -> None:
+    before = program(lambda x, g: (lambda y: (y, sum_axes(y, axes=(0,))))(tanh(mat_mul(turned(x), g))), **X, **G)
+    whole = run((FuseMatMulEpilogue(),), before).graph
+    assert run(FuseProductSums(), whole, context).graph is whole
+    table = KernelTable("all")
+    table.register(FusedLoop, name="all")(lambda op, *operands, out, workspace: None)
+    after = run(FuseProductSums(), whole, Context(Target("all", table))).graph
+    assert ops(after)[-1] == "fused_loop"
+    assert "sum" not in ops(after)
+    assert_equal_numbers(before, after)
 
 
 def test_only_a_target_that_says_so_has_it() -> None:

@@ -15,7 +15,7 @@ from rlx_core.ops.arithmetic import add
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, reads_as
-from rlx_core.passes.fuse.product_sums import FIRST, SECOND, product_with_sums
+from rlx_core.passes.fuse.product_sums import FIRST, SECOND, epilogue_with_sums, product_with_sums
 from rlx_cuda import cublaslt
 from rlx_cuda.gelu_slopes import slope_of
 
@@ -34,6 +34,10 @@ AUX_MULTIPLE = 8
 """Elements of which a column of what is kept for a gradient is a multiple."""
 
 OFFERED = "a bias of the last axis, an array to add, relu or gelu_approx, or a slope of gelu_approx to multiply with"
+
+OFFERED_SUMS = (
+    "two matrices and sums of one over what is contracted, or a product with a slope of gelu_approx and its rows' sums"
+)
 
 
 @frozen
@@ -58,10 +62,15 @@ def epilogue_of(node: Node) -> Epilogue | str:
     """What follows the product of a step, or why the library does not compute that, as "needs …" continues."""
     if isinstance(node.op, FusedLoop):
         return _summed(node)
-    if not isinstance(node.op, FusedMatMulEpilogue):
-        return Epilogue(result=len(node.operands))
-    region, operands = node.op.region, len(node.operands)
-    sloped = slope_of(node)
+    if isinstance(node.op, FusedMatMulEpilogue):
+        return _followed(node, node.op.region)
+    return Epilogue(result=len(node.operands))
+
+
+def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
+    """The epilogue of a step that is a product and a region."""
+    operands = len(node.operands)
+    sloped = slope_of(node, region)
     made = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
     if isinstance(made, str):
         return made
@@ -92,13 +101,19 @@ def refusal(node: Node) -> str | None:
 
 
 def _summed(node: Node) -> Epilogue | str:
-    """The epilogue of a product of matrices of which one is added up as well."""
-    number = SUMS.get(node.op)
-    if number is None or any(type is None or type.rank != 2 for type in node.operand_types):
-        return "a product of two matrices, and the sums of one of them over what is contracted"
+    """The epilogue of a product of matrices of which one is added up as well, or of a product with a slope and its rows' sums."""
+    assert isinstance(node.op, FusedLoop), "asked of nothing else"
     if node.types[0].dtype is f64:
         return "a dtype besides f64 for sums"
-    return Epilogue(number, bias=3, result=2)
+    first, *second = (0 if type is None else type.rank for type in node.operand_types)
+    if node.op in SUMS and [first, *second] == [2, 2]:
+        return Epilogue(SUMS[node.op], bias=3, result=2)
+    product = node.op.steps[0].op
+    if isinstance(product, FusedMatMulEpilogue) and node.op == epilogue_with_sums(product) and second[0] == 2:
+        made = _followed(node, product.region)
+        if isinstance(made, Epilogue) and made.number == cublaslt.EPILOGUE_DGELU:
+            return evolve(made, number=cublaslt.EPILOGUE_DGELU_BGRAD, bias=made.result + 1)
+    return OFFERED_SUMS
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
