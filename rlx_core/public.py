@@ -206,10 +206,12 @@ def lazy_names(
                 raise absent(module, name, places)
             return found
         try:
-            from rlx_core.system.locks import forks_wait  # here, because importing rlx imports none of its parts
+            # Here, because importing rlx imports none of its parts.
+            from rlx_core.system.collecting import collecting_seldom
+            from rlx_core.system.locks import forks_wait
 
             # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
-            with forks_wait:  # a module that a fork finds half imported stays so in the child
+            with forks_wait, collecting_seldom():  # a module that a fork finds half imported stays so in the child
                 found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
         except Exception as error:
             from rlx_core.errors.lacks import in_our_words  # as above
