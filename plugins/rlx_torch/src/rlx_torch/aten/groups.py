@@ -19,7 +19,7 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 
 
 @aten("_grouped_mm")
-def grouped_mm(x: Any, matrices: Any, offs: Any = None, bias: Any = None, out_dtype: rlx.DType | None = None) -> Any:
+def grouped_mm(x: Any, matrices: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """f[s, k] · f[groups, k, n] -> f[s, n], where `offs` are the ends of the groups in order."""
     if offs is None and x.ndim == matrices.ndim == 3:
         found = rlx.matmul(x, matrices)
