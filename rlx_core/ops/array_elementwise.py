@@ -57,17 +57,20 @@ def round(x: Any, decimals: int = 0, *, ste: bool = False) -> Any:
     places = whole("round: decimals", decimals)
     if dtype_of(x).is_complex:
         parts = conversion.real(x), complex.imag(x)
-        return complex.make_complex(*(round(part, places, ste=ste) for part in parts))
-    if dtype_of(x).is_integer:
-        if places < 0:
-            raise DtypeError(f"round: {places} decimals are for floats, not {dtype_of(x)}")
-        return copied(x)
+        return complex.make_complex(*(_rounded(part, places, ste) for part in parts))
+    if not dtype_of(x).is_integer:
+        return _rounded(x, places, ste)
+    if places < 0:
+        raise DtypeError(f"round: {places} decimals are for floats, not {dtype_of(x)}")
+    return copied(x)
+
+
+def _rounded(x: Any, places: int, ste: bool) -> Any:
     if places == 0:
         return piecewise.round(x, ste=ste)
     scale = 10.0 ** abs(places)
-    if places > 0:
-        return arithmetic.divide(piecewise.round(arithmetic.multiply(x, scale), ste=ste), scale)
-    return arithmetic.multiply(piecewise.round(arithmetic.divide(x, scale), ste=ste), scale)
+    there, back = (arithmetic.multiply, arithmetic.divide) if places > 0 else (arithmetic.divide, arithmetic.multiply)
+    return back(piecewise.round(there(x, scale), ste=ste), scale)
 
 
 def positive(x: Any) -> Any:

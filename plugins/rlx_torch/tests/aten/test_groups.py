@@ -13,7 +13,6 @@ pytest.importorskip("transformers", reason="pip install 'rlx-torch[models]'")
 import transformers.integrations.moe  # noqa: E402, F401  # which registers the op
 
 import rlx_core as rlx  # noqa: E402  # torch first
-from rlx_core.errors import UnsupportedError  # noqa: E402
 
 ENDS = torch.tensor([2, 2, 5])
 """The second group is empty, and the rows from 5 on belong to none."""
@@ -71,6 +70,7 @@ def test_counts_leave_out_what_is_outside() -> None:
     np.testing.assert_array_equal(rlx.from_torch(Counts(0, 3), (x,))(x.numpy()), Counts(0, 3)(x))
 
 
-def test_counts_without_a_range_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="with a range"):
-        rlx.from_torch(Counts(), (X,))
+@pytest.mark.parametrize("x", [[0.0, 3.0, 3.0, 1.0, 7.0, -1.0, 2.5], [2.0, 2.0]], ids=["spread", "one value"])
+def test_counts_without_a_range_take_that_of_the_elements(x: list[float]) -> None:
+    given = torch.tensor(x)
+    np.testing.assert_array_equal(rlx.from_torch(Counts(), (given,))(given.numpy()), Counts()(given))

@@ -10,14 +10,6 @@ from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.table import aten
 
 
-@aten("histc")
-def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    if min == max:
-        refuse("torch.histc(x, bins, min, max) with a range, which is not read off the values")
-    counts, _ = rlx.histogram(x, bins, range=(min, max))
-    return convert(counts, x.dtype)
-
-
 @aten("_grouped_mm")
 def grouped_mm(x: Any, matrices: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """f[s, k] · f[groups, k, n] -> f[s, n], where `offs` are the ends of the groups in order."""
