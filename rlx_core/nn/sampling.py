@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import reduce
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
+from rlx_core.ir.dims import Dim
 from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops.arguments import choice, flag, listed, whole
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.convolution.arguments import Layout, spatially
+from rlx_core.ops.creation import size_scalar
 
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
 
-Method = Literal["linear", "nearest"]
+Method = Literal["linear", "nearest", "cubic"]
 Outside = Literal["zeros", "border", "reflection"]
 
 
@@ -37,8 +41,10 @@ def grid_sample(
         x: `[n, c, h, w]` or `[n, c, d, h, w]`; channels last in layout `nhwc`.
         grid: `[n, .., 2]` or `[n, .., 3]` with as many axes as x: x, y and z of each place, the last spatial axis first, from -1
             to 1 over the image.
-        method: "linear" weights the 4 (or 8) neighbouring cells, "nearest" takes one of them.
-        padding: What lies outside of the image: zeros, its border, or its reflection.
+        method: "linear" weights the 4 (or 8) neighbouring cells, "cubic" 16 (or 64) by Keys' polynomials with a = -3/4, and
+            "nearest" takes one.
+        padding: What lies outside of the image: zeros, its border, or its reflection: that of the place, and with "cubic" that
+            of each cell.
         align_corners: Whether -1 and 1 are the middles of the first and the last cell, or their outer edges.
         layout: Where the channels are.
 
@@ -48,7 +54,7 @@ def grid_sample(
     Raises:
         ConfigError: A word is another.
         DtypeError: An operand is no float.
-        ShapeError: There are not two or three spatial axes of known sizes, or the grid does not fit.
+        ShapeError: There are not two or three spatial axes, or the grid does not fit.
     """
     choice("grid_sample: method", method, get_args(Method))
     choice("grid_sample: padding", padding, get_args(Outside))
@@ -57,19 +63,15 @@ def grid_sample(
 
     def sampled(data: Any) -> Any:
         sizes = tuple(data.shape[2:])
-        if len(sizes) not in (2, 3) or not all(isinstance(n, int) and n > 0 for n in sizes):
-            raise ShapeError(f"grid_sample: x must have 2 or 3 spatial axes of known sizes, not {list(data.shape)}")
         rank = len(sizes)
+        if rank not in (2, 3) or 0 in sizes:
+            raise ShapeError(f"grid_sample: x must have 2 or 3 spatial axes that are not empty, not {list(data.shape)}")
         if places.ndim != rank + 2 or (places.shape[0], places.shape[-1]) != (data.shape[0], rank):
             raise ShapeError(
                 f"grid_sample: grid must be [{data.shape[0]}, .., {rank}] with {rank + 2} axes, not {list(places.shape)}"
             )
-        n, c, *_ = data.shape
-        wanted = tuple(places.shape[1:-1])
-        points = rlx.reshape(places, (n, -1, rank))
-        at = [_place(points[..., rank - 1 - i], size, padding, is_aligned) for i, size in enumerate(sizes)]
-        flat = rlx.reshape(data, (n, c, -1))
-        return rlx.reshape(_read(flat, at, sizes, method), (n, c, *wanted))
+        at = [cell_at(places[..., rank - 1 - i], size, is_aligned) for i, size in enumerate(sizes)]
+        return read_cells(data, at, method, padding, is_aligned)
 
     return narrowed(spatially("grid_sample", images, layout, sampled), of)
 
@@ -138,48 +140,90 @@ def channel_shuffle(x: ArrayLike, groups: int, *, layout: Layout = "nchw") -> Ar
 # --------------------------------------------------------------------------------------- their parts
 
 
-def _place(g: Any, size: int, padding: Outside, is_aligned: bool) -> Any:
-    """A coordinate from -1 to 1 as one of cells, inside of the image unless what is outside is zeros."""
-    at = rlx.multiply(rlx.add(g, 1.0), (size - 1) / 2 if is_aligned else size / 2)
-    if not is_aligned:
-        at = rlx.subtract(at, 0.5)
-    if padding == "reflection":
-        low, span = (0.0, size - 1.0) if is_aligned else (-0.5, float(size))
-        if span == 0:
-            at = rlx.multiply(at, 0.0)
-        else:  # to and fro with the period of two spans
-            gone = rlx.remainder(rlx.subtract(at, low), 2 * span)
-            at = rlx.add(rlx.where(rlx.less(gone, span), gone, rlx.subtract(2 * span, gone)), low)
-    return at if padding == "zeros" else rlx.clip(at, 0.0, size - 1.0)
+def cell_at(g: Any, size: Dim, is_aligned: bool) -> Any:
+    """A coordinate from -1 to 1 as one of cells: 0 is the middle of the first."""
+    along = rlx.multiply(rlx.add(g, 1.0), 0.5)
+    if is_aligned:
+        return rlx.multiply(along, size_scalar(size - 1, dtype_of(g)))
+    return rlx.subtract(rlx.multiply(along, size_scalar(size, dtype_of(g))), 0.5)
 
 
-def _read(flat: Any, at: Sequence[Any], sizes: Sequence[int], method: Method) -> Any:
-    """`[n, c, points]` of `[n, c, cells]` at coordinates `[n, points]`, one for each axis."""
+def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_aligned: bool) -> Any:
+    """`x` `[n, c, ..]` at places `[n, ..]`, for each spatial axis an array as `cell_at` gives it: `[n, c, ..]` of their sizes."""
+    n, c, *sizes = x.shape
+    inside = [_within(a, size, padding, is_aligned) for a, size in zip(at, sizes, strict=True)]
     if method == "nearest":
-        return _cell(flat, [rlx.round(a) for a in at], sizes)
-    before = [rlx.floor(a) for a in at]
-    shares = [rlx.subtract(a, b) for a, b in zip(at, before, strict=True)]
-    found = None
-    for corner in itertools.product((0, 1), repeat=len(at)):
-        cells = [rlx.add(b, float(k)) for b, k in zip(before, corner, strict=True)]
-        weight: Any = 1.0
-        for share, k in zip(shares, corner, strict=True):
-            weight = rlx.multiply(share if k else rlx.subtract(1.0, share), weight)
-        part = rlx.multiply(_cell(flat, cells, sizes), rlx.expand_dims(weight, 1))
+        taps = [[(rlx.round(a), None)] for a in inside]
+    elif method == "linear":
+        taps = [_linear_taps(a) for a in inside]
+    else:
+        taps = [
+            [(_within(cell, size, padding, is_aligned), weight) for cell, weight in _cubic_taps(a)]
+            for a, size in zip(at, sizes, strict=True)
+        ]
+    flat = rlx.reshape(x, (n, c, prod(sizes)))
+    found: Any = None
+    for corner in itertools.product(*taps):
+        part = _cell(flat, [cell for cell, _ in corner], sizes)
+        if method != "nearest":
+            weight: Any = reduce(rlx.multiply, (weight for _, weight in corner))
+            part = rlx.multiply(part, rlx.expand_dims(weight, 1))
         found = part if found is None else rlx.add(found, part)
     return found
 
 
-def _cell(flat: Any, cells: Sequence[Any], sizes: Sequence[int]) -> Any:
+def _within(at: Any, size: Dim, padding: Outside, is_aligned: bool) -> Any:
+    """A place inside of the image, unless what is outside is zeros."""
+    if padding == "zeros":
+        return at
+    last = size_scalar(size - 1, dtype_of(at))
+    if padding == "reflection":
+        # To and fro with the period of two spans; where the span is 0, anything is clipped to the only cell.
+        low, span = (0.0, last) if is_aligned else (-0.5, size_scalar(size, dtype_of(at)))
+        gone = rlx.remainder(rlx.subtract(at, low), rlx.maximum(rlx.multiply(2.0, span), 1.0))
+        at = rlx.add(rlx.where(rlx.less(gone, span), gone, rlx.subtract(rlx.multiply(2.0, span), gone)), low)
+    return rlx.clip(at, 0.0, last)
+
+
+def _linear_taps(at: Any) -> list[tuple[Any, Any]]:
+    """The two cells around a place, and their weights."""
+    before = rlx.floor(at)
+    share = rlx.subtract(at, before)
+    return [(before, rlx.subtract(1.0, share)), (rlx.add(before, 1.0), share)]
+
+
+def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
+    """The four cells around a place, and their weights.
+
+    Source:
+        Keys 1981, "Cubic convolution interpolation for digital image processing", with a = -3/4.
+    """
+    before = rlx.floor(at)
+    share = rlx.subtract(at, before)
+    pieces = ((1.25, -2.25, 0.0, 1.0), (-0.75, 3.75, -6.0, 3.0))  # of distances up to 1, and from there to 2
+
+    def weight(distance: Any, coefficients: tuple[float, ...]) -> Any:
+        total: Any = 0.0
+        for each in coefficients:
+            total = rlx.add(rlx.multiply(total, distance), each)
+        return total
+
+    rest = rlx.subtract(1.0, share)
+    distances = ((rlx.add(share, 1.0), 1), (share, 0), (rest, 0), (rlx.add(rest, 1.0), 1))
+    return [(rlx.add(before, k - 1.0), weight(d, pieces[which])) for k, (d, which) in enumerate(distances)]
+
+
+def _cell(flat: Any, cells: Sequence[Any], sizes: Sequence[Any]) -> Any:
     """The cells of whole coordinates, and 0 outside of the image."""
+    n, c, _ = flat.shape
     index: Any = 0
     is_inside: Any = True
     for cell, size in zip(cells, sizes, strict=True):
         is_inside = rlx.logical_and(
-            is_inside, rlx.logical_and(rlx.greater_equal(cell, 0.0), rlx.less(cell, float(size)))
+            is_inside, rlx.logical_and(rlx.greater_equal(cell, 0.0), rlx.less(cell, size_scalar(size, dtype_of(cell))))
         )
     for cell, size in zip(cells, sizes, strict=True):
-        known = rlx.where(is_inside, cell, 0.0)
-        index = rlx.add(rlx.multiply(index, size), rlx.astype(known, rlx.i64))
-    found = rlx.gather(flat, index, axis=2, batch_dims=1)
-    return rlx.where(rlx.expand_dims(is_inside, 1), found, 0.0)
+        known = rlx.astype(rlx.where(is_inside, cell, 0.0), rlx.i64)
+        index = rlx.add(rlx.multiply(index, size), known)
+    found = rlx.gather(flat, rlx.reshape(index, (n, prod(cells[0].shape[1:]))), axis=2, batch_dims=1)
+    return rlx.where(rlx.expand_dims(is_inside, 1), rlx.reshape(found, (n, c, *cells[0].shape[1:])), 0.0)

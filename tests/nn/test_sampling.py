@@ -57,14 +57,44 @@ def test_the_identity_reads_every_cell_and_a_flip_the_other_way(is_aligned):
     np.testing.assert_allclose(nn.grid_sample(volume, grid, align_corners=is_aligned), volume, atol=1e-12)
 
 
-def test_the_gradient_of_a_place_is_the_slope_there():
+@pytest.mark.parametrize("padding", MODES)
+def test_cubic_weights_are_those_of_keys(padding):
+    x = RNG.normal(size=(1, 2, 5, 6))
+    options = {"method": "cubic", "padding": padding, "align_corners": True}
+    here = nn.affine_grid(np.eye(2, 3)[None], (5, 6), align_corners=True)
+    np.testing.assert_allclose(nn.grid_sample(x, here, **options), x, atol=1e-12)
+    halfway = np.array([-0.09375, 0.59375, 0.59375, -0.09375])  # a = -3/4 at distances 3/2 and 1/2
+    np.testing.assert_allclose(
+        nn.grid_sample(x, np.zeros((1, 1, 1, 2)), **options)[0, :, 0, 0], x[0, :, 2, 1:5] @ halfway, atol=1e-12
+    )
+    inside = RNG.uniform(-0.4, 0.4, (1, 3, 3, 2))  # whose 16 cells are in the image
+    np.testing.assert_allclose(nn.grid_sample(np.ones_like(x), inside, **options), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("padding", MODES)
+@pytest.mark.parametrize("method", ["linear", "nearest", "cubic"])
+def test_images_of_any_size_are_read_by_one_program(method, padding):
+    program = rlx.compile(
+        lambda x, g: nn.grid_sample(x, g, method=method, padding=padding),
+        rlx.spec("f32[1, 2, h, w]"),
+        rlx.spec("f32[1, 3, 4, 2]"),
+    )
+    grid = RNG.uniform(-1.5, 1.5, (1, 3, 4, 2)).astype(np.float32)
+    for sizes in ((4, 5), (1, 3)):
+        x = RNG.normal(size=(1, 2, *sizes)).astype(np.float32)
+        np.testing.assert_allclose(program(x, grid), nn.grid_sample(x, grid, method=method, padding=padding), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_the_gradient_of_a_place_is_the_slope_there(method):
     x = np.arange(12.0).reshape(1, 1, 3, 4) ** 2 / 10
     grid = np.array([[[[0.1, -0.2]]]])
-    slope = rlx.grad(lambda g: rlx.sum(nn.grid_sample(x, g)))(grid)
+    slope = rlx.grad(lambda g: rlx.sum(nn.grid_sample(x, g, method=method)))(grid)
     for k in range(2):
         step = np.zeros_like(grid)
         step[..., k] = 1e-5
-        numeric = (nn.grid_sample(x, grid + step) - nn.grid_sample(x, grid - step)).item() / 2e-5
+        there, here = (nn.grid_sample(x, grid + by, method=method).item() for by in (step, -step))
+        numeric = (there - here) / 2e-5
         np.testing.assert_allclose(slope[0, 0, 0, k], numeric, rtol=1e-6)
 
 

@@ -136,11 +136,11 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
 
 def test_operands_that_no_handler_takes_are_named_too() -> None:
     class Odd(torch.nn.Module):
-        def forward(self, x: Any, grid: Any) -> Any:
-            return torch.nn.functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.lu_factor(x)[0]
 
-    with pytest.raises(UnsupportedError, match="grid_sampler_2d"):
-        from_torch(Odd(), (torch.ones(1, 1, 3, 3), torch.zeros(1, 2, 2, 2)))
+    with pytest.raises(UnsupportedError, match="linalg_lu_factor"):
+        from_torch(Odd(), (torch.ones(2, 3),))
 
 
 def test_mistakes_are_said() -> None:

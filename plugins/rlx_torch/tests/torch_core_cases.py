@@ -191,7 +191,15 @@ CASES: dict[str, list[Case]] = {
     "grid_sampler_2d.default": [
         *(
             lambda how=how: (f(1, 2, 4, 5), u(1, 3, 3, 2) * 1.3, *how)
-            for how in ((0, 0, False), (0, 1, True), (1, 0, False))
+            for how in (
+                (0, 0, False),
+                (0, 1, True),
+                (1, 0, False),
+                (0, 2, False),
+                (2, 0, False),
+                (2, 1, True),
+                (2, 2, False),
+            )
         ),
     ],
     "upsample_bilinear2d.vec": [

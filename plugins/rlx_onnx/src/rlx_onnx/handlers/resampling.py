@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.nn.sampling import cell_at, read_cells
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 
@@ -163,69 +163,13 @@ def grid_sample(node: Node, x: Any, grid: Any) -> Any:
     """x `[n, c, ..]` read at places in -1 .. 1 that a grid `[n, .., axes]` says, the last axis of x first."""
     own = dtype_of(x.dtype)
     wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x
-    sizes = x.shape[2:]
-    corners = bool(node.get("align_corners", 0))
-    border = node.choice("padding_mode", "zeros", "border", "reflection")
-    mode = node.choice("mode", "linear", "nearest", "cubic", "bilinear", "bicubic")
-    rank = len(sizes)
-    data = rlx.moveaxis(rlx.reshape(wide, (*x.shape[:2], -1)), 1, 2)
-    at = [_cell(grid[..., rank - 1 - i], n, corners) for i, n in enumerate(sizes)]
+    is_aligned = bool(node.get("align_corners", 0))
+    padding: Any = node.choice("padding_mode", "zeros", "border", "reflection")
+    mode: Any = node.choice("mode", "linear", "nearest", "cubic", "bilinear", "bicubic").removeprefix("bi")
+    last = x.ndim - 3
+    at = [cell_at(grid[..., last - i], size, is_aligned) for i, size in enumerate(x.shape[2:])]
     if mode == "nearest":
-        taps = [[(rlx.round(each), None)] for each in at]
-    elif mode in ("cubic", "bicubic"):
-        taps = [_cubic_taps(each) for each in at]
-    else:
-        at = [_inside(each, n, border, corners) for each, n in zip(at, sizes, strict=True)]
-        taps = [[(low := rlx.floor(each), 1 - (each - low)), (low + 1, each - low)] for each in at]
-    total = sum(_read(data, sizes, combination, border, corners) for combination in itertools.product(*taps))
-    return rlx.astype(rlx.moveaxis(total, -1, 1), own)
-
-
-def _cell(at: Any, size: Any, corners: bool) -> Any:
-    """A place in -1 .. 1 as one among the cells."""
-    return (at + 1) * (size - 1) / 2 if corners else ((at + 1) * size - 1) / 2
-
-
-def _inside(at: Any, size: Any, border: str, corners: bool) -> Any:
-    """Places outside brought to the edge, or reflected at it; those that read zeros stay."""
-    if border == "border":
-        return rlx.clip(at, 0, size - 1)
-    if border == "zeros":
-        return at
-    low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
-    span = high - low
-    if span == 0:
-        return rlx.zeros_like(at)
-    turned = rlx.remainder(rlx.abs(at - low), 2 * span)
-    return rlx.clip(low + rlx.where(turned > span, 2 * span - turned, turned), 0, size - 1)
-
-
-def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
-    low = rlx.floor(at)
-    t, a = at - low, -0.75
-
-    def near(d: Any) -> Any:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: Any) -> Any:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return [(low - 1, far(t + 1)), (low, near(t)), (low + 1, near(1 - t)), (low + 2, far(2 - t))]
-
-
-def _read(data: Any, sizes: Any, taps: tuple[tuple[Any, Any], ...], border: str, corners: bool) -> Any:
-    """One cell for each place, `[n, .., c]`, times its weight; 0 outside where the border says so."""
-    place: Any = None
-    share: Any = None
-    for (cell, weight), n in zip(taps, sizes, strict=True):
-        known = cell if border == "zeros" else _inside(cell, n, border, corners)
-        within = rlx.clip(rlx.round(known), 0, n - 1)
-        place = within if place is None else place * n + within
-        if border == "zeros":
-            is_in = rlx.astype(rlx.logical_and(cell >= 0, cell <= n - 1), data.dtype)
-            weight = is_in if weight is None else weight * is_in
-        if weight is not None:
-            share = weight if share is None else share * weight
-    flat = rlx.reshape(rlx.astype(place, rlx.i64), (place.shape[0], -1))
-    found = rlx.reshape(rlx.gather(data, flat, axis=1, batch_dims=1), (*place.shape, data.shape[-1]))
-    return found if share is None else found * rlx.expand_dims(share, axis=-1)
+        at = [
+            rlx.round(each) for each in at
+        ]  # before what is outside is reflected, which matters halfway between two cells
+    return rlx.astype(read_cells(wide, at, mode, padding, is_aligned), own)
