@@ -166,8 +166,8 @@ def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_a
     for corner in itertools.product(*taps):
         part = _cell(flat, [cell for cell, _ in corner], sizes)
         if method != "nearest":
-            weight: Any = reduce(rlx.multiply, (weight for _, weight in corner))
-            part = rlx.multiply(part, rlx.expand_dims(weight, 1))
+            weights: list[Any] = [weight for _, weight in corner]
+            part = rlx.multiply(part, rlx.expand_dims(reduce(rlx.multiply, weights), 1))
         found = part if found is None else rlx.add(found, part)
     return found
 
