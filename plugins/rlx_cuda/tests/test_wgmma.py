@@ -166,6 +166,7 @@ def printed(known: PluginHost, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 def test_code_for_a_device_that_is_not_there_is_printed(printed: Callable[..., Result]) -> None:
     done = printed("--emit", "cuda", "--arch", "sm_90a")
     assert done.exit_code == 0, done.output
+    assert "by product_wgmma; 128 groups of 256 with 98304 bytes to share" in done.output
     assert "rlx_multiply_wide_bf16<0u, 1u>(" in done.output
     assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16" in done.output
 
