@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.device.libraries import imported
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_cuda import nvrtc
 from rlx_cuda.library import FEATURE
@@ -69,10 +70,7 @@ def found() -> tuple[Found, ...]:
     Raises:
         DeviceUnavailableError: There is no CuPy, no driver, one that is too old for it, or no such device.
     """
-    try:
-        from cupy.cuda import runtime
-    except (ImportError, OSError, RuntimeError) as error:  # a wheel that is half there, or for another system
-        raise DeviceUnavailableError("cuda: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL) from None
+    runtime = imported("cupy", "cuda", install=INSTALL, needs=("cuda",)).cuda.runtime
     if runtime.is_hip:
         raise DeviceUnavailableError("cuda: the installed CuPy is built on ROCm", hint=f"pip uninstall it; {INSTALL}")
     try:
