@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from attrs import frozen
 
+from rlx_core.errors import DeviceError
+
 __all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
 
@@ -188,10 +190,12 @@ class Driver(ABC):
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
     def share(self, launch: Any, nbytes: int) -> None:
-        """Let the threads of a group share memory besides what the launched function declares."""
-        raise AssertionError(
-            f"{self.facts.driver} gives groups no memory by the launch, and is asked for {nbytes} bytes"
-        )
+        """Let the threads of a group share memory besides what the launched function declares.
+
+        Raises:
+            DeviceError: The device has no such thing, and a package says that its kernels have.
+        """
+        raise DeviceError(f"{self.facts.name}: a launch gives groups no memory, and is asked for {nbytes} bytes")
 
     def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
         """A call of a function of the device's library, submitted and changed like a launch.

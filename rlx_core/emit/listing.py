@@ -43,5 +43,9 @@ def source_of(emitted: Emitted, language: Language) -> str:
 
 
 def launched(emitted: Emitted) -> str:
-    """How many threads run each function: `4 groups of 256`."""
-    return ", then ".join(f"{call.groups} groups of {call.group_size}" for call in emitted.calls)
+    """How many threads run each function: `4 groups of 256`, and what they are given besides."""
+    return ", then ".join(
+        f"{call.groups} groups of {call.group_size}"
+        + (f" with {call.dynamic_nbytes} bytes to share" if call.dynamic_nbytes else "")
+        for call in emitted.calls
+    )

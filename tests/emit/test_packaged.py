@@ -143,6 +143,19 @@ def test_what_a_package_of_a_device_cannot_hold_is_refused(bench: Bench, tmp_pat
         rlx.package(compiled, tmp_path / "m.rlxpack", "fake:7")
 
 
+def test_a_device_whose_launches_give_no_memory_says_so(bench: Bench, tmp_path: Path) -> None:
+    """A package of another's kernels may ask for it."""
+    packaged(bench, tmp_path / "m.rlxpack")
+    container = read_container(tmp_path / "m.rlxpack")
+    form = container.blobs.json(container.manifest["codes"][0][3])
+    for program in form["programs"]:
+        program["calls"][0]["dynamic_nbytes"] = 64 << 10
+    types = tuple(rlx.spec(t) for t in form["programs"][1]["inputs"])
+    outputs = tuple(rlx.spec(o["type"]) for o in form["programs"][1]["outputs"])
+    with pytest.raises(DeviceError, match="a launch gives groups no memory, and is asked for 65536 bytes"):
+        backend_of(bench).unpack(form, container.blobs, {})(1, types, outputs).run([X, N])
+
+
 def test_a_form_that_speaks_of_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:
     packaged(bench, tmp_path / "m.rlxpack")
     container = read_container(tmp_path / "m.rlxpack")
@@ -160,6 +173,7 @@ def test_a_form_that_speaks_of_what_is_not_there_is_refused(bench: Bench, tmp_pa
         {"calls": [{**call, "arguments": [[99, 0]]}]},
         {"calls": [{**call, "arguments": [[0, 1 << 40]]}]},
         {"calls": [{**call, "groups": 0}]},
+        {"calls": [{**call, "dynamic_nbytes": 1 << 40}]},
         {"outputs": [{**good["outputs"][0], "offset": 1 << 40}]},
         {"outputs": json.loads("[3]")},
     ):

@@ -150,13 +150,17 @@ def test_memory_that_a_launch_did_not_ask_for_is_not_there(
 @pytest.mark.parametrize(
     ("line", "by"),
     [
-        ("stride = 1024u", "stride = 512u"),
-        ("(u64)1u << 62", "(u64)2u << 62"),
-        ("(u64)1u << 62", "(u64)0u"),
-        ("(start & 0x3ffffu) >> 4", "(start & 0x3ffffu) >> 3"),
-        ("(column / 8u ^ row)", "(column / 8u)"),
+        pytest.param("stride = 1024u", "stride = 512u", id="stride"),
+        *(
+            pytest.param(line, by, id=name, marks=pytest.mark.slow)
+            for name, line, by in (
+                ("exchanged-64", "(u64)1u << 62", "(u64)2u << 62"),
+                ("not-exchanged", "(u64)1u << 62", "(u64)0u"),
+                ("start", "(start & 0x3ffffu) >> 4", "(start & 0x3ffffu) >> 3"),
+                ("written-otherwise", "(column / 8u ^ row)", "(column / 8u)"),
+            )
+        ),
     ],
-    ids=["stride", "exchanged-64", "not-exchanged", "start", "written-otherwise"],
 )
 def test_a_descriptor_is_read_as_the_isa_says_and_not_as_ours_was_made(function: Function, line: str, by: str) -> None:
     product = Product(replaced(line, by)(source_of([function], CUDA_WGMMA)))
@@ -166,3 +170,41 @@ def test_a_descriptor_is_read_as_the_isa_says_and_not_as_ours_was_made(function:
         assert "shared memory" in str(error) or "which the group shares" in str(error)  # noqa: PT017  # one of both is to be seen
     else:
         assert (found != product.wanted).mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("width", "place", "k", "part", "leading", "stride", "mode"),
+    [
+        pytest.param(8, "column % 8u", "k * 2048u", 512, "2048u", 128, 0, id="none"),
+        pytest.param(16, "(column / 8u ^ row / 4u) % 2u * 8u + column % 8u", "k * 2048u", 1024, "16u", 256, 3, id="32"),
+        pytest.param(
+            32,
+            "(column / 8u ^ row / 2u) % 4u * 8u + column % 8u",
+            "(k / 2u * 4096u + k % 2u * 16u)",
+            *(2048, "16u", 512, 2),
+            id="64",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_other_layouts_of_the_isa_are_read_too(
+    function: Function, width: int, place: str, k: str, part: int, leading: str, stride: int, mode: int
+) -> None:
+    """Panels of fewer elements, in which runs of 16 bytes are exchanged with fewer others, or with none."""
+    source = source_of([function], CUDA_WGMMA)
+    for line, by in (
+        (
+            "(column / 64u * rows + row) * 64u + (column / 8u ^ row) % 8u * 8u + column % 8u",
+            f"(column / {width}u * rows + row) * {width}u + {place}",
+        ),
+        ("k * 16u", k),
+        ("part * 4096u", f"part * {part}u"),
+        ("leading = panel", f"leading = {leading}"),
+        ("stride = 1024u", f"stride = {stride}u"),
+        ("(u64)1u << 62", f"(u64){mode}u << 62"),
+    ):
+        source = replaced(line, by)(source)
+    product = Product(source)
+    np.testing.assert_array_equal(
+        product.run(function, function.launch.entry, function.launch.dynamic_nbytes), product.wanted
+    )

@@ -74,8 +74,8 @@ class Launch:
             )
 
     def run(self, stream: Any) -> None:
-        sizes = self.groups, 1, 1, self.size, 1, 1, self.dynamic_nbytes
-        self.launch(self.function, *sizes, stream.ptr, self.address, 0)
+        nbytes = self.dynamic_nbytes
+        self.launch(self.function, self.groups, 1, 1, self.size, 1, 1, nbytes, stream.ptr, self.address, 0)
 
 
 @frozen(eq=False)

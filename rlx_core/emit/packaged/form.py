@@ -25,6 +25,7 @@ WORKSPACE: Final = 1
 FIRST_BUFFER: Final = 2
 
 _MOST_THREADS: Final = 1 << 31
+_MOST_NBYTES: Final = 1 << 31
 
 
 @frozen
@@ -161,7 +162,7 @@ def _call(form: Json) -> PackedCall:
         group_size=number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
         arguments=every(row.get("arguments"), _argument),
         faults=number(row.get("faults"), "faults"),
-        dynamic_nbytes=number(row.get("dynamic_nbytes", 0), "bytes of a group"),
+        dynamic_nbytes=number(row.get("dynamic_nbytes", 0), "bytes of a group", high=_MOST_NBYTES),
     )
 
 

@@ -94,9 +94,8 @@ def test_products_of_warpgroups_overlap_and_two_groups_have_registers() -> None:
     cases = [
         *problems.WARPGROUP_CASES,
         *(
-            problems.ProductCase(dtype, (), 4096, 4096, 1024, *orders, has_epilogue=dtype is bf16)
-            for dtype in (f16, bf16)
-            for orders in itertools.product((False, True), repeat=2)
+            problems.ProductCase(dtype, (), 4096, 4096, 1024, lhs, rhs, has_epilogue=dtype is bf16)
+            for dtype, lhs, rhs in itertools.product((f16, bf16), (False, True), (False, True))
         ),
     ]
     machine, scalars = Machine(subgroup=32, shared_nbytes=48 << 10), scalars_of(CUDA_WGMMA)
