@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
@@ -60,7 +60,7 @@ def stand_in() -> Device:
     from rlx_core.testing.shim.dialects import CUDA_DIALECT
     from rlx_core.testing.shim.driver import stand_in as made
 
-    return made(CUDA_DIALECT, "cuda:0")
+    return made(CUDA_DIALECT, "cuda:0", features=frozenset((nvrtc.HOPPER,)))
 
 
 @cache
@@ -113,11 +113,15 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     from cupy import __version__ as cupy_version
     from cupy.cuda import runtime
 
-    architecture = nvrtc.architecture_for(_capability(properties))
+    capability = _capability(properties)
+    architecture = nvrtc.architecture_for(capability)
     driver = _spelled(runtime.driverGetVersion())
     name = properties["name"].decode()
     said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
-    return Found(number, architecture, facts_of(properties, name=name, driver=said, feature=FEATURE))
+    facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
+    if capability == 90:
+        facts = evolve(facts, features=facts.features | {nvrtc.HOPPER})
+    return Found(number, architecture, facts)
 
 
 _devices: dict[tuple[int, int], Device] = {}
