@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from rlx_core.ir.graph import Builder, Constant, Graph, Node, Value
-from rlx_core.ir.types import normalize_axes
+from rlx_core.ir.types import normalize_axes, normalize_axis
 from rlx_core.ops.fused_loop import FusedLoop, LoopStep
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
@@ -67,12 +67,12 @@ def candidates(graph: Graph, node: Node) -> Iterator[Group]:
     if not isinstance(node.op, Sum) or node.op.keep_dim:
         return
     (value,) = node.present()
-    if {*normalize_axes(node.op.axes, value.ndim)} != {*range(value.ndim - 1)}:
+    if value.ndim < 2 or {*normalize_axes(node.op.axes, value.ndim)} != {*range(value.ndim - 1)}:
         return
     for rows in as_rows(graph, value):
         yield from (joined(p, node, SECOND) for p in products(graph, rows, SECOND))
         for user in graph.uses[rows]:
-            if isinstance(user.op, Transpose):
+            if isinstance(user.op, Transpose) and normalize_axis(user.op.perm[0], 2) == 1:
                 yield from (joined(p, node, FIRST) for p in products(graph, user.result, FIRST))
     product = value.node
     if isinstance(product.op, FusedMatMulEpilogue) and len(product.results) == 1:

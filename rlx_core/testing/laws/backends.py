@@ -1,4 +1,4 @@
-"""The law of backends: what a target computes is what the interpreter computes."""
+"""The law of backends: what a target computes is what the interpreter computes, the same bits in every run."""
 
 from __future__ import annotations
 

@@ -58,6 +58,13 @@ APART: dict[str, Callable[..., Any]] = {
     "sums of everything": lambda x, g: (mat_mul(turned(x), g), sum_axes(g, axes=(0, 1))),
     "an axis that is kept": lambda x, g: (mat_mul(turned(x), g), sum_axes(g, axes=(0,), keep_dim=True)),
     "another array": lambda x, g: (mat_mul(turned(x), g), sum_axes(g * 2.0, axes=(0,))),
+    "sums of a vector over nothing": lambda x, g: (
+        lambda h: (mat_mul(reshaped(h, (6, 1)), g[:1]), sum_axes(h, axes=()))
+    )(g[:, 0]),
+    "sums of a number": lambda x, g: (lambda h: (mat_mul(reshaped(h, (1, 1)), g[:1]), sum_axes(h, axes=())))(g[0, 0]),
+    "a transpose that moves nothing": lambda x, g: (
+        lambda h: (mat_mul(transpose(h, (0, 1)), x[:4]), sum_axes(h, axes=(0,)))
+    )(g[:4]),
     "a product of the sums": lambda x, g: mat_mul(turned(x * sum_axes(g, axes=(0,))[0]), g),
     "sums kept wider": lambda x, g: (MatMul(acc_dtype="f64")(turned(x), g), sum_axes(g, axes=(0,))),
     "a stack": lambda x, g: (
