@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from attrs import frozen
+
+from rlx_core.system.records import frozen
 
 __all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 

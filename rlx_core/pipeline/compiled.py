@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
@@ -17,6 +17,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
     from rlx_core.pipeline.planning.planner import PlanOptions

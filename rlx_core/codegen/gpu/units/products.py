@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
@@ -26,6 +26,7 @@ from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs
 from rlx_core.codegen.loops import Index, Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import define, frozen
 
 __all__ = ["print_unit_product"]
 

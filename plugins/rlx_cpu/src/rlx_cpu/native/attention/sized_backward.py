@@ -6,7 +6,7 @@ order of code for the size, wherever that has tiles of the same kind: from two v
 
 from __future__ import annotations
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
@@ -16,6 +16,7 @@ from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan, products_of
 from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.cut import AttentionCut

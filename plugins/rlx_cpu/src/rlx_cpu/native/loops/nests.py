@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.codegen.loops import Kernel, Store, operands_of
 from rlx_core.codegen.schedule import Nest
+from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
     CACHE_LINE,
