@@ -15,6 +15,7 @@ from rlx_core.ir.provenance import Lines, Source
 from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
+from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
 from rlx_core.system.records import frozen
@@ -74,7 +75,7 @@ class Compiled:
         start = time.perf_counter()
         made = self._another(lir)
         if made is None:
-            with progress(f"building {self.report.name} for {self.target.name}"):
+            with collecting_seldom(), progress(f"building {self.report.name} for {self.target.name}"):
                 made = self._built(lir)
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
         return made
