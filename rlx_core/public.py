@@ -41,7 +41,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.bitwise": (
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
-        "rlx_core.ops.complex": "angle complex_abs complex_norm_sq make_complex",
+        "rlx_core.ops.complex": "complex_abs complex_norm_sq make_complex",
         "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
@@ -71,7 +71,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
         "rlx_core.ops.numeric.elementwise": (
-            "allclose array_equal deg2rad fmax fmin fmod heaviside isclose isneginf isposinf logaddexp2 nan_to_num rad2deg "
+            "allclose angle array_equal deg2rad fmax fmin fmod heaviside isclose isneginf isposinf logaddexp2 nan_to_num rad2deg "
             "sinc"
         ),
         "rlx_core.ops.numeric.without_nan": ("nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"),
@@ -163,6 +163,7 @@ CORE = _table(
     "linalg": "rlx_core.linalg:",
     "optim": "rlx_core.optim:",
     "random": "rlx_core.random:",
+    "special": "rlx_core.special:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),

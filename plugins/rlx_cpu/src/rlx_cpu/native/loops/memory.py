@@ -47,6 +47,9 @@ class Memory:
     """What is stored past the caches, where it is whole vectors."""
     loop: int = 0
     """Which loop over a row is written."""
+    found: dict[tuple[Load | Store, int, int], ir.Value] | None = None
+    """What has been read where code is written, and where accesses begin there: by access, bytes and lanes from its position
+    on; `None` where it may have changed since."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
@@ -70,8 +73,16 @@ class Memory:
 
     def load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
         """An element or a vector of them; `moved` are the values of the load's dynamic indices."""
+        if self.found is None or term.dynamic or isinstance(at.active, ir.Value):
+            return self._load(term, at, moved)
+        key = term, self._ahead(term, at), at.active
+        if key not in self.found:
+            self.found[key] = self._load(term, at, moved)
+        return self.found[key]
+
+    def _load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
         b, lanes, dtype = self.builder, self.shape.lanes, term.dtype
-        place = address(b, self.buffers[term.buffer], self._offset(term.strides, term.offset, at))
+        place = self.place(term, at)
         spread: ir.Value | None = None
         for index, (_, stride) in zip(moved, term.dynamic, strict=True):
             step = b.mul(index, splat(b, sized(b, stride), width(index)))
@@ -123,7 +134,7 @@ class Memory:
         """Write both parts of neighbours, side by side; `store` is that of the real parts."""
         b, lanes, width = self.builder, self.shape.lanes, self.shape.kernel.buffers[store.buffer].accessed.itemsize
         assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
-        place = address(b, self.buffers[store.buffer], self._offset(store.strides, store.offset, at))
+        place = self.place(store, at)
         sides = splat(b, re, lanes), splat(b, im, lanes)
         both = b.shuffle_vector(*sides, numbers(k + side for k in range(lanes) for side in (0, lanes)))
         if at.active == lanes:
@@ -141,7 +152,7 @@ class Memory:
         """Write a value of the kernel to its result."""
         b, lanes = self.builder, self.shape.lanes
         dtype = self.shape.kernel.values[store.value].dtype
-        place = address(b, self.buffers[store.buffer], self._offset(store.strides, store.offset, at))
+        place = self.place(store, at)
         value = self._to_memory(dtype, value)
         stride, align = store.strides[self.shape.lane], dtype.itemsize
         is_spread = stride != 0 or width(value) > 1
@@ -176,7 +187,17 @@ class Memory:
 
     def place(self, access: Load | Store, at: At) -> ir.Value:
         """The address of an access at the first lane."""
-        return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
+        start = None if self.found is None else self.found.get((access, 0, 0))
+        if start is None:
+            start = address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
+            if self.found is not None:
+                self.found[access, 0, 0] = start
+        ahead = self._ahead(access, at)
+        return address(self.builder, start, sized(self.builder, ahead)) if ahead else start
+
+    def _ahead(self, access: Load | Store, at: At) -> int:
+        """Bytes that an access is ahead of the position of its axes."""
+        return sum(access.strides[axis] * step for axis, step in at.steps.items())
 
     def prefetch_result(self, store: Store, at: At) -> None:
         """Prefetch the line of a result, unless it goes past the caches; beyond the end of memory nothing happens."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import product
 
 from attrs import evolve, field
 
@@ -141,9 +142,11 @@ class Loops:
         """All loops of a unit's row, then the stores of what is one a row."""
         self.values.start_unit()
         if len(ats) > 1 or self.shape.strip > 1:
-            (nest,) = self.shape.plan.nests
-            for at, known in zip(ats, self.reduce_strip(nest, ats), strict=True):
-                self.store(self.shape.plan.finish, at, known)
+            (nest,), finish = self.shape.plan.nests, self.shape.plan.finish
+            strip = self.reduce_strip(nest, ats)
+            with self._shared():
+                computed = [self._computed(finish, at, known) for at, known in zip(ats, strip, strict=True)]
+                self._store_all(finish, ats, computed)
             return
         (at,) = ats
         for number, nest in enumerate(self.shape.plan.nests):
@@ -162,16 +165,34 @@ class Loops:
             known.append(self.values.fixed)
             totals.append({r: self.totals.start(r) for r in nest.reduces})
 
-        def step(index: dict[int, ir.Value]) -> None:
-            for at, fixed, total in zip(ats, known, totals, strict=True):
-                self.values.fixed = fixed
-                self.step(nest, [evolve(at, index={**index, self.shape.lane: at.index[self.shape.lane]})], total, 0)
+        windows = self.shape.windows
+        written_out = () if windows is None else (windows.row_axis,)
 
-        self._rows_outside(ats[0], list(self.kernel.row_axes), step)
+        def step(index: dict[int, ir.Value]) -> None:
+            with self._shared():
+                for steps in self._steps(written_out):
+                    for at, fixed, total in zip(ats, known, totals, strict=True):
+                        self.values.fixed = fixed
+                        self.step(nest, [evolve(at, index=index, steps={**at.steps, **steps})], total, 0)
+
+        self._rows_outside(ats[0], [a for a in self.kernel.row_axes if a not in written_out], step)
         for fixed, total in zip(known, totals, strict=True):
             for number, variables in total.items():
                 fixed[number] = self.totals.finish(number, variables)
         return known
+
+    @contextmanager
+    def _shared(self) -> Iterator[None]:
+        """What is read inside is read once: all of it at one position but for known steps, and before anything is stored."""
+        before = self.memory
+        self.memory = self.values.memory = evolve(before, found={})
+        yield
+        self.memory = self.values.memory = before
+
+    def _steps(self, axes: Sequence[int]) -> Iterator[dict[int, int]]:
+        """All positions on axes whose sizes are known."""
+        for steps in product(*(range(self.kernel.extents[a]) for a in axes)):
+            yield dict(zip(axes, steps, strict=True))
 
     def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.Value]], None]) -> None:
         if not axes:

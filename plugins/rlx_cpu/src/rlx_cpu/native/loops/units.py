@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from rlx_core.system.records import frozen
@@ -76,11 +76,7 @@ class Units:
             return
 
         def strip(rows: int) -> None:
-            ats = []
-            for first in range(0, rows, shape.lanes):
-                place = b.add(start, ir.Constant(I64, first)) if first else start
-                ats.append(At({**index, shape.lane: place}, min(shape.lanes, rows - first)))
-            body(ats, None)
+            self._places({**index, shape.lane: start}, rows, body)
 
         left = shape.size % width
         if not left:
@@ -94,3 +90,28 @@ class Units:
                     strip(left)
                 with otherwise:
                     strip(width)
+
+    def _places(self, index: dict[int, ir.Value], rows: int, body: Body) -> None:
+        """The vectors of a strip, at one place or at several side by side, of which the last unit may have fewer."""
+        b, lane, lanes, windows = self.builder, self.shape.lane, self.shape.lanes, self.shape.windows
+
+        def at_places(index: dict[int, ir.Value], places: Sequence[Mapping[int, int]]) -> None:
+            firsts = range(0, rows, lanes)
+            body([At(index, min(lanes, rows - f), steps={**place, lane: f}) for place in places for f in firsts], None)
+
+        if windows is None:
+            at_places(index, [{}])
+            return
+        axis, most = windows.axis, windows.places
+        index = {**index, axis: scaled(b, index[axis], most)}
+        places = [{axis: k} for k in range(most)]
+        left = self.shape.kernel.extents[axis] % most
+        if not left:
+            at_places(index, places)
+            return
+        last = self.shape.kernel.extents[axis] - left
+        with b.if_else(b.icmp_unsigned("==", index[axis], ir.Constant(I64, last))) as (then, otherwise):
+            with then:
+                at_places(index, places[:left])
+            with otherwise:
+                at_places(index, places)

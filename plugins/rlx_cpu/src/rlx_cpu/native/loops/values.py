@@ -118,6 +118,8 @@ class Values:
     def _index(self, term: Index, at: At) -> ir.Value:
         b = self.builder
         position = at.index[term.axis]
+        if at.steps.get(term.axis):
+            position = b.add(position, ir.Constant(I64, at.steps[term.axis]))
         if term.axis == self.shape.lane:
             lanes = ir.Constant(ir.VectorType(I64, self.shape.lanes), list(range(self.shape.lanes)))
             position = b.add(splat(b, position, self.shape.lanes), lanes)

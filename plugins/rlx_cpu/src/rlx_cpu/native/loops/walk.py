@@ -7,9 +7,10 @@ stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import evolve
@@ -30,6 +31,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
 from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.loops.windows import Windows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
 __all__ = ["At", "Shape"]
@@ -191,9 +193,19 @@ class Shape:
         """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
         if self.given_strip is not None:
             return self.given_strip
+        if self.windows is not None:
+            return self.windows.vectors
         if self.is_in_row or not self.only_reduces or not self.has_known_lanes:
             return 1
         return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
+
+    @cached_property
+    def windows(self) -> Windows | None:
+        """The places that a unit takes side by side, where their windows overlap."""
+        if self.is_in_row or self.is_told_chunks or not self.only_reduces:
+            return None
+        reduces = len(self.plan.nests[0].reduces)
+        return windows_of(self.kernel, self.lane, self.lanes, reduces, self.isa.registers)
 
     @cached_property
     def units(self) -> int:
@@ -218,8 +230,10 @@ class Shape:
         return again > self.sizes.repeated_nbytes
 
     def steps(self, axis: int) -> int:
-        """Units along an axis of the grid: its elements, or bands of tiles."""
+        """Units along an axis of the grid: its elements, groups of places whose windows overlap, or bands of tiles."""
         size = self.kernel.extents[axis]
+        if self.windows is not None and axis == self.windows.axis:
+            return -(-size // self.windows.places)
         return -(-size // (self.side * self.sizes.tile_rows)) if axis == self.crossing else size
 
     @property
@@ -247,6 +261,7 @@ class Shape:
         if (
             self.is_sized
             or not self.only_reduces
+            or self.windows is not None
             or self.units >= (self.sizes.few_rows if self.is_in_row else self.sizes.few_strips)
         ):
             return 1
@@ -408,6 +423,7 @@ class At:
         slot: The place of this vector in rows of kept values, counted in vectors.
         chunk: Which chunk of the row this is, where rows are cut.
         tile: The row and the column of this vector in the tiles of transposed loads.
+        steps: What is added to the position on an axis and known while code is written.
     """
 
     index: dict[int, ir.Value]
@@ -415,3 +431,4 @@ class At:
     slot: ir.Value | None = None
     chunk: ir.Value | None = None
     tile: tuple[ir.Value, ir.Value] | None = None
+    steps: Mapping[int, int] = MappingProxyType({})
