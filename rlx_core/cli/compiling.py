@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
@@ -23,6 +23,7 @@ from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
+from rlx_core.system.records import frozen
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
 

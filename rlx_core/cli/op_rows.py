@@ -11,13 +11,13 @@ from functools import cache, cached_property
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
 
 from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
 from rlx_core.public import FUNCTIONS, SPELLINGS
+from rlx_core.system.records import frozen
 
 __all__ = ["OpRow", "default_of", "exact_name", "full_name", "required_row", "row_of", "rows"]
 

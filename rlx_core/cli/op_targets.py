@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.cli.op_rows import OpRow, rows
 from rlx_core.cli.plan import configuration_of, target_of
@@ -25,6 +25,7 @@ from rlx_core.ops.samples import Sample
 from rlx_core.pipeline.select.backend import ABSENT, Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.system.records import frozen
 
 __all__ = ["Cell", "Grid", "grid", "grid_json", "grid_layout"]
 

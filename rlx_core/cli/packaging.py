@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
 from rich.padding import Padding
 
 from rlx_core.cli.compiling import sizes as parsed_sizes
@@ -20,6 +19,7 @@ from rlx_core.files.packages.opening import import_file
 from rlx_core.files.packages.packing import package
 from rlx_core.functions.model import Model
 from rlx_core.runtime.compiled_function import CompiledFunction
+from rlx_core.system.records import frozen
 
 __all__ = ["Shown", "found", "made", "package_json", "package_layout"]
 

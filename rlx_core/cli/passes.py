@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import attrs
 import typer
-from attrs import frozen
 
 from rlx_core.cli.op_rows import default_of
 from rlx_core.cli.session import Session
@@ -22,6 +21,7 @@ from rlx_core.passes.engine.apply_rules import pass_of
 from rlx_core.passes.engine.base import PassRecord
 from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.plugins import PluginHost, Provenance, Registry
+from rlx_core.system.records import frozen
 
 __all__ = ["PassRow", "passes", "row_of"]
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.cli.session import Session
 from rlx_core.plugins import Fault, PluginStatus
+from rlx_core.system.records import frozen
 
 __all__ = ["plugins"]
 

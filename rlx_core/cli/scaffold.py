@@ -16,12 +16,11 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.contributions.validators import BARE_NAME, DOMAIN_NAME
 from rlx_core.errors import ConfigError, Fact, FileError, nearest
 from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import normalized
+from rlx_core.system.records import frozen
 
 __all__ = ["KINDS", "Kind", "Names", "names_for", "rendered", "write"]
 

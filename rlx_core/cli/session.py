@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import typer
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import PluginError, nearest
 from rlx_core.plugins import PluginHost, PluginPolicy
+from rlx_core.system.records import define
 
 __all__ = ["MakeHost", "Session"]
 

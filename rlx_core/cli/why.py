@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from attrs import frozen
 from typer.core import TyperGroup
 
 from rlx_core.cli.op_rows import full_name
@@ -17,6 +16,7 @@ from rlx_core.errors import RlxError
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import Claim, PluginHost, Provenance, Registry
 from rlx_core.plugins.faults import fault_of
+from rlx_core.system.records import frozen
 
 __all__ = ["Account", "account", "why"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.cli.op_rows import full_name, required_row
 from rlx_core.cli.plan import configuration_of, target_of
@@ -26,6 +26,7 @@ from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, is_v
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.pipeline.select.tiers import why_not_best
 from rlx_core.plugins import Registry
+from rlx_core.system.records import frozen
 
 __all__ = ["Choice", "asked", "choice_json", "choose", "decided", "layout", "working_samples"]
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_shape
 from rlx_core.ops.attention_scores import AttentionOp
+from rlx_core.system.records import frozen
 
 __all__ = ["AttentionProblem", "HeadStrides", "ScoresStrides"]
 

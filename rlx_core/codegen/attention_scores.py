@@ -10,7 +10,7 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from attrs import astuple, define, field, frozen
+from attrs import astuple, field
 
 from rlx_core.codegen.attention import AttentionProblem, HeadStrides, ScoresStrides
 from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Scalar
@@ -25,6 +25,7 @@ from rlx_core.ops.attention_scores import AttentionOp, EmptyRow
 from rlx_core.ops.comparison import greater_equal, less_equal
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.selection import Where
+from rlx_core.system.records import define, frozen
 
 __all__ = ["BATCH", "HEAD", "KEY", "QUERY", "PlacedAttention", "Scores"]
 

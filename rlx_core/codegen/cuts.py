@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.unknown import unknown
+from rlx_core.system.records import frozen
 
 __all__ = ["Cut", "cut", "evenly", "numbers", "unknown_cut"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.formula import Read, Term, formula_of
 from rlx_core.codegen.loops import Apply, Const
@@ -24,6 +24,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import arithmetic
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.region import ElementwiseRegion
+from rlx_core.system.records import frozen
 
 __all__ = ["Number", "Pointwise", "needed", "pointwise", "reason_against", "region_function"]
 

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
 from rlx_core.codegen.in_parts import PARTS
@@ -32,6 +32,7 @@ from rlx_core.ops.movement import Narrow
 from rlx_core.ops.reduction import Max, Mean, Min, Prod
 from rlx_core.ops.selection import StopGradient, StraightThrough
 from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum, Transpose
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Affine", "Formula", "Read", "Term", "Write", "formula_of"]
 

@@ -10,13 +10,13 @@ from math import prod
 from typing import Any, cast
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.places import Fault
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.indexing import OutOfBounds
+from rlx_core.system.records import frozen
 
 __all__ = ["Indexing", "fault_of"]
 

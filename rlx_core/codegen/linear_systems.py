@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.solve import BatchedDenseSolve
+from rlx_core.system.records import frozen
 
 __all__ = ["LinearSystems"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
-
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.op import Op
@@ -40,6 +38,7 @@ from rlx_core.ops.convolution import conv, sliding
 from rlx_core.ops.pooling import extremes, positions, totals
 from rlx_core.ops.random.bits import Dropout, RandomBits
 from rlx_core.ops.region import ElementwiseRegion
+from rlx_core.system.records import frozen
 
 __all__ = ["LoopRow", "loop_rows"]
 

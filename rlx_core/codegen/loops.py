@@ -16,11 +16,12 @@ from functools import cached_property
 from math import prod
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import WIDEST
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Apply",

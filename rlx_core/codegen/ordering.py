@@ -11,13 +11,13 @@ from math import prod
 from typing import Any, Literal, cast
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.scalars.assembler import Assembler, Relation, V
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.ops.sorting import ArgSort, SearchSorted, TopK
+from rlx_core.system.records import frozen
 
 __all__ = ["Extreme", "Keys", "Search", "Sorting"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import Fact, IndexRangeError
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["WIDEST", "Fault", "Layout", "Place"]
 

@@ -15,10 +15,11 @@ from math import prod
 from typing import cast
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 
 __all__ = ["Axes", "Matrix", "Product", "is_uneven", "merged", "sizes_of"]
 

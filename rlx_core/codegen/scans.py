@@ -11,7 +11,6 @@ from math import inf, prod
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.scalars import arithmetic
 from rlx_core.codegen.scalars.assembler import Assembler, V
@@ -21,6 +20,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, Cumulative, LinearRecurrence
+from rlx_core.system.records import frozen
 
 __all__ = ["RULES", "First", "Rule", "Scan"]
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 from rlx_core.ops.random.philox import RandomWord
+from rlx_core.system.records import frozen
 
 __all__ = ["Nest", "Schedule", "is_expensive", "levels", "schedule"]
 

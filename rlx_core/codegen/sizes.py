@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count, pairwise, starmap
 from typing import TypeVar, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.formula import Formula
 from rlx_core.codegen.layout import axes_of, whole_kernel
@@ -23,6 +23,7 @@ from rlx_core.codegen.unknown import unknown
 from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
 

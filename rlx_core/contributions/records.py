@@ -7,7 +7,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field
 
 from rlx_core.contributions.references import LazyRef, Named, reference
 from rlx_core.contributions.validators import (
@@ -25,6 +25,7 @@ from rlx_core.contributions.validators import (
     text,
 )
 from rlx_core.errors import PluginError
+from rlx_core.system.records import frozen
 
 RULE_KINDS: Final = ("vjp", "jvp", "batch", "decompose", "cost")
 STAGES: Final = ("hir", "mir", "lir")

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.contributions.validators import refusal
 from rlx_core.errors import Fact, PluginError, RlxError, nearest
 from rlx_core.system.collecting import collecting_seldom
+from rlx_core.system.records import frozen
 
 __all__ = ["LazyRef", "Named", "reference"]
 

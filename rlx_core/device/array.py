@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.device.driver import At, View
 from rlx_core.device.pool import Block
@@ -16,6 +15,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from attrs import frozen
+
+from rlx_core.system.records import frozen
 
 from rlx_core.errors import DeviceError
 

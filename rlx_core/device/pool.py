@@ -11,12 +11,13 @@ from collections import defaultdict
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from attrs import Factory, define, field
+from attrs import Factory, field
 
 from rlx_core.device.driver import Driver
 from rlx_core.device.turns import Turns
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import define
 
 __all__ = ["Block", "Holder", "Pool", "capacity_for"]
 

@@ -12,10 +12,9 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from functools import cached_property
 from typing import Any
 
-from attrs import define, frozen
-
 from rlx_core.device.libraries import first_that_loads
 from rlx_core.errors import Fact, KernelBuildError
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Made", "RuntimeCompiler"]
 

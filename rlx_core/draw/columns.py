@@ -14,7 +14,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from attrs import define, field
+from attrs import field
+
+from rlx_core.system.records import define
 
 __all__ = ["Cell", "place"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen import formula_of, kernel_of, print_kernel
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
@@ -19,6 +19,7 @@ from rlx_core.ir.text import print_graph, print_node, value_names
 from rlx_core.ir.text_lir import print_lir, print_step
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.pipeline.select.backend import Backend, Level, Listing, Target
+from rlx_core.system.records import frozen
 
 __all__ = ["LEVELS", "Planned", "emit", "levels_of", "steps_called"]
 

@@ -13,9 +13,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.draw.columns import Cell, place
+from rlx_core.system.records import frozen
 
 __all__ = ["Box", "Layout", "Route", "lay_out"]
 

@@ -13,12 +13,11 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from attrs import frozen
-
 from rlx_core.draw.layers import Box, Layout, Route, lay_out
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, ops_inside
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.text import element_text, print_node
+from rlx_core.system.records import frozen
 
 __all__ = ["Picture", "picture", "svg"]
 

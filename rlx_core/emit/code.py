@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.device.device import Device
 from rlx_core.emit.emitters import Function, Language
@@ -14,6 +14,7 @@ from rlx_core.errors import Fact
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import ObjectStore
 from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.system.records import frozen
 
 __all__ = ["Code", "code_of", "functions_of"]
 

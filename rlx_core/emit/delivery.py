@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.device.array import DeviceArray, Unsettled
 from rlx_core.device.device import Device
@@ -22,6 +22,7 @@ from rlx_core.emit.places import Space
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import Outputs
+from rlx_core.system.records import frozen
 
 __all__ = ["Delivery", "Rooms"]
 

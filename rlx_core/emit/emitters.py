@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.places import Fault, Layout, Place
@@ -19,6 +19,7 @@ from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Level
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitter_of", "library_call"]
 

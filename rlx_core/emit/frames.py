@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.gpu.faults import SITE_WORDS, first_error
 from rlx_core.device.array import DeviceArray
@@ -28,6 +28,7 @@ from rlx_core.emit.recordings import Recordings
 from rlx_core.emit.steps import Emissions, is_empty, roomy
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Frame", "Frames", "Part", "PendingRun"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device, usable
@@ -14,6 +14,7 @@ from rlx_core.emit.places import Places, Space
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import Bindings
+from rlx_core.system.records import frozen
 
 __all__ = ["Binder", "Params"]
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Constant, Graph, Value, leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.strides import Strides, is_dense
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.system.records import frozen
 
 __all__ = ["ARENA", "CONSTANTS", "STATUS", "WORKSPACE", "Places", "Space", "Spot", "aligned"]
 

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.device.driver import Driver
 from rlx_core.emit.frames import Frame, Part
 from rlx_core.emit.steps import Emissions
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
+from rlx_core.system.records import define, frozen
 
 __all__ = ["DeviceProfile", "StepTime", "active", "profiled"]
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.faults import first_error
 from rlx_core.device.array import DeviceArray
@@ -36,6 +36,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.select.backend import Bindings, ObjectStore, Outputs, Program, Traffic
 from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.system.records import define
 
 __all__ = ["DeviceProgram", "build_program"]
 

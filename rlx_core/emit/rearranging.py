@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.layout import simplified
 from rlx_core.codegen.loops import Buffer, Kernel, Load, Store
 from rlx_core.codegen.verify import check_kernel
@@ -23,6 +21,7 @@ from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.system.lru import LruCache
+from rlx_core.system.records import frozen
 
 __all__ = ["Rearranger"]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.device.driver import Driver
+from rlx_core.system.records import define
 
 __all__ = ["MOST", "Recordings"]
 

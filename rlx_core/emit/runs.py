@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Fault
 from rlx_core.device.pool import Block
 from rlx_core.device.turns import Turns
@@ -16,6 +14,7 @@ from rlx_core.emit.parameters import Params
 from rlx_core.errors import OutOfMemoryError
 from rlx_core.ir.lir import Step
 from rlx_core.pipeline.select.backend import Outputs, at_step
+from rlx_core.system.records import frozen
 
 __all__ = ["Started", "StepFault", "in_turn"]
 

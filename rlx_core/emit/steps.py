@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emitted, Function, emitter_of
@@ -16,6 +16,7 @@ from rlx_core.ir.strides import WIDEST
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.system.records import frozen
 
 __all__ = ["Emissions", "emissions", "is_empty", "roomy"]
 

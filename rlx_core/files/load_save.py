@@ -13,6 +13,7 @@ from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
+from rlx_core.system.collecting import collecting_seldom
 
 if TYPE_CHECKING:
     from rlx_core.pipeline.set_up import Config
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
 
 
+@collecting_seldom()
 def load(
     path: str | os.PathLike[str],
     *,

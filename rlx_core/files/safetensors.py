@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import numpy as np
 import optree
-from attrs import frozen
 
 from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, nearest
 from rlx_core.files.reading import mapped
@@ -31,6 +30,7 @@ from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir import dtypes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.system.records import frozen
 
 __all__ = ["export_file", "import_file", "load_safetensors", "read_metadata", "save_safetensors"]
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import AxisError, DtypeError, Fact
 from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.lifting import as_value, current_builder, of_type
 from rlx_core.transforms.trace import Trace, trace

@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from attrs import frozen
-
 from rlx_core.errors import AxisError, Fact, MissingRuleError, RlxError, ShapeError, TraceError, WrongInputCountError
 from rlx_core.ir.graph import Value, ambient_builder, as_results
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.derivatives.custom_fn import CustomFn
+from rlx_core.system.records import frozen
 from rlx_core.transforms.lifting import Arguments, Traced, closed, current_builder, of_type, traced
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import Tree, bind_arguments, expect_function, flatten, function_name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.errors.lacks import typed_lacks
@@ -23,6 +23,7 @@ from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.signature import Signature
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
+from rlx_core.system.records import frozen
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.split import Split, split_vjp

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import AxisError, Fact, ShapeError
 from rlx_core.functions.calls import Call, Function, as_arrays, differentiable_arguments, enter
 from rlx_core.ir.dims import Dim
@@ -19,6 +17,7 @@ from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.host.effects import without_effects
+from rlx_core.system.records import frozen
 from rlx_core.transforms import higher, linearization
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.contributed import engine_for

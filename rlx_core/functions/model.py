@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.functions.transforms import trace
 from rlx_core.ir.bundle import Bundle, Bundled
@@ -18,6 +18,7 @@ from rlx_core.pipeline.compile import Config
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.compiled_function import CompiledFunction, compile_function
+from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments, flatten_arguments
 
 __all__ = ["PARAMETERS", "Model", "argument_names"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["WeightLayout", "WeightPlace"]
 

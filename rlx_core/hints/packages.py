@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from attrs import frozen
+from rlx_core.system.records import frozen
 
 __all__ = ["KnownPackage", "known_packages", "reinstalling"]
 

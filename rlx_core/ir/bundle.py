@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, need
@@ -15,6 +13,7 @@ from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.ir.verify import Stage, check
+from rlx_core.system.records import frozen
 
 __all__ = ["Bundle", "Bundled"]
 

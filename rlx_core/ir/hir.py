@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.block import Block, FusionPolicy, lower_block
@@ -28,6 +28,7 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import Origin
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import define
 
 __all__ = ["FusionPolicy", "has_blocks", "lower_hir"]
 

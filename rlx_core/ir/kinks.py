@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import in_
+
+from rlx_core.system.records import frozen
 
 __all__ = ["Kink", "Takes"]
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.dims import DimBinding, Guard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Alias",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import FormatError, WrongStageError
 from rlx_core.ir.attributes import Decoder, Encoder
@@ -34,6 +34,7 @@ from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
 from rlx_core.ir.verify_lir import check_lir, verify_lir
+from rlx_core.system.records import frozen
 
 __all__ = ["HirBuilder", "Module", "Stage", "expect_graph"]
 

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
@@ -27,6 +27,7 @@ from rlx_core.ir.registered import Registered
 from rlx_core.ir.setting import by_annotation, refusing
 from rlx_core.ir.travel import Travels
 from rlx_core.system.locks import lazy
+from rlx_core.system.records import frozen, spelt
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
 
@@ -169,13 +170,6 @@ class Op(Travels):
 @cache
 def _attribute_names(op: type[Op]) -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(op))
-
-
-def spelt(record: Any) -> str:
-    """A record as attrs shows one. There are hundreds of ops, and generating this for each takes a third of making its class."""
-    shown = [a for a in attrs.fields(type(record)) if a.repr]
-    values = [f"{a.name}={(repr if a.repr is True else a.repr)(getattr(record, a.name))}" for a in shown]
-    return f"{type(record).__qualname__.rpartition('>.')[2]}({', '.join(values)})"
 
 
 def exact(value: object) -> object:

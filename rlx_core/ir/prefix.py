@@ -13,10 +13,9 @@ import json
 import struct
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need
+from rlx_core.system.records import frozen
 
 __all__ = ["ALIGNMENT", "Prefix"]
 

@@ -11,9 +11,10 @@ from contextvars import ContextVar
 from functools import cache
 from types import FrameType, TracebackType
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import Fact, RlxError
+from rlx_core.system.records import frozen
 
 __all__ = ["NOWHERE", "Lines", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
 
@@ -56,6 +57,10 @@ class Origin:
     label: str | None = None
     created_by: str | None = None
     plugin: str | None = None
+
+    def by(self, created_by: str) -> Origin:
+        """This origin, of a node that a pass made. (Not with `evolve`: a walk asks it of every node.)"""
+        return Origin(self.source, self.block, self.label, created_by, self.plugin)
 
     def inheriting(self, other: Origin) -> Origin:
         """This origin, with what it lacks taken from `other`."""

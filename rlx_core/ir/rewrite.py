@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import evolve
-
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
 from rlx_core.ir.provenance import originating
 
@@ -35,12 +33,12 @@ def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[G
     with building(builder):
         for node in graph.nodes:
             operands = tuple(None if v is None else values[v] for v in node.operands)
-            with originating(node.origin if by is None else evolve(node.origin, created_by=by)):
+            with originating(node.origin if by is None else node.origin.by(by)):
                 results = replace(node, operands)
             new = copy_node(builder, node, operands) if results is None else as_results(results)
             assert len(new) == len(node.results), f"{by}: {node!r} was replaced by {len(new)} values"
             for old, value in zip(node.results, new, strict=True):
-                assert old.type == value.type or not old.type.is_static, (
+                assert old.type is value.type or old.type == value.type or not old.type.is_static, (
                     f"{by}: {old.type} became {value.type} at {node!r}"
                 )
                 values[old] = value
@@ -49,11 +47,9 @@ def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[G
 
 def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) -> tuple[Value, ...]:
     """The same op on new operands; its types are inferred again only if an operand's type changed."""
-    unchanged = all(
-        (a is None and b is None) or (a is not None and b is not None and a.type == b.type)
-        for a, b in zip(node.operands, operands, strict=True)
-    )
-    return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=node.types if unchanged else None)
+    assert len(operands) == len(node.operands), f"{node!r} was given {len(operands)} operands"
+    types = node.types if node.operand_types == tuple(None if v is None else v.type for v in operands) else None
+    return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=types)
 
 
 def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tuple[Value, ...]:

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import BindingError, Fact, MissingInputError, UnknownNameError, nearest
 from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import define
 
 __all__ = ["infer_binding", "infer_binding_from_counts", "plain_symbol"]
 

@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import MissingRuleError
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Argument, Graph, Node, Value, decomposition
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
 

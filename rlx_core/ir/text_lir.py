@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable
@@ -32,6 +32,7 @@ from rlx_core.ir.parse import Parser
 from rlx_core.ir.plan_form import option_form, option_from
 from rlx_core.ir.scanner import INT, VALUE
 from rlx_core.ir.text import guard_text, print_graph, print_node, value_names
+from rlx_core.system.records import define
 
 __all__ = ["parse_lir", "print_lir", "print_step"]
 

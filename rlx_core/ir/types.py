@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable
 from operator import index
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
 from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dims, product, require
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Shape",
@@ -61,7 +62,7 @@ def _checked_shape(dims: Iterable[Dim]) -> Shape:
     return shape
 
 
-@frozen(repr=False)
+@frozen(eq=True, cache_hash=True, repr=False)
 class TensorType:
     """The type of a value: `f32[4, SEQ, 384]`. Rank 0 is a scalar, and not the same as `[1]`."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import Fact, RlxError, VerifyError
 from rlx_core.ir.attributes import Encoder
@@ -21,6 +21,7 @@ from rlx_core.ir.dims import collecting_guards, free_symbols
 from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs, symbols_inside
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Fault", "Stage", "check", "fault_at", "raise_faults", "verify"]
 
@@ -147,14 +148,14 @@ def _node(node: Node, stage: Stage) -> Iterator[Fault]:
 
     An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
     """
-    key = stage is Stage.HIR, tuple(None if v is None else v.type for v in node.operands), node.types
-    right: list[object] = vars(node.op).setdefault(_FOUND_RIGHT, [])
+    key = stage is Stage.HIR, node.operand_types, node.types
+    right: set[object] = vars(node.op).setdefault(_FOUND_RIGHT, set())
     if key in right:
         return
     faults = list(_faults(node, stage))
     yield from faults
     if not faults:
-        right.append(key)
+        right.add(key)
 
 
 def _faults(node: Node, stage: Stage) -> Iterator[Fault]:

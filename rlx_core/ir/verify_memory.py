@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Argument, Constant, Node, Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides, extent, is_dense
 from rlx_core.ir.verify import Fault, fault_at
+from rlx_core.system.records import define, frozen
 
 __all__ = ["delivery_faults", "memory_faults", "nbytes_of", "place_of"]
 

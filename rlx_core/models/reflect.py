@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from attrs import frozen
-
 from rlx_core.errors import ShapeError
 from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["BindingManifest", "Port", "Reflection", "WeightPlace", "binding_manifest", "reflect"]
 

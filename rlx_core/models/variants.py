@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import BindingError, ConfigError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import canonical, digest_of
 from rlx_core.ir.module import Module
+from rlx_core.system.records import frozen
 
 __all__ = ["Mode", "ModelComponent", "ModelPhase", "Variant"]
 

@@ -10,7 +10,6 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import DtypeError, PromotionError, UnknownNameError, nearest
 from rlx_core.ir.dims import Expr
@@ -31,6 +30,7 @@ from rlx_core.ir.dtypes import (
 )
 from rlx_core.ir.graph import Value
 from rlx_core.ops.device import device_here, expect_device
+from rlx_core.system.records import frozen
 
 __all__ = ["API_VERSION", "array_namespace", "can_cast", "finfo", "iinfo", "isdtype", "namespace_info", "result_type"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import IndexRangeError, ShapeError
 from rlx_core.ir.dims import product
@@ -27,6 +26,7 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
+from rlx_core.system.records import frozen
 
 __all__ = ["at", "written"]
 

@@ -9,7 +9,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
@@ -34,6 +34,7 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_max, softmax
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.validators import number, whole
+from rlx_core.system.records import frozen
 
 EmptyRow = Literal["zero", "uniform", "nan"]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -20,6 +19,7 @@ from rlx_core.ops.reduction import reduction_samples
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
 from rlx_core.ops.structural import Reduction, along_axis_batch, sum_axes
+from rlx_core.system.records import frozen
 
 
 class Count(Reduction):

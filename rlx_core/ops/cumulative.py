@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -29,6 +29,7 @@ from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import along_axis_batch
+from rlx_core.system.records import frozen
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 

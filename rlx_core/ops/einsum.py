@@ -10,8 +10,6 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from attrs import frozen
-
 from rlx_core.errors import FormatError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
@@ -23,6 +21,7 @@ from rlx_core.ops.linalg import dot_general, permuted, product_dtype, reshaped
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
+from rlx_core.system.records import frozen
 
 Labels = tuple[str, ...]
 """One label an axis: a letter, or `...k` for the k-th axis of the ellipsis counted from its end."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, WrongInputCountError
 from rlx_core.ir.apply import op_function
@@ -23,6 +23,7 @@ from rlx_core.ops.fused import FusedResidualLN
 from rlx_core.ops.normalization import RmsNorm
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import Reshape, Sum
+from rlx_core.system.records import frozen
 
 __all__ = ["ABSENT", "OPS", "FusedLoop", "LoopStep", "fused_loop"]
 

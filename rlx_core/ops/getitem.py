@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
@@ -27,6 +27,7 @@ from rlx_core.ops.indexing import gather
 from rlx_core.ops.movement import flip, narrow
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import Reshape, expand, reshape, transpose
+from rlx_core.system.records import define, frozen
 
 
 @frozen(eq=False)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import OpFunction, as_array, op_function
@@ -24,6 +23,7 @@ from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate
 from rlx_core.ops.samples import Range, Rejected, Sample
 from rlx_core.ops.structural import expand, reshape, sum_to
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Elementwise",

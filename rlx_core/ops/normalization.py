@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -45,6 +45,7 @@ from rlx_core.ops.statistics import (
     wide,
 )
 from rlx_core.ops.validators import number, whole
+from rlx_core.system.records import frozen
 
 
 def affine_cotangents(

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from attrs import frozen
-
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.creation import zeros
 from rlx_core.ops.movement import Pad, concat
+from rlx_core.system.records import frozen
 
 __all__ = ["is_padded", "sum_of_padded"]
 

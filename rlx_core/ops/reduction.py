@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -30,6 +29,7 @@ from rlx_core.ops.kinds import conjugate_if_complex
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import Reduction, expand_reduced, reshape, sum_axes, transpose
+from rlx_core.system.records import frozen
 
 _ORDERED = (*INTEGERS, *FLOATS, bool_)
 

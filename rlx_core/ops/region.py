@@ -12,7 +12,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, ClassVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import ConfigError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
@@ -29,6 +29,7 @@ from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import as_shape, expand
+from rlx_core.system.records import frozen
 
 __all__ = ["OPS", "Access", "ElementwiseRegion", "RegionStep", "access_of", "elementwise_region", "may_be_step"]
 

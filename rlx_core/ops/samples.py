@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.system.records import frozen
 
 __all__ = ["Case", "Rejected", "Sample"]
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
@@ -26,6 +25,7 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import along_axis_batch, sum_axes
+from rlx_core.system.records import frozen
 
 EmptyRow = Literal["nan", "zero"]
 

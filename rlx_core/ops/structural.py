@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import AxisError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -30,6 +30,7 @@ from rlx_core.ir.types import (
 )
 from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.system.records import frozen
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:

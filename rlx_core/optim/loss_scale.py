@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from attrs import frozen
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
@@ -17,6 +16,7 @@ from rlx_core.ops.arguments import whole
 from rlx_core.optim.transformation import Transformation, transformation
 from rlx_core.optim.trees import chosen, each, next_count
 from rlx_core.optim.wrapping import all_finite
+from rlx_core.system.records import frozen
 
 __all__ = ["LossScaleState", "LossScaled", "dynamic_loss_scale"]
 

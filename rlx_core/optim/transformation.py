@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from attrs import frozen
-
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, FormatError, WrongInputCountError
 from rlx_core.ops.linalg import operand
 from rlx_core.optim.trees import wide
+from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import flatten, same_structure
 
 __all__ = [

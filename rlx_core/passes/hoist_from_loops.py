@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results
 from rlx_core.ir.rewrite import copy_node, rebuild
@@ -18,6 +18,7 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape, reshape
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
+from rlx_core.system.records import frozen
 
 __all__ = ["HoistFromLoops"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ir.types import normalize_axis
@@ -17,6 +17,7 @@ from rlx_core.ops.movement import Concat, Narrow
 from rlx_core.passes.engine.fusion import declined_if_kept
 from rlx_core.passes.engine.rules import Declined, Match
 from rlx_core.passes.fuse.mark_elementwise_regions import is_step
+from rlx_core.system.records import frozen
 
 __all__ = ["whole_of_slices"]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ops.call import results_of
 from rlx_core.ops.control.bodies import made
@@ -19,6 +17,7 @@ from rlx_core.passes.cse import merge_equal
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.same import with_equal_nodes
+from rlx_core.system.records import frozen
 
 __all__ = ["MergeLoops"]
 

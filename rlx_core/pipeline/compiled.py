@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
@@ -15,8 +15,10 @@ from rlx_core.ir.provenance import Lines, Source
 from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
+from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
     from rlx_core.pipeline.planning.planner import PlanOptions
@@ -73,7 +75,7 @@ class Compiled:
         start = time.perf_counter()
         made = self._another(lir)
         if made is None:
-            with progress(f"building {self.report.name} for {self.target.name}"):
+            with collecting_seldom(), progress(f"building {self.report.name} for {self.target.name}"):
                 made = self._built(lir)
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
         return made

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import Registry
 from rlx_core.plugins.states import attempt
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import Phase
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.passes.engine.runner import PassEvent

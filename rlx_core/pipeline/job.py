@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import FormatError
 from rlx_core.hooks import API_VERSION
@@ -30,6 +30,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, Target
 from rlx_core.pipeline.showing import dump, watch_for
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
     from rlx_core.passes.engine.fusion_report import FusionReport

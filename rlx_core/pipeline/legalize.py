@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import Fact, LegalizeError, MissingRuleError, VerifyError
 from rlx_core.ir.graph import Graph, Node, Value, nested_graphs
@@ -24,6 +24,7 @@ from rlx_core.passes.engine.sweep import sweep
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
 from rlx_core.plugins.faults import as_fact
+from rlx_core.system.records import frozen
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attrs import frozen
-
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.contributed import load_op
 from rlx_core.plugins import PluginHost
+from rlx_core.system.records import frozen
 
 __all__ = ["HostOps"]
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import attrs
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.graph import Graph
@@ -32,6 +32,7 @@ from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
+from rlx_core.system.records import frozen
 
 __all__ = ["Plan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Graph, Param
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.shown import Shown
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.passes.engine.fusion_report import FusionReport

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from attrs import frozen
-
 from rlx_core.contributions import KINDS, Contribution, OpFamily, OpSpec
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import HOOKS
@@ -14,6 +12,7 @@ from rlx_core.plugins.digest import record_digest
 from rlx_core.plugins.entry import Origin, PluginEntry, file_of
 from rlx_core.plugins.manager import Hook, PluginManager, source_of
 from rlx_core.plugins.states import Provenance
+from rlx_core.system.records import frozen
 
 
 @frozen

@@ -13,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from rlx_core.contributions.references import import_address
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import API_VERSION
+from rlx_core.system.records import frozen
 
 CORE: Final = "rlx-core"
 MODULE: Final = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.explain import mending, singular
 from rlx_core.plugins.states import Failure, Provenance
+from rlx_core.system.records import frozen
 
 __all__ = ["Fault", "as_fact", "fault_of", "named_cause", "warn_of"]
 

@@ -47,7 +47,8 @@ def freeze(
     faults: list[Fault] = []
     for key, group in rivals.items():
         own = [claim for claim in group if may_have(claim, policy, domains)]
-        faults += [outside(claim, domains) for claim in group if claim not in own]
+        if len(own) < len(group):
+            faults += [outside(claim, domains) for claim in group if claim not in own]
         if not own and all(entry.key in unusable for entry in domains[domain_of(*key) or ""]):
             continue  # whoever asks for it is told why its plugin cannot be used
         decision = decide(own, policy, unavailable) if own else not_theirs(group, domains)
@@ -58,9 +59,10 @@ def freeze(
         if key[1] in policy.override:
             source = policy.override[key[1]].source
             overrides += [Override(decision, loser, source) for loser in group if loser is not decision]
-    tables: dict[str, Mapping[str, Contribution]] = {}
-    for kind in KINDS:
-        tables[kind] = ordered_table(kind, won, refused)
+    records: dict[str, dict[str, Contribution]] = {kind: {} for kind in KINDS}
+    for (kind, name), claim in won.items():
+        records[kind][name] = claim.record
+    tables = {kind: ordered_table(kind, of_kind, won, refused) for kind, of_kind in records.items()}
     return Registry(
         **tables,  # type: ignore[arg-type]  # the kind of each record was checked when it was collected
         claims=MappingProxyType(won),
@@ -97,7 +99,7 @@ def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
         return True
     domain = domain_of(claim.kind, claim.name)
     owners = () if domain is None else domains.get(domain, ())
-    return not owners or any(entry.key == claim.entry.key for entry in owners)
+    return not owners or claim.entry in owners
 
 
 def outside(claim: Claim, domains: Domains) -> Fault:
@@ -181,9 +183,10 @@ def out_of_reach(group: list[Claim], reason: str) -> Refusal:
     return Refusal(tuple(group), DeviceUnavailableError, f"{name}: this target cannot be used here", facts)
 
 
-def ordered_table(kind: str, won: dict[Key, Claim], refused: dict[Key, Refusal]) -> Mapping[str, Contribution]:
+def ordered_table(
+    kind: str, records: dict[str, Contribution], won: dict[Key, Claim], refused: dict[Key, Refusal]
+) -> Mapping[str, Contribution]:
     """One kind's records in order. Those that make a cycle are refused, rlx's own only among themselves."""
-    records = {name: claim.record for (its, name), claim in won.items() if its == kind}
     while True:
         try:
             names = ordering.ordered(records)

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import asdict, frozen
+from attrs import asdict
 from attrs.filters import exclude
 
 from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
 from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint

@@ -5,10 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from rlx_core.contributions import Contribution
 from rlx_core.errors import CycleError, Fact
+from rlx_core.system.records import frozen
 
 
 @frozen
@@ -55,7 +54,7 @@ def ordered(records: Mapping[str, Contribution]) -> list[str]:
 def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
     """Every relation between records that are there, in a fixed order."""
     found: list[Relation] = []
-    for name in sorted(records):
+    for name in sorted(name for name, record in records.items() if record.before or record.after):
         found += [Relation(name, other, name) for other in records[name].before if other in records]
         found += [Relation(other, name, name) for other in records[name].after if other in records]
     return found

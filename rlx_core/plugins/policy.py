@@ -9,12 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.hints.packages import reinstalling
 from rlx_core.plugins.entry import Origin, PluginEntry, normalized
 from rlx_core.plugins.states import State, Verdict
+from rlx_core.system.records import frozen
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
 ALLOW_VARIABLE: Final = "RLX_PLUGINS_ALLOW"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.contributions import (
     KINDS,
@@ -34,6 +34,7 @@ from rlx_core.plugins.entry import PluginEntry
 from rlx_core.plugins.explain import missing
 from rlx_core.plugins.faults import Fault, fault_of, warn_of
 from rlx_core.plugins.states import Provenance, Verdict, attempt
+from rlx_core.system.records import frozen
 
 R = TypeVar("R", bound=Contribution)
 Key = tuple[str, str]  # kind, name

@@ -9,9 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import PluginError
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.plugins.faults import Fault

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, PlaceError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
@@ -15,6 +15,7 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Declared", "Held", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
 

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.errors import Fact, MissingInputError
 from rlx_core.ir.bind import infer_binding
@@ -23,6 +23,7 @@ from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
 from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Bound", "BoundPrograms", "Weights"]
 

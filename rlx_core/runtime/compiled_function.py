@@ -26,6 +26,7 @@ from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
 from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import StraightCall
+from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
 from rlx_core.transforms.trace import is_static_leaf, trace
@@ -196,6 +197,7 @@ def compile_function(
 @typed_lacks("compile")
 @in_standard_modes
 @forks_wait
+@collecting_seldom()
 def compile_function(
     function: Callable[..., Any] | Graph | Module,
     /,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import DeviceError, Fact, RlxError, nearest
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
@@ -14,6 +12,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import set_up
 from rlx_core.pipeline.targets import find_target, numbered, opened
 from rlx_core.plugins import PluginHost, default_host
+from rlx_core.system.records import frozen
 
 __all__ = ["DeviceName", "device_put", "devices"]
 

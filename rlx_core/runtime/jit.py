@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
@@ -31,6 +30,7 @@ from rlx_core.runtime.straight import StraightCall
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
 from rlx_core.trees.static import StaticArguments

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import optree
-from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, FormatError, WrongInputCountError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.op import exact
+from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Leaf, Trace, is_static_leaf
 from rlx_core.trees.flatten import Tree, flatten, flatten_arguments, same_structure, single
 from rlx_core.trees.form import class_name, named_tuples, tree_form, tree_from

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 import optree
-from attrs import define, frozen
 
 from rlx_core.ir.op import exact
+from rlx_core.system.records import define, frozen
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import Tree
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.functions.control.calls import while_loop
 from rlx_core.functions.transforms import jvp
 from rlx_core.ops.arithmetic import absolute, maximum
@@ -16,6 +14,7 @@ from rlx_core.ops.array_statistics import any as any_
 from rlx_core.ops.comparison import greater, less, logical_and
 from rlx_core.ops.creation import ones_like, zeros_like
 from rlx_core.special.operands import epsilon
+from rlx_core.system.records import frozen
 
 __all__ = ["Recurrence", "limit", "slope"]
 

@@ -1,8 +1,8 @@
 """Python's collector of cycles, while a program is compiled and while a part of rlx is imported.
 
 Both make hundreds of thousands of small objects that stay, and by default the collector looks through the young ones after every
-700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first
-that comes here raises it and the last that leaves sets it back.
+700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first that comes here raises
+it and the last that leaves sets it back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rlx_core.system.locks import Lock
 
 __all__ = ["collecting_seldom"]
 
-YOUNG: Final = 50_000
+YOUNG: Final = 200_000
 """Objects that are made between two collections of the young ones."""
 
 _lock = Lock("the collector's threshold")

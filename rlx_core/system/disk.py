@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import CacheError
 from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
+from rlx_core.system.records import define
 
 __all__ = ["DiskCache", "DiskCounts"]
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from attrs import define
-
 from rlx_core.errors import ConfigError
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import define
 
 __all__ = ["CacheCounts", "LruCache"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from attrs import define
+from rlx_core.system.records import define
 
 __all__ = ["PATIENCE", "Phase", "progress"]
 

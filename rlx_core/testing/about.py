@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from attrs import frozen
-
 from rlx_core.ir.rules import CustomDerivative, Kind
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program, Variation
 
 __all__ = [

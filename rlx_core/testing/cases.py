@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
@@ -17,6 +17,7 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Rejected, Sample, draw
+from rlx_core.system.records import frozen
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
 

@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen import Kernel, formula_of, parse_kernel, print_kernel, run_kernel
 from rlx_core.codegen.gpu.faults import SITE_WORDS, fault_of, put_report
@@ -40,6 +40,7 @@ from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import given_entry
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import define, frozen
 
 __all__ = ["FACTS", "FakeBackend", "FakeDriver", "LoopLanguage", "fake_host", "run_on_fake"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import KernelBuildError
 from rlx_core.ir.lir import Lir
@@ -32,6 +32,7 @@ from rlx_core.pipeline.planning.verify_steps import step_faults
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
+from rlx_core.system.records import frozen
 from rlx_core.testing.generate import Generated, generate
 from rlx_core.testing.kept import text_of, write_case
 from rlx_core.testing.modes import mode_complaint

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype, f32, f64
@@ -25,6 +25,7 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
 from rlx_core.ops.samples import Sample, draw
+from rlx_core.system.records import define, frozen
 from rlx_core.testing.adapt import led_to, viewed
 from rlx_core.testing.nesting import Move, nested
 from rlx_core.testing.parts import placed, wrapped

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 import rlx_core as rlx
 from rlx_core.contributions import BackendSpec, KernelSpec, LegalizationSpec, PassSpec, RuleSetSpec
@@ -25,6 +25,7 @@ from rlx_core.ir.text_lir import print_lir
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.targets import preferred_target
 from rlx_core.plugins import Claim, PluginEntry, PluginHost, Registry, default_host, set_default_host
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import programs
 from rlx_core.testing.subjects import Subjects, entry_of, host_with_module, subjects_of_entry
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.rewrite import inline
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.structural import reshape
+from rlx_core.system.records import frozen
 from rlx_core.testing.nesting import Move, nested
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph

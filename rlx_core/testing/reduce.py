@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Node, Param, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.testing.generate import Generated
 
 __all__ = ["reduce"]

@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from attrs import define, field
+from attrs import field
 
 import rlx_core
 from rlx_core import ops
@@ -33,6 +33,7 @@ from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ops.samples import Sample
 from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, found_at, place_of
+from rlx_core.system.records import define
 
 __all__ = ["stubs"]
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.contributions import KernelSpec, OpFamily, OpSpec, RuleSpec
 from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
@@ -18,6 +18,7 @@ from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.entry import PluginEntry, named_entry
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program, programs
 
 __all__ = ["Contribution", "KernelRow", "Subjects", "host_with_module", "ops_of", "select", "subjects_of"]

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import field
 
+from rlx_core.system.records import define
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.variants import bases, variants
 

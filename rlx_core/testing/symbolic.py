@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dims import Dim, DimBinding, symbol
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program, evolve_types
 
 __all__ = ["Generalized", "generalized"]

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.ir.dtypes import DType, dtype, f64
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.interpret import interpret
+from rlx_core.system.records import frozen
 
 __all__ = ["Noise", "Yardstick", "precision", "yardstick"]
 

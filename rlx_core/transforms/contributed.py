@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.contributions import RuleSpec
 from rlx_core.errors import RlxError
@@ -20,6 +20,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.rules import Kind, Rules
 from rlx_core.plugins import Fault, PluginHost, Registry, default_host
+from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 
 __all__ = ["ContributedRules", "engine_for", "rule_fault", "using"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
 from rlx_core.errors import Fact, MissingRuleError
@@ -31,6 +31,7 @@ from rlx_core.ir.rules import CustomDerivative, Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.host.effects import without_effects
 from rlx_core.plugins.faults import Fault, as_fact
+from rlx_core.system.records import frozen
 
 __all__ = ["STANDARD", "SWEEPS", "Engine", "missing_rule", "rule_for"]
 
@@ -143,7 +144,7 @@ def rule_for(engine: Engine, builder: Builder, node: Node, by: str) -> Iterator[
     Raises:
         MissingRuleError: The rule's own, with the line of the node.
     """
-    origin = evolve(node.origin, created_by=by)
+    origin = node.origin.by(by)
     with building(builder), originating(origin), transforming(engine):
         try:
             yield

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Leaf, is_static_leaf, leaf_type, not_an_array, trace_flat
 from rlx_core.trees.flatten import Tree, flatten_arguments
 

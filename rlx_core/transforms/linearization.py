@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Value, leaf_name
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
+from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.graphs import dependents, fresh_name, live_nodes, pruned
 from rlx_core.transforms.jvp import jvp_graph

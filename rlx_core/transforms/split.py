@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import frozen
-
 from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import Symbol, free_symbols
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, leaf_name, symbols_inside
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.solve import plain_symbol
+from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.graphs import fresh_name, live_nodes
 from rlx_core.transforms.vjp import vjp_graph

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.ir.graph import Builder, Node, Value, as_results
@@ -20,6 +20,7 @@ from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.padded_sums import is_padded, sum_of_padded
 from rlx_core.ops.selection import StopGradient
+from rlx_core.system.records import define
 from rlx_core.transforms.engine import STANDARD, Engine, missing_rule, rule_for
 from rlx_core.transforms.graphs import dependents, operand_name, padded, placeholder, zeros
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from attrs import frozen
-
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Expr
@@ -20,6 +18,7 @@ from rlx_core.ir.graph import Builder, Graph, Value, building, operator, refused
 from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, function_name
 
 __all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]

@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 import optree
-from attrs import frozen
 
 from rlx_core.errors import AxisError, Fact, ShapeError, TraceError, WrongInputCountError
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Tree",

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optree
-from attrs import frozen
 from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE
 
 from rlx_core.errors import AxisError, Fact, TraceError, UnknownNameError, nearest
 from rlx_core.ir.op import exact
+from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import function_name
 
 __all__ = ["Static", "StaticArguments"]

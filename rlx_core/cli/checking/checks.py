@@ -13,14 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from attrs import frozen
-
 from rlx_core.cli.commands import COMMANDS
 from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.plugins import PluginHost, PluginStatus, State
 from rlx_core.plugins.entry import CORE, normalized
 from rlx_core.plugins.states import attempt
+from rlx_core.system.records import frozen
 
 __all__ = ["Finding", "caches", "contributions", "dependencies", "environment", "plugins", "python", "targets"]
 

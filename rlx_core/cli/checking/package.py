@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
-
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
 from rlx_core.cli.session import Session
@@ -28,6 +26,7 @@ from rlx_core.plugins import Claim, PluginEntry, PluginHost
 from rlx_core.plugins.conditions import COMPILE, conditions_of
 from rlx_core.plugins.entry import Origin, named_entry
 from rlx_core.plugins.states import attempt
+from rlx_core.system.records import frozen
 
 __all__ = ["Package", "findings"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.registers import register_dtype, stored_dtype
@@ -18,6 +18,7 @@ from rlx_core.codegen.gpu.writer import Writer
 from rlx_core.codegen.scalars.assembler import Relation
 from rlx_core.codegen.scalars.floats import scaled_in_two
 from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, i32, i64
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Register", "TextAssembler"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.loops import Bound, Kernel
 from rlx_core.codegen.places import Fault
+from rlx_core.system.records import frozen
 
 __all__ = ["LAST_PLACE", "NO_FAULT", "SITE_WORDS", "Report", "fault_of", "first_error", "put_report", "report_of"]
 

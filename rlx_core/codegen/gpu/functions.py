@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.assembler import TextAssembler
 from rlx_core.codegen.gpu.faults import SITE_WORDS
 from rlx_core.codegen.gpu.languages import Argument
+from rlx_core.system.records import frozen
 
 __all__ = ["Function", "Launch", "Printed", "assembled", "each_group"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.codegen.gpu.registers import (
     INSTRUCTIONS,
@@ -29,6 +29,7 @@ from rlx_core.codegen.gpu.registers import (
 )
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.ir.dtypes import DType, bool_, f32, i8, i16, i32
+from rlx_core.system.records import frozen
 
 __all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language"]
 

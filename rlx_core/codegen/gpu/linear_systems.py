@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.languages import Language
@@ -20,6 +18,7 @@ from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.scalars.floats import is_nan
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import bool_, i32
+from rlx_core.system.records import frozen
 
 __all__ = ["print_systems", "refusal"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import define
-
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.registers import stored_dtype
 from rlx_core.ir.dtypes import DType, bool_, i8, i16, i32, i64
+from rlx_core.system.records import define
 
 __all__ = ["Memory", "index_text", "is_whole_words"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled
@@ -25,6 +25,7 @@ from rlx_core.codegen.loops import Index, Kernel, Reduce
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.schedule import Nest
 from rlx_core.codegen.schedule import schedule as loops_of
+from rlx_core.system.records import define
 
 __all__ = ["print_function"]
 

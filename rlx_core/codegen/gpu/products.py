@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
@@ -25,6 +25,7 @@ from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Tiles", "print_product", "tiles_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.registers import register_dtype
@@ -13,6 +13,7 @@ from rlx_core.codegen.loops import Combine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.ops import arithmetic
+from rlx_core.system.records import define
 
 __all__ = ["Reductions"]
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.languages import ACCURATE, Builtin, Language
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.standard import standard_table
 from rlx_core.codegen.scalars.table import DTYPES, ScalarTable
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
+from rlx_core.system.records import frozen
 
 __all__ = ["LanguageTable", "scalars_of"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled
 from rlx_core.codegen.gpu.languages import Argument, Language
@@ -20,6 +18,7 @@ from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Buffer, Combine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import i32, i64
+from rlx_core.system.records import frozen
 
 __all__ = ["OwnedScatter", "print_scatter"]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.walks import Machine, walk_of
 from rlx_core.codegen.loops import Apply, Bound, Buffer, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import levels
 from rlx_core.ops.conversion import Cast
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Stage", "Staged", "stages_of"]
 

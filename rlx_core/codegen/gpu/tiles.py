@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.system.records import frozen
 
 __all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied", "place_tile"]
 

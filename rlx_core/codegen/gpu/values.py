@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.memory import Memory, index_text, is_whole_words
@@ -14,6 +14,7 @@ from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Sca
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, f32, i32, i64
 from rlx_core.ops.conversion import Cast
+from rlx_core.system.records import define
 
 __all__ = ["At", "Values"]
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.memory import is_whole_words
 from rlx_core.codegen.loops import Bound, Kernel, Load, Store
+from rlx_core.system.records import frozen
 
 __all__ = ["Machine", "Schedule", "Walk", "has_pairs", "is_far", "schedule_of", "strides_fault", "walk_of"]
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.gpu.c_family import WITHOUT_F64, builtins
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.wgsl_prelude import FRAGMENTS, WIDE_FRAGMENTS, segmented, words
 from rlx_core.ir.dtypes import DType, bool_, f32, i8, i16, i32, i64
+from rlx_core.system.records import frozen
 
 __all__ = ["WGSL", "WGSL_WIDE", "Wgsl", "segmented"]
 

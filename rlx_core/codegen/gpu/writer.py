@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attrs import define, field
+from attrs import field
+
+from rlx_core.system.records import define
 
 __all__ = ["Writer"]
 

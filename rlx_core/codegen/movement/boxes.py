@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from attrs import evolve, frozen
+from attrs import evolve
+
+from rlx_core.system.records import frozen
 
 __all__ = ["Axis", "Box", "Run", "repeated", "simplified", "split", "tiled"]
 

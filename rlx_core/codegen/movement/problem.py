@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.codegen.movement.tilings import boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.op import Op
+from rlx_core.system.records import frozen
 
 __all__ = ["Movement"]
 

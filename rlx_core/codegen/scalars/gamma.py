@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.scalars import exponential as single
 from rlx_core.codegen.scalars import wide_exponential as double
 from rlx_core.codegen.scalars.assembler import Assembler, V
@@ -34,6 +32,7 @@ from rlx_core.ir.dtypes import FLOATS, DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import gamma
 from rlx_core.ops.special import BERNOULLI
+from rlx_core.system.records import frozen
 
 __all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
 

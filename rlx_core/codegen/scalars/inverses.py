@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.coefficients import ASIN, ATAN
 from rlx_core.codegen.scalars.exponential import log1p
@@ -19,6 +17,7 @@ from rlx_core.codegen.scalars.wide_exponential import log1p_of
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic, trigonometry
+from rlx_core.system.records import frozen
 
 __all__ = ["DOUBLE", "SINGLE"]
 

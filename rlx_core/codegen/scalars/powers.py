@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.scalars import exponential as single
 from rlx_core.codegen.scalars import wide_exponential as double
 from rlx_core.codegen.scalars.assembler import Assembler, V
@@ -22,6 +20,7 @@ from rlx_core.codegen.scalars.table import Function
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic
+from rlx_core.system.records import frozen
 
 __all__ = ["DOUBLE", "SINGLE", "log_pair", "pow"]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64
 from rlx_core.ir.op import Op
+from rlx_core.system.records import frozen
 
 __all__ = ["DTYPES", "Code", "Function", "Row", "ScalarTable", "called"]
 
@@ -75,7 +76,7 @@ class ScalarTable:
     def form(self, op: type[Op], dtype: DType) -> DType | None:
         """The dtype in which the function of `op` on a `dtype` is computed; `None` if there is none."""
         forms = (f32, f64) if dtype.accumulator is f32 else (dtype,)
-        return next((form for form in forms if form in self.dtypes and (op, form) in self.functions), None)
+        return next((form for form in forms if (op, form) in self.functions and form in self.dtypes), None)
 
     def refusal(self, op: Op, dtypes: Sequence[DType]) -> str | None:
         """Why there is no code for `op` on operands of these dtypes, as "needs …" would continue; `None` if there is."""

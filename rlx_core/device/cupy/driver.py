@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from attrs import define
 
 from rlx_core.device.cupy.launches import FEWEST, Call, Launch, Recording, Submitted
 from rlx_core.device.cupy.queue import Queue
 from rlx_core.device.cupy.routines import Routine
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
+from rlx_core.system.records import define
 
 __all__ = ["INTERFACE", "Buffer", "CupyDriver"]
 

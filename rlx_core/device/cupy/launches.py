@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
-from attrs import define, frozen
 
 from rlx_core.device.driver import Argument, At, Whole
+from rlx_core.system.records import define, frozen
 
 __all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define
 
 from rlx_core.device.driver import Argument, At
+from rlx_core.system.records import define
 
 __all__ = ["Routine"]
 

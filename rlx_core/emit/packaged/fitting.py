@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.packaged.form import PackedProgram
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need, optional
+from rlx_core.system.records import frozen
 
 __all__ = ["Wanted"]
 

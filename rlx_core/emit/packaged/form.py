@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from rlx_core.codegen.places import Fault
 from rlx_core.emit.packaged.reading import every, known_type, line_of, number
@@ -17,6 +17,7 @@ from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["ARENA", "FIRST_BUFFER", "WORKSPACE", "PackedCall", "PackedFault", "PackedOutput", "PackedProgram"]
 

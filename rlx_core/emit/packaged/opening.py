@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.device.device import Device
 from rlx_core.device.pool import Block
@@ -17,6 +17,7 @@ from rlx_core.ir.forms import Json, need, optional
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Program
 from rlx_core.pipeline.select.packages import Blobs
+from rlx_core.system.records import define, frozen
 
 __all__ = ["DeviceCode", "wanted_of"]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define
 
 from rlx_core.codegen.gpu.faults import SITE_WORDS, first_error
 from rlx_core.device.device import Device, usable
@@ -15,6 +14,7 @@ from rlx_core.device.pool import Block
 from rlx_core.emit.packaged.form import ARENA, PackedOutput, PackedProgram
 from rlx_core.emit.runs import in_turn
 from rlx_core.pipeline.select.backend import Program, Traffic
+from rlx_core.system.records import define
 
 __all__ = ["PackagedDeviceProgram"]
 

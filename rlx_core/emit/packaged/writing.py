@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
@@ -32,6 +32,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.backend import Bindings
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.pipeline.select.packages import Keep, PackedCode, expect_packable
+from rlx_core.system.records import define, frozen
 
 __all__ = ["DeviceWriter"]
 

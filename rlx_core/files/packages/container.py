@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.packages.digests import digest_of, digests_of
@@ -31,6 +31,7 @@ from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.system.private import reason_against
+from rlx_core.system.records import define, frozen
 
 __all__ = ["BlobFile", "BlobStore", "Container", "read_container", "write_container"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from attrs import frozen
-
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import DimBinding, free_symbols
 from rlx_core.ir.forms import Json, items, need, optional, quoted
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.system.records import frozen
 
 __all__ = ["Code", "Manifest"]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
-from attrs import define, frozen
 
 from rlx_core.errors import BindingError, Fact, FormatError, MissingInputError, RlxError
 from rlx_core.ir.bind import infer_binding
@@ -20,6 +19,7 @@ from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door, StraightCall
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 from rlx_core.system.logs import log_event
+from rlx_core.system.records import define, frozen
 
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction

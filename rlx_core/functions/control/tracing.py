@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
 from rlx_core.ir.dtypes import DType, i32, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_core.transforms.lifting import as_value
 from rlx_core.transforms.trace import Leaf, is_static_leaf, trace_flat
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, function_name, same_structure

@@ -8,11 +8,10 @@ from functools import reduce
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from attrs import frozen
-
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, Symbol, atom_key, numbered, symbol_named
 from rlx_core.ir.dims.guards import Relation, holds, require
+from rlx_core.system.records import frozen
 
 __all__ = [
     "BATCH",

@@ -6,9 +6,10 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ShapeError
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # expressions are made of atoms, and what is compound of expressions
     from rlx_core.ir.dims.algebra import Expr

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import BindingError, ShapeError
 from rlx_core.ir.dims.algebra import Dim, Expr, exact_quotient, floor_quotient, product, smaller
 from rlx_core.ir.dims.atoms import Atom, Symbol, symbol_from
+from rlx_core.system.records import frozen
 
 __all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define
-
 from rlx_core.ir.dims.atoms import Atom, Compound, Symbol
+from rlx_core.system.records import define
 
 if TYPE_CHECKING:  # sizes ask this when they are compared
     from rlx_core.ir.dims.algebra import Dim, Expr

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import Fact, GuardError
 from rlx_core.ir.dims.bounds import is_never_negative
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what they can do
     from rlx_core.ir.dims.algebra import Dim

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.ir.dims import Guard, collecting_guards, record
@@ -21,6 +21,7 @@ from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import define
 
 __all__ = ["Builder", "ambient_builder", "as_results", "building", "decomposition", "infer"]
 
@@ -117,7 +118,8 @@ class Builder:
         origin = origin or current_origin()
         if types is None:
             types = self._infer(op, given, name, origin)
-        if any(body.depth >= MOST_NESTED for body in nested_graphs(op).values()):
+        bodies = nested_graphs(op)
+        if bodies and any(body.depth >= MOST_NESTED for body in bodies.values()):
             raise TraceError(
                 f"{op.title}: graphs are nested more than {MOST_NESTED} deep",
                 hint="inline the innermost: how long one graph is has no limit",

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Argument", "Constant", "Input", "Literal", "Param", "literal"]
 

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
 
 from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import Expr, Guard, Symbol, free_symbols
@@ -19,6 +18,7 @@ from rlx_core.ir.registered import Registered
 from rlx_core.ir.shown import Drawn
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside", "symbols_inside"]
 

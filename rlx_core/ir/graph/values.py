@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import TraceError
 from rlx_core.ir.dims import Dim
@@ -22,6 +22,7 @@ from rlx_core.ir.provenance import Origin
 from rlx_core.ir.registered import Registered
 from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.ir.graph.builder import Builder

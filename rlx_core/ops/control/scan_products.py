@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Value
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Transpose, reshape, transpose
+from rlx_core.system.records import frozen
 
 __all__ = ["Product", "products_of", "summed"]
 

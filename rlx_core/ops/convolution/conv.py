@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -36,6 +36,7 @@ from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import flip, spread_size
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import as_axes, as_shape, transpose
+from rlx_core.system.records import frozen
 
 SAMPLED = ("f32", "f64", "f16", "bf16", "i32")
 

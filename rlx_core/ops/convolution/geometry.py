@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, require
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape
 from rlx_core.ops.structural import as_axes
+from rlx_core.system.records import frozen
 
 __all__ = ["MOST_AXES", "Geometry", "Windowed"]
 

@@ -7,14 +7,13 @@ convolution, whose channels are those of the result times the phases.
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.ir.dims import Dim, floor_quotient, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.movement import fitted, flip, narrow
 from rlx_core.ops.structural import reshape, transpose
+from rlx_core.system.records import frozen
 
 __all__ = ["Phase", "Phases", "PhasesOfAxis"]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import CallbackError, DtypeError, Fact, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
@@ -23,6 +23,7 @@ from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched
+from rlx_core.system.records import frozen
 
 __all__ = ["OPS", "DebugCallback", "HostFunction", "PureCallback", "host_function"]
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, dataclass_transform
 
 import attrs
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from rlx_core.ir.graph import Graph, Node, Value, ambient_builder, nested_graphs
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.op import Op, spelt
+from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen, spelt
 
 __all__ = [
     "INLINED",
@@ -224,7 +225,7 @@ def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[
 
     def make(cls: type[_P]) -> type[_P]:
         has_repr = "__repr__" in vars(cls)
-        made: Any = attrs.frozen(cls, slots=False, kw_only=True, repr=False)
+        made: Any = frozen(cls, slots=False, kw_only=True, repr=False)
         if not has_repr:
             made.__repr__ = PassRecord.__repr__
         made.name = f"{domain}.{name}"
@@ -257,9 +258,9 @@ def each_graph(graph: Graph, once: Callable[[Graph], Result]) -> Result:
         inner.append(each_graph(body, once))
         return inner[-1].graph
 
-    ops = {node: with_bodies(node.op, change) for node in graph.nodes if nested_graphs(node.op)}
-    if not ops:
+    if graph.depth == 1:
         return once(graph)
+    ops = {node: with_bodies(node.op, change) for node in graph.nodes if nested_graphs(node.op)}
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         op = ops.get(node, node.op)

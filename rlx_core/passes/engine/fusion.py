@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
-from attrs import frozen
 from attrs.validators import ge
 
 from rlx_core.ir.graph import Builder, Graph, Node, Value
@@ -20,6 +19,7 @@ from rlx_core.passes.engine.apply_rules import ROUNDS, apply_rules
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, RefusalView, Result, define_pass, each_graph, field
 from rlx_core.passes.engine.rules import Declined, RuleSet
 from rlx_core.passes.engine.splice import Draft
+from rlx_core.system.records import frozen
 
 __all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from rlx_core.errors import Fact, VerifyError
 from rlx_core.ir.graph import Graph
 from rlx_core.passes.engine.base import Miss, PassRecord
 from rlx_core.passes.engine.runner import Run
+from rlx_core.system.records import frozen
 
 __all__ = ["FusionMiss", "FusionReport", "assert_fusion_clean", "fusion_report"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import attrs
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, TraceError, nearest
 from rlx_core.ir.dtypes import bool_
@@ -20,6 +20,7 @@ from rlx_core.ir.op import Op, exact
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.creation import Full
 from rlx_core.ops.structural import Expand, Reshape
+from rlx_core.system.records import frozen
 
 __all__ = ["ANY", "Bindings", "matches", "mismatch", "pattern_variables", "scalar_of", "some"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, reduce
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
 from rlx_core.ir.op import Op
@@ -19,6 +19,7 @@ from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.engine.base import Result
 from rlx_core.passes.engine.contraction import Contraction
 from rlx_core.passes.engine.splice import draft
+from rlx_core.system.records import frozen
 
 __all__ = ["Group", "Grouping", "regroup"]
 

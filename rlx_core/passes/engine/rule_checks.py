@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import Fact, RlxError, VerifyError
 from rlx_core.ir.dtypes import ALL, DType
@@ -19,6 +18,7 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.passes.engine.apply_rules import apply_rules
 from rlx_core.passes.engine.rules import Rule, RuleSet, instantiate
+from rlx_core.system.records import frozen
 
 __all__ = ["Checked", "check_rule"]
 

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import ConfigError, UnknownNameError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.passes.engine.patterns import Bindings, matches, ops_wanted, orders, pattern_variables
 from rlx_core.passes.engine.splice import Draft, draft
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Accepts",

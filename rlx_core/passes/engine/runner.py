@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Literal
 
-from attrs import Factory, frozen
+from attrs import Factory
 
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.verify import Stage, check
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
 from rlx_core.passes.engine.order import check_order
+from rlx_core.system.records import frozen
 
 __all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
 

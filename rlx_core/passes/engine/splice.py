@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.ir.dims import Guard
 from rlx_core.ir.graph import Builder, Constant, Node, Value, ambient_builder, as_results, building
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["Draft", "draft"]
 

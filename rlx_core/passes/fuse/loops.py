@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from typing import Any, ClassVar
 
-from attrs import Factory, frozen
+from attrs import Factory
 from attrs.validators import ge
 
 from rlx_core.codegen import Formula, formula_of
@@ -27,6 +27,7 @@ from rlx_core.passes.engine.fusion import Judge, claims
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.fuse.mark_elementwise_regions import inputs_of, is_read_around, sorted_nodes
+from rlx_core.system.records import frozen
 
 __all__ = ["FuseLoops"]
 
@@ -90,7 +91,7 @@ class Search:
     graph: Graph
     context: Context
     limits: FuseLoops
-    judge: Judge = field(init=False, default=Factory(lambda self: Judge(self.context), takes_self=True))  # noqa: RUF009
+    judge: Judge = field(init=False, default=Factory(lambda self: Judge(self.context), takes_self=True))
     bound: Collection[Node] = field(init=False, default=Factory(lambda self: bound_nodes(self.graph), takes_self=True))
 
     def may_be_one(self, first: Node, second: Node) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axes
@@ -22,6 +20,7 @@ from rlx_core.passes.engine.fusion import claims, refusal_of
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.engine.splice import draft
+from rlx_core.system.records import frozen
 
 __all__ = ["FuseResidualNorm"]
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar
 
-from attrs import frozen
 from attrs.validators import ge
 
 from rlx_core.ir.graph import Graph, Node, Value
@@ -22,6 +21,7 @@ from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, de
 from rlx_core.passes.engine.bound_values import is_bound
 from rlx_core.passes.engine.fusion import claims
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
+from rlx_core.system.records import frozen
 
 __all__ = ["FuseSharedInputMatMul"]
 

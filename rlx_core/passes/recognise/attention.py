@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Node, Value
@@ -31,6 +31,7 @@ from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
 from rlx_core.passes.recognise.attention_hiding import Hiding, hiding_of, is_causal, is_finite
 from rlx_core.passes.recognise.chains import Factors, factors_of
+from rlx_core.system.records import frozen
 
 __all__ = ["RecogniseAttention", "recognise_attention"]
 

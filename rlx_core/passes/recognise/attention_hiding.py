@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.ir.dtypes import bool_, f16
 from rlx_core.ir.graph import Constant, Node, Value
@@ -25,6 +24,7 @@ from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.engine.rules import Declined
 from rlx_core.passes.recognise.chains import constant_of
+from rlx_core.system.records import frozen
 
 __all__ = ["Hiding", "hiding_of", "is_causal", "is_finite"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ir.op import Op
@@ -20,6 +20,7 @@ from rlx_core.ops.movement import Narrow
 from rlx_core.ops.selection import StopGradient
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.engine.patterns import scalar_of
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Factors",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.ir.graph import Constant, Node, Value
 from rlx_core.ir.types import Shape, normalize_axes, normalize_axis
@@ -22,6 +22,7 @@ from rlx_core.ops.indexing import Gather
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Expand, Reshape, Sum
 from rlx_core.passes.recognise.chains import Factors, behind, factors_of, is_constant
+from rlx_core.system.records import frozen
 
 __all__ = ["Reading", "indexed", "reading_of", "summed", "summed_axes"]
 

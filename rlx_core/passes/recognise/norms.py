@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import frozen
-
 import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Graph, Node, Value
@@ -23,6 +21,7 @@ from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.patterns import some
 from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import between, constant_of, factors_of, kept_dims, power_of
+from rlx_core.system.records import frozen
 
 __all__ = ["RecogniseNorms", "recognise_norms"]
 

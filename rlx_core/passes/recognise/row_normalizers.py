@@ -5,8 +5,6 @@ A maximum that is only a shift may be detached from differentiation: its derivat
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ir.types import normalize_axes
 from rlx_core.ops.activation import exp, log
@@ -15,6 +13,7 @@ from rlx_core.ops.reduction import LogSumExp, Max
 from rlx_core.ops.selection import StopGradient
 from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum
 from rlx_core.passes.recognise.chains import behind, lies_along
+from rlx_core.system.records import frozen
 
 __all__ = ["Normalizer", "normalizer_of", "unshifted"]
 

@@ -13,12 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.pipeline.config.records import Configuration, PluginConfig, UnknownSetting
 from rlx_core.pipeline.config.settings import heeded, read_settings
 from rlx_core.pipeline.config.trust import anchored, expect_trusted, is_foreign
+from rlx_core.system.records import frozen
 
 __all__ = ["Sources", "file_table", "find_config", "load_config", "read_sources", "read_table"]
 

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import attrs
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 from attrs.validators import ge, in_
 
 from rlx_core.errors import ConfigError
+from rlx_core.system.records import frozen
 
 __all__ = [
     "STAGES",

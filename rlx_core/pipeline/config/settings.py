@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config.records import UnknownSetting
+from rlx_core.system.records import frozen
 
 __all__ = ["SETTINGS", "Setting", "is_true", "read_settings"]
 

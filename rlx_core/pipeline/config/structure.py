@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 import cattrs
-from attrs import frozen
 from cattrs.errors import (
     AttributeValidationNote,
     ClassValidationError,
@@ -19,6 +18,7 @@ from cattrs.errors import (
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config.records import Configuration, Entry, freeze
+from rlx_core.system.records import frozen
 
 __all__ = ["configuration_of", "structure"]
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias, is_made_of_parts
 from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.system.records import frozen
 
 __all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
 

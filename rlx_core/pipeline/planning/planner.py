@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
@@ -23,6 +23,7 @@ from rlx_core.pipeline.planning.schedule import Order, schedule
 from rlx_core.pipeline.planning.storage import Reuse, outlets
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.system.records import frozen
 
 __all__ = ["ChooseKernel", "PlanOptions", "make_lir"]
 

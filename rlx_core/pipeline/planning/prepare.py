@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.pipeline.select.backend import Target
+from rlx_core.system.records import frozen
 
 __all__ = ["Moved", "Prepared", "computed_graph", "split_prepare"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import Factory, define, field
+from attrs import Factory, field
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias, Delivery
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.system.records import define
 
 __all__ = ["Outlets", "Reuse", "outlets"]
 

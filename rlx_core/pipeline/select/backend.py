@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
 from rlx_core.ir.forms import Json
@@ -16,6 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack, expect_packable
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from attrs import asdict, field, frozen
+from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.graph import Builder, Node
@@ -25,6 +25,7 @@ from rlx_core.passes.engine.splice import draft
 from rlx_core.pipeline.config.records import DispatchConfig
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, Refusal, matches
+from rlx_core.system.records import frozen
 
 __all__ = [
     "HOST",

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.dims import Dim
@@ -21,6 +21,7 @@ from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import Fault, as_fact
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import frozen
 
 __all__ = [
     "Condition",

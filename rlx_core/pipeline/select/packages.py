@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.pipeline.select.backend import Program

@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import HOST
+from rlx_core.system.records import frozen
 
 __all__ = ["Fallback", "Tiers", "tiers_of", "why_not_best"]
 

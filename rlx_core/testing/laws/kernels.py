@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
@@ -21,6 +21,7 @@ from rlx_core.ops.structural import transpose
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import default_host
 from rlx_core.runtime.executable import Executable
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program
 from rlx_core.testing.subjects import KernelRow
 from rlx_core.testing.yardstick import yardstick

@@ -15,9 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+from rlx_core.system.records import frozen
 
 __all__ = ["Compiler", "compiler"]
 

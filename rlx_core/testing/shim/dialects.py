@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.c_family import F16_OF_F32, F32_OF_F16
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.metal import METAL
 from rlx_core.codegen.gpu.units.warpgroup_matrices import COLUMNS
+from rlx_core.system.records import frozen
 
 __all__ = ["CUDA_DIALECT", "DIALECTS", "HIP_DIALECT", "METAL_DIALECT", "Dialect"]
 

@@ -18,13 +18,14 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver
 from rlx_core.errors import Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.ir.dtypes import f64
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import frozen
 from rlx_core.testing.shim.compiler import compiler
 from rlx_core.testing.shim.dialects import Dialect
 from rlx_core.testing.shim.memory import Buffer, guarded

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from attrs import define
+
+from rlx_core.system.records import define
 
 __all__ = ["Buffer", "guarded"]
 

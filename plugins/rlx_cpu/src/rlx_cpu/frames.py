@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Bindings
 from rlx_core.pipeline.planning.alias import covers_root
+from rlx_core.system.records import define, frozen
 from rlx_cpu.arena import allocate, empty
 
 __all__ = ["Frame", "Frames", "Params", "SharedParams", "view"]

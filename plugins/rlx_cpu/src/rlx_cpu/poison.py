@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.lir import Lir, Slot, Step
 from rlx_core.pipeline.planning.memory import STRATEGIES, LiveRange, live_ranges, with_offsets
+from rlx_core.system.records import frozen
 from rlx_cpu.arena import empty
 
 __all__ = ["CANARY", "POISON", "Guard", "PoisonError", "guarded"]

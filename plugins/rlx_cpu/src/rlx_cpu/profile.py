@@ -19,11 +19,12 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_core.system.locks import Lock
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Profile", "StepTime", "active", "bytes_of", "profiled", "watchers"]
 

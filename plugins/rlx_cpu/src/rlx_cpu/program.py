@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.system.records import frozen
 from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, SharedParams
 from rlx_cpu.kernels.control import driven

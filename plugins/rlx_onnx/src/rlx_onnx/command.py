@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from attrs import frozen
 
 from rlx_core.cli.session import Session
 from rlx_core.cli.tables import cell, facts, heading, listing
 from rlx_core.errors import RlxError
+from rlx_core.system.records import frozen
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.model import read_proto

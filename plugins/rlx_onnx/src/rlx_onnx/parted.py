@@ -6,13 +6,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from attrs import frozen
-
 from rlx_core.errors import Fact, UnsupportedError
 from rlx_core.functions.model import argument_names
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.compiled_function import CompiledFunction
+from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
 from rlx_onnx.walking.host import HostStep
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.attention.cotangents import STATISTICS, Cotangents
@@ -27,6 +25,7 @@ from rlx_core.codegen.gpu.units.attention_backward import print_unit_cotangents
 from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.system.records import frozen
 
 __all__ = ["print_attention_backward"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-from attrs import astuple, frozen
+from attrs import astuple
 
 from rlx_core.codegen.attention import ScoresStrides
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
@@ -19,6 +19,7 @@ from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles
 from rlx_core.codegen.gpu.memory import Memory
 from rlx_core.codegen.loops import Apply, Buffer, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.ops.conversion import Cast
+from rlx_core.system.records import frozen
 
 __all__ = ["STATISTICS", "Cotangents"]
 

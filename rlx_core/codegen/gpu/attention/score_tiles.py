@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
@@ -29,6 +29,7 @@ from rlx_core.codegen.loops import Buffer
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.activation import exp
+from rlx_core.system.records import define
 
 __all__ = ["NAMES", "ScoreTiles", "Sums", "refusal"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from attrs import frozen
-
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
 from rlx_core.codegen.gpu.languages import Language
@@ -20,6 +18,7 @@ from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Extreme
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, i32, u32, u64
+from rlx_core.system.records import frozen
 
 __all__ = ["print_extreme", "refusal"]
 

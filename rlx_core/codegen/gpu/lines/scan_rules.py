@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 from typing import TypeAlias
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.reductions import Reductions
@@ -20,6 +20,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
+from rlx_core.system.records import define
 
 __all__ = ["Rule", "State", "registers_of"]
 

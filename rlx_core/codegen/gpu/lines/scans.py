@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from attrs import define, frozen
-
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
 from rlx_core.codegen.gpu.languages import Language
@@ -22,6 +20,7 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.scans import Scan
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, LinearRecurrence
+from rlx_core.system.records import define, frozen
 
 __all__ = ["print_scan", "refusal"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
@@ -21,6 +21,7 @@ from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, i32
+from rlx_core.system.records import define, frozen
 
 __all__ = ["print_sorting", "refusal"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
@@ -20,6 +20,7 @@ from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.gpu.writer import Writer
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
+from rlx_core.system.records import define
 
 __all__ = ["Template", "bits_dtype", "reach_fault"]
 

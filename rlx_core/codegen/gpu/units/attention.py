@@ -8,7 +8,7 @@ values. Sums are f32; what a query's weights add up to is added before they are 
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
@@ -22,6 +22,7 @@ from rlx_core.codegen.gpu.units.online_softmax import OnlineSoftmax
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import define
 
 __all__ = ["print_unit_attention"]
 

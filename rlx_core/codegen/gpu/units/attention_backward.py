@@ -14,7 +14,7 @@ those of values, from scores that are computed once more.
 
 from __future__ import annotations
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.codegen.attention_scores import KEY, QUERY
 from rlx_core.codegen.gpu.assembler import Register
@@ -28,6 +28,7 @@ from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.units.online_softmax import OnlineSoftmax
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.system.records import define
 
 __all__ = ["print_unit_cotangents"]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import frozen
 
 __all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_refusal"]
 

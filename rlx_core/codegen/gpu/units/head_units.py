@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from attrs import define
-
 from rlx_core.codegen.attention_scores import BATCH, HEAD
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.attention.score_tiles import NAMES, ScoreTiles
@@ -20,6 +18,7 @@ from rlx_core.codegen.gpu.units.head_tiles import SUBGROUPS, HeadTile
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import define
 
 __all__ = ["HeadUnits"]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.units.tf32_fragments import TF32_FRAGMENTS, brought_as_tf32
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
+from rlx_core.system.records import frozen
 
 __all__ = ["CUDA_TF32_UNIT", "CUDA_UNIT", "MatrixUnit"]
 

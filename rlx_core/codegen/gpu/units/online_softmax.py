@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from math import inf
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.units.head_units import HeadUnits
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import define
 
 __all__ = ["OnlineSoftmax"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import prod
 
-from attrs import define, frozen
-
 from rlx_core.codegen.gpu.functions import Function
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.tiles import TiledProduct
@@ -18,6 +16,7 @@ from rlx_core.codegen.gpu.units.tiled_products import Side, TilePrinting, values
 from rlx_core.codegen.gpu.units.tiles import COPIED, UnitTiles, unit_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.system.records import define, frozen
 
 __all__ = ["print_unit_product"]
 

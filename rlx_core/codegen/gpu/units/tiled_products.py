@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Generic, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
@@ -27,6 +27,7 @@ from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs
 from rlx_core.codegen.loops import Index, Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, f32
+from rlx_core.system.records import define, frozen
 
 __all__ = ["Side", "TilePrinting", "values_of"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.tiles import TiledProduct
 from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
+from rlx_core.system.records import frozen
 
 __all__ = ["COPIED", "UnitTiles", "unit_for", "unit_tiles_of"]
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from attrs import define, frozen
-
 from rlx_core.codegen.gpu.functions import Function
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.tiles import TiledProduct
@@ -21,6 +19,7 @@ from rlx_core.codegen.gpu.units.warpgroup_matrices import COLUMNS, PANEL
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, bf16, f16
+from rlx_core.system.records import define, frozen
 
 __all__ = ["WarpgroupTiles", "print_warpgroup_product", "refusal_of_sizes", "warpgroup_refusal", "warpgroup_tiles_of"]
 

@@ -30,13 +30,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 from numpy.lib.stride_tricks import as_strided
 
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
+from rlx_core.system.records import frozen
 from rlx_cpu.arena import allocate
 from rlx_cpu.native.packs import FORMS
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import frozen
-
 from rlx_core.ir.dtypes import ALL, DType
 from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import programs
 from rlx_cpu.native.kernels import native
 

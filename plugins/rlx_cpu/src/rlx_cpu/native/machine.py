@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from attrs import frozen
+from rlx_core.system.records import frozen
 
 __all__ = [
     "MACHINE",

@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.scalars.idioms import gelu_slope
 from rlx_core.codegen.scalars.long import LONG
@@ -45,6 +43,7 @@ from rlx_core.ops import (
 from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Case, Sample
+from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program, programs
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.kernels import native

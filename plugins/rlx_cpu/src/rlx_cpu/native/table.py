@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
+from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 

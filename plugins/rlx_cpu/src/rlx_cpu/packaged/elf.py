@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.errors import KernelBuildError
+from rlx_core.system.records import frozen
 
 __all__ = ["Object", "Relocation", "Section", "Symbol", "read_object"]
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from rlx_core.emit.packaged.reading import every, known_type, line_of, number
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.strides import extent
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 
 __all__ = ["ARENA", "Brought", "Output", "PackedProgram", "PackedStep", "Source", "Word", "program_from"]
 

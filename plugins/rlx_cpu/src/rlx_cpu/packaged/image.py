@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.ir.forms import Json, need
 from rlx_core.pipeline.backend import Blobs, Keep
+from rlx_core.system.records import frozen
 
 __all__ = ["PAGE", "Image", "image_form", "image_from"]
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from attrs import define
 
 from rlx_core.codegen.places import Fault
 from rlx_core.errors import Fact
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.strides import is_dense
 from rlx_core.pipeline.backend import Program
+from rlx_core.system.records import define
 from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import usable, view
 from rlx_cpu.native.contract import ALIGNMENT

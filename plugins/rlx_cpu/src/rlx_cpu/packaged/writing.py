@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.forms import Json
@@ -15,6 +15,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Bindings, Keep, PackedCode, expect_packable
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.system.records import define
 from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import Emitted, Emitters
 from rlx_cpu.native.llvm.background import Later, later, yielding

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-from attrs import frozen
 from onnx import TensorProto
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.system.records import frozen
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.values import Coded
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim
+from rlx_core.system.records import frozen
 from rlx_onnx.walking.node import MOST, Node
 
 __all__ = ["Windows", "cells", "windows_of"]

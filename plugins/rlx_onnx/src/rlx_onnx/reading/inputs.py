@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from attrs import frozen
 from onnx import TensorProto
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError, ShapeError, UnsupportedError
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.system.records import frozen
 from rlx_onnx.reading.tensors import HELD, element_type
 from rlx_onnx.walking.values import Coded
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import optree
-from attrs import field, frozen
+from attrs import field
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, UnsupportedError
 from rlx_core.functions.model import Model, argument_names
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.system.records import frozen
 from rlx_onnx.parted import Part, PartedFunction
 from rlx_onnx.reading.inputs import Input
 from rlx_onnx.reading.structure import nested_graphs

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, ShapeError
+from rlx_core.system.records import frozen
 
 __all__ = ["HostStep", "step_key"]
 

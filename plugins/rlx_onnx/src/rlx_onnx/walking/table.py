@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from attrs import frozen
+from rlx_core.system.records import frozen
 
 __all__ = ["INSTEAD", "Handler", "handler_for", "handlers", "handles"]
 

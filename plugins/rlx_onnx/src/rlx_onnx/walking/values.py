@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import frozen
 
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim, Expr
+from rlx_core.system.records import frozen
 
 __all__ = ["Coded", "at_once", "dims_array", "is_array", "is_known", "is_sizes", "rank_of", "shape_of", "traced"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.unknown import unknown
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import Logits

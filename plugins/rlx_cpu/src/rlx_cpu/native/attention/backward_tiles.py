@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.attention import HeadStrides
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_bias import clear_bias, sum_bias
 from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.attention.backward_products import Products

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.unknown import unknown
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import Rows
 from rlx_cpu.native.attention.plan import AttentionPlan, K, Q, V

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Self
 
-from attrs import frozen
-
 from rlx_core.ops import activation
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
 from rlx_cpu.native.attention.parts import Logits, number, register
 from rlx_cpu.native.attention.plan import Q

@@ -8,8 +8,9 @@ shapes alone, so threads, which take whole tiles, change no bit.
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import evolve
 
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
 from rlx_cpu.native.attention.forward_products import Products
 from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh_rows

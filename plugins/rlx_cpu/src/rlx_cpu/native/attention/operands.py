@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.attention import HeadStrides
 from rlx_core.codegen.cuts import Cut
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import start_of

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from attrs import frozen
-
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.loops import Apply, Const, Index, Load, Scalar
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Node
 from rlx_core.pipeline.kernels import condition
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, constant, register_type, variable
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
-from attrs import frozen
-
 from rlx_core.codegen.attention import AttentionProblem, HeadStrides
 from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.places import Layout
 from rlx_core.ops.attention_scores import AttentionOp
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from rlx_core.codegen.indexing import Indexing, fault_of
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Node
 from rlx_core.ops.rope import Rope, RopeBackward, Rotation
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir

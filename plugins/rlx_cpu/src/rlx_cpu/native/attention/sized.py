@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
@@ -19,6 +19,7 @@ from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.forward_plan import ForwardPlan
 from rlx_cpu.native.attention.forward_tiles import Forward

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
@@ -18,6 +18,7 @@ from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
+from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_plan import BackwardCut, BackwardPlan, products_of
 from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.cut import AttentionCut

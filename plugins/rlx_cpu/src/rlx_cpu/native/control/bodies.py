@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import define, field, frozen
+from attrs import field
 
 from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import STATUS_ASK, STATUS_RECORD, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, address

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
@@ -21,6 +19,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import STATUS_ASK, STATUS_LEFT, STATUS_RECORD, EmitNested, EmitStep, Emitted, aligned
 from rlx_cpu.native.control.bodies import Body, Room, move, whole
 from rlx_cpu.native.control.making import Bodies, Origin

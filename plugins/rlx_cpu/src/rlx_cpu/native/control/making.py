@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of, place_of
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import EmitStep, Emitted, Pack, View, aligned
 from rlx_cpu.native.control.bodies import Body, Inside
 from rlx_cpu.native.llvm import ir

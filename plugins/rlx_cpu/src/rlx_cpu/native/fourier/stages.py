@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, constant, intrinsic, splat
 from rlx_cpu.native.llvm.simd import counting, index, offset, times

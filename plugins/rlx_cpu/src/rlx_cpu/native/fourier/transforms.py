@@ -6,7 +6,6 @@ from math import prod
 from typing import Final
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.dtypes import DType, f32
@@ -14,6 +13,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.pipeline.kernels import condition
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.fourier.stages import Interleaved, Planes, Stages
 from rlx_cpu.native.llvm import ir

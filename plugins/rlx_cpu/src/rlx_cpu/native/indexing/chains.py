@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.indexing import Indexing
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (

@@ -6,7 +6,6 @@ A row is dense on both sides, so it is copied whole; units are blocks of rows.
 from __future__ import annotations
 
 import numpy as np
-from attrs import frozen
 
 from rlx_core.codegen.indexing import Indexing, fault_of
 from rlx_core.codegen.movement.boxes import Axis
@@ -14,6 +13,7 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.indexing import Gather
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir

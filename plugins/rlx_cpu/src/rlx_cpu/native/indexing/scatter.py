@@ -6,13 +6,12 @@ of them where there are enough of those, and otherwise a range of rows, past who
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.indexing import Indexing
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.chains import Chains
 from rlx_cpu.native.indexing.indexed import check_indices, with_index

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.indexing import Indexing, fault_of
 from rlx_core.codegen.places import Fault
 from rlx_core.ir.dtypes import DType, dtype
@@ -13,6 +11,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
+from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.chains import Chains, is_worth_chains
 from rlx_cpu.native.machine import Machine
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 from llvmlite import binding as llvm
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.machine import MACHINE, Machine, assumed
 
 __all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named", "portable"]

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import attrs
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.ir.attributes import Encoder
@@ -25,6 +25,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted, Held, Pack, View
 from rlx_cpu.native.llvm.background import Later, later, yielding
 from rlx_cpu.native.llvm.isa import Isa

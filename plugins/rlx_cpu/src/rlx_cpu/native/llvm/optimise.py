@@ -14,12 +14,12 @@ from ctypes import string_at
 from functools import cache
 from typing import Any, Final
 
-from attrs import frozen
 from llvmlite import __version__ as llvmlite
 from llvmlite import binding as llvm
 from llvmlite.binding import ffi
 
 from rlx_core.system.locks import forks_wait
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import OUTER
 from rlx_cpu.native.llvm.c_library import addresses

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.ir.dims import Dim, Expr
+from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 
 __all__ = ["Sizes", "Unsized", "is_known", "sized", "sizes_of"]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_, f16, f32
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
 from rlx_cpu.native.llvm.narrow import narrowed, widened

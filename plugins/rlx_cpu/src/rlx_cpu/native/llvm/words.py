@@ -7,9 +7,8 @@ loaded or packed. A word of two bf16, those of step 2i in its lower half, is mov
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.ir.dtypes import DType, bf16, f32
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import FLOAT, I16, I32, constant
 from rlx_cpu.native.llvm.isa import Isa

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
-
 from rlx_core.codegen.schedule import Nest
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, I64, counted, scaled, variable

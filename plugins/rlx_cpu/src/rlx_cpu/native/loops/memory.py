@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir, narrow
 from rlx_cpu.native.llvm.build import (
     I1,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import product
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from rlx_core.codegen.loops import Kernel, Store, operands_of
 from rlx_core.codegen.schedule import Nest
+from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
     CACHE_LINE,

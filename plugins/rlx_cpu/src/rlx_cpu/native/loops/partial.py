@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Reduce
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, align_of, counted, scaled, variable
 from rlx_cpu.native.llvm.sizes import sized

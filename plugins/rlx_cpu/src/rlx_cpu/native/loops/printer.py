@@ -7,12 +7,13 @@ does it, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.schedule import schedule
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID
 from rlx_cpu.native.llvm.isa import Isa

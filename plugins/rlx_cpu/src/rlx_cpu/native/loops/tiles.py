@@ -6,9 +6,8 @@ a cache line has elements is transposed at once; the kernel then reads its lanes
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Load
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, counted, memory_type, prefetch, scaled
 from rlx_cpu.native.llvm.simd import transposed

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Reduce
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import align_of, register_type, splat, variable
 from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lanes

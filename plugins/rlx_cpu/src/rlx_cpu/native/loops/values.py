@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import field
 
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
 from rlx_core.codegen.scalars.conversion import converted
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import f32, i64
 from rlx_core.ops.conversion import Cast
+from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.llvm.sizes import Unsized, sized

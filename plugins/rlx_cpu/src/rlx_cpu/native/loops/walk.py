@@ -13,7 +13,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.scalars.idioms import recognised
@@ -25,6 +25,7 @@ from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import DType, u16
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

@@ -8,9 +8,8 @@ address is then known. Every place still adds up its own terms in the order of t
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.loops import Bound, Kernel, Load
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.sizes import is_known
 
 __all__ = ["Windows", "windows_of"]

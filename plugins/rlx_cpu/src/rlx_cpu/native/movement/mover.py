@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, address, prefetch
 from rlx_cpu.native.llvm.isa import Isa

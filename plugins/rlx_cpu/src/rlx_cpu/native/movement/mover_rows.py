@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
-from attrs import frozen
-
 from rlx_core.codegen.movement.boxes import Axis
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I8, I32, I64, VOID, address, declare, splat
 from rlx_cpu.native.llvm.isa import Isa

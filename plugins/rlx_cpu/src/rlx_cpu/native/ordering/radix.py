@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Keys
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, POINTER, constant, variable
 from rlx_cpu.native.llvm.isa import Isa

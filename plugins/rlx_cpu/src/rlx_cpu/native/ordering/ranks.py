@@ -6,9 +6,8 @@ digits.
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Keys
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import constant, splat, variable
 from rlx_cpu.native.llvm.isa import Isa

@@ -5,12 +5,11 @@ What is compared are keys, so NaN is larger than every number, and zeros are equ
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Keys, Search
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ops.sorting import SearchSorted
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (

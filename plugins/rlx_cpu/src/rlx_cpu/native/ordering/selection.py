@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Keys
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, constant, declare, splat, suffix, variable, width
 from rlx_cpu.native.llvm.isa import Isa

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.dims import DimBinding
@@ -14,6 +12,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.sorting import ArgSort, Sort, TopK
 from rlx_core.pipeline.kernels import condition
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.movement.boxes import Axis
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL, memory_type

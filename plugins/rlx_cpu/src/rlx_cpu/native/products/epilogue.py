@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
-
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, register_type
 from rlx_cpu.native.llvm.simd import Simd, index, offset, times

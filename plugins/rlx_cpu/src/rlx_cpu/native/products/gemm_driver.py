@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Layout
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted, Held, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL, OUTER

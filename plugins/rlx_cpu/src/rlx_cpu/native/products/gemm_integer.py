@@ -6,14 +6,13 @@ lie, a vector at a time where the columns of B are neighbours.
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.cuts import Cut, cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import Product
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, KERNEL, memory_type, variable

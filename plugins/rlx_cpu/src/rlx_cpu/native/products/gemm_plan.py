@@ -10,10 +10,9 @@ from __future__ import annotations
 from math import prod
 from typing import Final, Literal
 
-from attrs import frozen
-
 from rlx_core.codegen.cuts import Cut
 from rlx_core.codegen.product import Axes, Product
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.cuts import Cut, cut, evenly
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.isa import Isa
 
 __all__ = ["Blocks", "TileShape", "blocks", "chains_of", "depth_of", "grouped", "tile_for", "tiles_of"]

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from attrs import frozen
-
 from rlx_core.codegen.product import Axes
 from rlx_core.ir.dims import Dim, Expr
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times

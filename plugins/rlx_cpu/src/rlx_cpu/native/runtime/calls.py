@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import frozen
 
+from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import Team
 from rlx_cpu.native.runtime.pool import control_for, pool_for, state_words
 from rlx_cpu.native.runtime.pool_calls import runtime

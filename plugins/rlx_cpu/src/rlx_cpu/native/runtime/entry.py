@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, Code
 from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Alias, Delivery, Lir
 from rlx_core.ir.strides import is_dense
 from rlx_core.pipeline.planning.alias import covers_root, placement
+from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import Given, Made, Source
 from rlx_cpu.native.runtime.entry_words import FRESH
 

@@ -12,7 +12,6 @@ from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
-from attrs import define, frozen
 
 from rlx_core.ir.graph import Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -20,6 +19,7 @@ from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.locks import lazy
+from rlx_core.system.records import define, frozen
 from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import ALIGNMENT, Emitters, Pack

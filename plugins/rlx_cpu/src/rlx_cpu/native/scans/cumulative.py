@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scans import Scan
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I32, address, align_of, constant, prefetch, splat, variable, width

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from rlx_core.codegen.ordering import Extreme
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
@@ -19,6 +17,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.pipeline.kernels import condition
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width

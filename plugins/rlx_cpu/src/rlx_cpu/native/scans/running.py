@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.scans import Scan
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.cumulative import CumLogSumExp
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.isa import Isa
 
 __all__ = ["Running"]

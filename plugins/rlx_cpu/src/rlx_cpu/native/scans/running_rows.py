@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
 from rlx_core.codegen.scans import RULES, Scan
@@ -11,6 +9,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.cumulative import Cumsum
 from rlx_core.pipeline.kernels import condition
+from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
