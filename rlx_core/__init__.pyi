@@ -9,6 +9,7 @@ from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core import optim as optim
 from rlx_core import random as random
+from rlx_core import special as special
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.files.load_save import from_bytes as from_bytes
 from rlx_core.files.load_save import load as load
@@ -126,8 +127,8 @@ def allclose(
 ) -> Array:
     """Whether all elements are close, as `isclose` has it; a bool of no axes."""
 
-def angle(z: ArrayLike, *, name: str | None = None) -> Array:
-    """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
+def angle(x: ArrayLike) -> Array:
+    """The phase in (-π, π], 0 at 0; of a real number π below 0, else 0, and NaN of NaN."""
 
 def any(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """Whether any element over `axis` is not 0."""
@@ -353,8 +354,8 @@ def bitwise_xor(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array
 def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     """The operands repeated to their common shape."""
 
-def broadcast_to(x: ArrayLike, shape: Sequence[Dim]) -> Array:
-    """`x` repeated to `shape`."""
+def broadcast_to(x: ArrayLike, shape: Dim | Sequence[Dim]) -> Array:
+    """`x` repeated to `shape`: its sizes, or the only one."""
 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
     """Whether promotion turns the one dtype into the other, and so keeps what it says."""
@@ -450,14 +451,14 @@ def deg2rad(x: ArrayLike) -> Array:
 def diag(x: ArrayLike, k: int = 0) -> Array:
     """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
 
-def diagonal(x: ArrayLike, offset: int = 0, *, name: str | None = None) -> Array:
-    """A diagonal of each matrix: y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one.
+def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
+    """A diagonal of each matrix that `axis1` and `axis2` make: the last two axes, where NumPy's function takes the first two.
 
     Shapes:
-        x: [.., n, m]    ->    y: [.., d]"""
+        x: [.., n, m]    ->    y: [.., d], where y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one"""
 
 def diff(
-    x: ArrayLike, axis: int = -1, n: int = 1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+    x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
     """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
 
@@ -956,7 +957,7 @@ def nanstd(
     """The root of `nanvar`."""
 
 def nansum(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The sum over `axis` of what is not NaN."""
+    """The sum over `axis` of what is not NaN; integers and truth values are added up as `sum` does."""
 
 def nanvar(
     x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
@@ -1185,10 +1186,15 @@ def rope(
     Source:
         Su et al. 2021, "RoFormer", arXiv:2104.09864, section 3.4.2."""
 
-def round(x: ArrayLike, *, ste: builtins.bool = False) -> Array:
-    """x to the nearest whole number, ties to the even one; of a complex value both parts, and integers are whole already.
+def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Array:
+    """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
-    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0."""
+    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
+    places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
+    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+
+    Raises:
+        DtypeError: `x` is an integer and `decimals` below 0."""
 
 def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
     """1/√x, principal branch, with derivative 0 at 0."""

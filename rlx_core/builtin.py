@@ -152,6 +152,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="Regions in the dims of the product that they read through a reshape.",
         ),
         PassSpec(
+            "rlx.fuse-product-sums",
+            "rlx_core.passes.fuse.product_sums:FuseProductSums",
+            summary="A product and the sums of a factor, by a library.",
+        ),
+        PassSpec(
             "rlx.fuse-matmul-epilogue",
             "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
             summary="A product and the element-wise region after it.",
@@ -228,7 +233,8 @@ REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"alwa
 
 LEGAL = (
     *("legalize", "fold-constants", "cse", *REGIONS),
-    *("sink-reshapes", "fuse-matmul-epilogue", "fuse-loops", "dead-code"),
+    *("sink-reshapes", "fuse-product-sums", "fuse-matmul-epilogue", "fuse-product-sums"),
+    *("fuse-loops", "dead-code"),
 )
 """Regions once more at the end, because decompositions are element-wise for the most part; then the products before them and
 the loops around them."""

@@ -41,7 +41,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.bitwise": (
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
-        "rlx_core.ops.complex": "angle complex_abs complex_norm_sq make_complex",
+        "rlx_core.ops.complex": "complex_abs complex_norm_sq make_complex",
         "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
@@ -71,7 +71,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
         "rlx_core.ops.numeric.elementwise": (
-            "allclose array_equal deg2rad fmax fmin fmod heaviside isclose isneginf isposinf logaddexp2 nan_to_num rad2deg "
+            "allclose angle array_equal deg2rad fmax fmin fmod heaviside isclose isneginf isposinf logaddexp2 nan_to_num rad2deg "
             "sinc"
         ),
         "rlx_core.ops.numeric.without_nan": ("nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"),
@@ -163,6 +163,7 @@ CORE = _table(
     "linalg": "rlx_core.linalg:",
     "optim": "rlx_core.optim:",
     "random": "rlx_core.random:",
+    "special": "rlx_core.special:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),
@@ -205,10 +206,12 @@ def lazy_names(
                 raise absent(module, name, places)
             return found
         try:
-            from rlx_core.system.locks import forks_wait  # here, because importing rlx imports none of its parts
+            # Here, because importing rlx imports none of its parts.
+            from rlx_core.system.collecting import collecting_seldom
+            from rlx_core.system.locks import forks_wait
 
             # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
-            with forks_wait:  # a module that a fork finds half imported stays so in the child
+            with forks_wait, collecting_seldom():  # a module that a fork finds half imported stays so in the child
                 found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
         except Exception as error:
             from rlx_core.errors.lacks import in_our_words  # as above

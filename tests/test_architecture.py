@@ -34,7 +34,7 @@ LAYERS = (
     ("draw",),
     ("builtin",),
     ("runtime",),
-    ("functions", "debug", "nn", "optim", "sequences", "builder"),
+    ("functions", "debug", "nn", "optim", "sequences", "special", "builder"),
     ("files",),
     ("testing",),
     ("cli",),

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from rlx_core.contributions.validators import refusal
 from rlx_core.errors import Fact, PluginError, RlxError, nearest
+from rlx_core.system.collecting import collecting_seldom
 
 __all__ = ["LazyRef", "Named", "reference"]
 
@@ -79,7 +80,8 @@ def reference(thing: object) -> LazyRef:
 def import_address(text: str) -> Any:
     """Import `"package.module:attribute.attribute"`."""
     module_name, _, path = text.partition(":")
-    found: Any = importlib.import_module(module_name)
+    with collecting_seldom():
+        found: Any = importlib.import_module(module_name)
     for attribute in path.split("."):
         found = getattr(found, attribute)
     return found

@@ -187,6 +187,12 @@ class Driver(ABC):
     def launch(self, module: Any, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Any:
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
+    def share(self, launch: Any, nbytes: int) -> None:
+        """Let the threads of a group share memory besides what the launched function declares."""
+        raise AssertionError(
+            f"{self.facts.driver} gives groups no memory by the launch, and is asked for {nbytes} bytes"
+        )
+
     def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
         """A call of a function of the device's library, submitted and changed like a launch.
 

@@ -1,15 +1,19 @@
-"""Libraries of a device's maker that are called by ctypes."""
+"""Libraries of a device: packages of Python that drive it, and its maker's own, which are called by ctypes."""
 
 from __future__ import annotations
 
 import ctypes
+import importlib
+import importlib.metadata
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rlx_core.errors import DeviceUnavailableError, Fact
+from rlx_core.errors.lacks import is_lack
 
-__all__ = ["first_that_loads"]
+__all__ = ["first_that_loads", "imported"]
 
 FEW: Final = 3
 """Places where a library was looked for that an error lists."""
@@ -37,3 +41,51 @@ def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: s
         except OSError as error:
             failed.append(Fact("tried", path, str(error)))
     raise DeviceUnavailableError(f"{missing} is not installed", *failed[:FEW], hint=install)
+
+
+def imported(name: str, target: str, *, install: str, needs: Iterable[str], oldest: str = "") -> Any:
+    """A module that drives a device.
+
+    Args:
+        name: The module, in a distribution of its name if `oldest` is given.
+        target: Who asks for it.
+        install: What mends it.
+        needs: Names of it without which it is not whole, or another one.
+        oldest: The oldest version that will do.
+
+    Raises:
+        DeviceUnavailableError: It is not there, raises whatever it does when it is imported, is too old, or is not whole.
+    """
+    has = _version(name) if oldest else ""
+    if has and _numbers(has) < _numbers(oldest):
+        raise DeviceUnavailableError(
+            f"{target}: {name} {has} is too old; it takes {oldest} or newer", hint=f"{install} --upgrade"
+        )
+    try:
+        module = importlib.import_module(name)
+        for each in needs:
+            getattr(module, each)
+    except (Exception, SystemExit) as error:  # a wheel that is half there, or for another system
+        if is_lack(error):
+            raise
+        said = Fact(name, type(error).__name__, str(error))
+        raise DeviceUnavailableError(f"{target}: {name} cannot be imported", said, hint=install) from None
+    return module
+
+
+def _version(name: str) -> str:
+    """The version of a distribution; nothing where it came in another way."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The parts of a release.
+
+    >>> _numbers("0.9.1.post2") < _numbers("0.10")
+    True
+    """
+    release = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()

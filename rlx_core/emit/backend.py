@@ -91,6 +91,10 @@ class DeviceBackend(Backend):
         """
         raise AssertionError(f"{self.name} offers the level {level} and has no compiler for it")
 
+    def kernel_features(self, target: Target) -> frozenset[str]:
+        """Those of a device's features that a target's kernels may use."""
+        return expect_device(target).facts.features - self.library_features
+
     def is_poisoned(self, options: Mapping[str, Any]) -> bool:
         """Whether memory is filled with NaN before it is written and after it was read."""
         return False
@@ -193,7 +197,7 @@ class DeviceBackend(Backend):
                 hint=f'"{self.name}" is for the device that is here, "{self.name}:{ABSENT}" for most that are not',
             )
         return DeviceWriter(
-            device, target.kernels, language, keep, device.facts.features - self.library_features, not self._is_absent
+            device, target.kernels, language, keep, self.kernel_features(target), not self._is_absent
         ).packed(programs)
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:

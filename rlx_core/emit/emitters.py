@@ -44,6 +44,7 @@ class Call:
         places: How the elements of each buffer lie, where `function` is one of the device's library, which is told so; else none.
         run: Such a function: it is given the library's module and an array of its own for each buffer.
         may_wait: Whether it may wait or allocate, so that it is submitted by itself and nothing is recorded around it.
+        dynamic_nbytes: Memory that the threads of a group share besides what the function declares.
     """
 
     function: str
@@ -54,6 +55,7 @@ class Call:
     places: tuple[Place, ...] = ()
     run: Callable[..., None] | None = field(default=None, eq=False)
     may_wait: bool = False
+    dynamic_nbytes: int = 0
 
 
 @frozen

@@ -236,7 +236,10 @@ class Frames:
                 frame.launches.append(device.driver.routine(call.run, call.places, arguments))
                 continue
             module = self._modules.by_function[call.function]
-            frame.launches.append(device.driver.launch(module, call.function, call.groups, call.group_size, arguments))
+            launch = device.driver.launch(module, call.function, call.groups, call.group_size, arguments)
+            if call.dynamic_nbytes:
+                device.driver.share(launch, call.dynamic_nbytes)
+            frame.launches.append(launch)
         return frame
 
     def _parts(self, is_single: bool) -> Any:

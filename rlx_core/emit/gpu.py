@@ -108,6 +108,9 @@ def emitted(printed: Printed, fault: Callable[[int], Fault]) -> Emitted:
         fault: What it means that a checked index, by its number in the kernel, is reported.
     """
     launches = [f.launch for f in printed.functions]
-    calls = tuple(Call(e.entry, e.groups, e.group, e.buffers, tuple(map(fault, e.checked))) for e in launches)
+    calls = tuple(
+        Call(e.entry, e.groups, e.group, e.buffers, tuple(map(fault, e.checked)), dynamic_nbytes=e.dynamic_nbytes)
+        for e in launches
+    )
     functions = tuple(Function(f.launch.entry, f.text, f.parts) for f in printed.functions)
     return Emitted(functions, calls, printed.workspaces)

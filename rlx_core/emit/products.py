@@ -8,6 +8,7 @@ from attrs import evolve
 
 from rlx_core.codegen import formula_of
 from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
+from rlx_core.codegen.gpu.units.warpgroup_products import refusal_of_sizes, warpgroup_refusal
 from rlx_core.codegen.layout import whole_kernel
 from rlx_core.codegen.loops import Apply, Const, Kernel, Load, Scalar, Store
 from rlx_core.codegen.places import Layout, Place
@@ -24,7 +25,7 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.select.kernels import Condition
 
-__all__ = ["product_rows"]
+__all__ = ["product_rows", "warpgroup_product_rows"]
 
 NUMBERS = " ".join(d.name for d in (*FLOATS, *INTEGERS))
 
@@ -60,6 +61,21 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
         op = node.op
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
         return language.product(tiled(layout, followed(op.region, product_type(node.operand_types), layout)))
+
+
+def warpgroup_product_rows(table: DeviceTable, language: GpuLanguage) -> None:
+    """Add the rows for products that warpgroups multiply, as `product_wgmma` and `product_epilogue_wgmma`."""
+
+    def lacking(node: Node) -> str | None:
+        x, w = node.operand_types[:2]
+        assert x is not None and w is not None, "a product has two operands"  # noqa: PT018
+        said = warpgroup_refusal(x.dtype, w.dtype, language.machine)
+        if said is not None or not (x.is_static and w.is_static):
+            return said
+        return refusal_of_sizes(product_type((x, w)).static_shape, x.static_shape[-1], language.machine)
+
+    pays = Condition("a product that pays for warpgroups", lambda node: lacking(node) is None, lacking)
+    product_rows(table, language, (pays,), "_wgmma")
 
 
 def product_type(types: Sequence[TensorType | None]) -> TensorType:

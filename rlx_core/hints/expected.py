@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from rlx_core import errors
+
 __all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "hint_for"]
 
 RENAMED: Final[dict[str, str]] = {
@@ -248,6 +250,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     "dot_product_attention": 'nn.attention(q, k, v, layout="bshd", causal=True)',
     "debug_callback": "rlx.debug.callback",
     "block_until_ready": "a call returns when its results are there",
+    "LinAlgError": "what a factorisation does not find is NaN, so that programs need no branch; rlx.isnan asks",
+    "Sequential": "a net is a function of its parameters, as in examples/digits.py; rlx.from_torch brings a module of PyTorch",
     "kron": "`from rlx_custom_ops import kron`",
     **dict.fromkeys(
         (
@@ -297,6 +301,35 @@ ELSEWHERE: Final[dict[str, str]] = {
             "istft",
         ]
     },
+    "igamma": "rlx.special.gammainc",
+    "igammac": "rlx.special.gammaincc",
+    **{
+        name: f"rlx.special.{name}"
+        for name in [
+            "betainc",
+            "betaln",
+            "entr",
+            "erfcx",
+            "factorial",
+            "gamma",
+            "gammainc",
+            "gammaincc",
+            "i0",
+            "i0e",
+            "i1",
+            "i1e",
+            "log_ndtr",
+            "logit",
+            "multigammaln",
+            "ndtr",
+            "ndtri",
+            "psi",
+            "rel_entr",
+            "xlog1py",
+            "xlogy",
+            "zeta",
+        ]
+    },
     "real_fft": "rlx.fft.rfft",
     "inverse_real_fft": "rlx.fft.irfft",
     "unique": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
@@ -319,6 +352,8 @@ def hint_for(name: str, known: Iterable[str]) -> str | None:
         return ELSEWHERE[name]
     if name in CORE or name in FUNCTIONS:
         return f"it is rlx.{name}"
+    if name in errors.__all__:
+        return f"`from rlx_core.errors import {name}`"
     if any(part in name for part in INTERNAL):
         return "the compiler makes this op from others; `rlx why` and `rlx plan` say where"
     return None

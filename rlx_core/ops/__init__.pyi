@@ -149,7 +149,6 @@ from rlx_core.ops.comparison import logical_or as logical_or
 from rlx_core.ops.comparison import logical_xor as logical_xor
 from rlx_core.ops.comparison import not_equal as not_equal
 from rlx_core.ops.comparison import signbit as signbit
-from rlx_core.ops.complex import angle as angle
 from rlx_core.ops.complex import complex_abs as complex_abs
 from rlx_core.ops.complex import complex_norm_sq as complex_norm_sq
 from rlx_core.ops.complex import make_complex as make_complex
@@ -187,6 +186,7 @@ from rlx_core.ops.numeric.bins import segment_min as segment_min
 from rlx_core.ops.numeric.bins import segment_prod as segment_prod
 from rlx_core.ops.numeric.bins import segment_sum as segment_sum
 from rlx_core.ops.numeric.elementwise import allclose as allclose
+from rlx_core.ops.numeric.elementwise import angle as angle
 from rlx_core.ops.numeric.elementwise import array_equal as array_equal
 from rlx_core.ops.numeric.elementwise import deg2rad as deg2rad
 from rlx_core.ops.numeric.elementwise import fmax as fmax

@@ -30,6 +30,7 @@ from rlx_core.ops.array_shapes import (
     broadcast_arrays,
     broadcast_to,
     diag,
+    diagonal,
     expand_dims,
     flip,
     matrix_transpose,
@@ -69,7 +70,7 @@ from rlx_core.ops.device import to_device, value_device
 from rlx_core.ops.getitem import getitem
 from rlx_core.ops.movement import concat
 from rlx_core.ops.operators import install
-from rlx_core.ops.rearrange import diagonal, tril, triu
+from rlx_core.ops.rearrange import tril, triu
 from rlx_core.ops.setitem import setitem
 
 __all__ = [

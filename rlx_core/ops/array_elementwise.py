@@ -11,7 +11,8 @@ from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
-from rlx_core.ops import complex, conversion, piecewise, selection
+from rlx_core.ops import arithmetic, complex, conversion, piecewise, selection
+from rlx_core.ops.arguments import whole
 from rlx_core.ops.array_shapes import copied
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
@@ -43,15 +44,33 @@ def trunc(x: Any) -> Any:
     return _whole(x, piecewise.trunc)
 
 
-def round(x: Any, *, ste: bool = False) -> Any:
-    """x to the nearest whole number, ties to the even one; of a complex value both parts, and integers are whole already.
+def round(x: Any, decimals: int = 0, *, ste: bool = False) -> Any:
+    """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
+    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
+    places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
     With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+
+    Raises:
+        DtypeError: `x` is an integer and `decimals` below 0.
     """
+    places = whole("round: decimals", decimals)
     if dtype_of(x).is_complex:
         parts = conversion.real(x), complex.imag(x)
-        return complex.make_complex(*(piecewise.round(part, ste=ste) for part in parts))
-    return copied(x) if dtype_of(x).is_integer else piecewise.round(x, ste=ste)
+        return complex.make_complex(*(_rounded(part, places, ste) for part in parts))
+    if not dtype_of(x).is_integer:
+        return _rounded(x, places, ste)
+    if places < 0:
+        raise DtypeError(f"round: {places} decimals are for floats, not {dtype_of(x)}")
+    return copied(x)
+
+
+def _rounded(x: Any, places: int, ste: bool) -> Any:
+    if places == 0:
+        return piecewise.round(x, ste=ste)
+    scale = 10.0 ** abs(places)
+    there, back = (arithmetic.multiply, arithmetic.divide) if places > 0 else (arithmetic.divide, arithmetic.multiply)
+    return back(piecewise.round(there(x, scale), ste=ste), scale)
 
 
 def positive(x: Any) -> Any:

@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import exp
-from rlx_core.ops.arguments import listed
+from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.arithmetic import abs, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
@@ -38,6 +38,13 @@ from rlx_core.ops.solve import solve as _solve
 from rlx_core.plugins import default_host
 
 DOMAIN: Final = "linalg"
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns: complex eigenvalues, and the eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
 
 
 class EighResult(NamedTuple):
@@ -122,6 +129,16 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Any:
     """The lower triangle L with L Lᴴ = x, or the upper one U with Uᴴ U = x."""
     lower = factorisation("cholesky")()(x)
     return _adjoint(lower) if upper else lower
+
+
+def eig(x: Any, /) -> EigResult:
+    """The complex eigenvalues of any square matrices, by their real parts, then their imaginary ones, and the eigenvectors."""
+    return EigResult(*factorisation("eig")()(x))
+
+
+def eigvals(x: Any, /) -> Any:
+    """The complex eigenvalues of any square matrices, in the order of `eig`."""
+    return eig(x).eigenvalues
 
 
 def eigh(x: Any, /) -> EighResult:
@@ -277,7 +294,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
 
 def matrix_power(x: Any, n: int, /) -> Any:
     """The product of `n` square matrices, of the inverse where `n` is negative, by repeated squaring."""
-    order = _order("matrix_power", x)
+    order, n = _order("matrix_power", x), whole("matrix_power: n", n)
     base, times, result = (inv(x), -n, None) if n < 0 else (operand(x), n, None)
     while times:
         if times % 2:

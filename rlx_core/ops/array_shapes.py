@@ -102,9 +102,21 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return structural.transpose(x, perm=order)
 
 
-def broadcast_to(x: Any, shape: Sequence[Dim]) -> Any:
-    """`x` repeated to `shape`."""
-    return structural.expand(x, target=shape)
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    """A diagonal of each matrix that `axis1` and `axis2` make: the last two axes, where NumPy's function takes the first two.
+
+    Shapes:
+        x: [.., n, m]    ->    y: [.., d], where y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one
+    """
+    rank = len(shape_of(x))
+    if normalize_axes((axis1, axis2), rank) != (rank - 2, rank - 1):
+        x = moveaxis(x, (axis1, axis2), (-2, -1))
+    return rearrange.diagonal(x, offset=offset)
+
+
+def broadcast_to(x: Any, shape: Sequence[Dim] | Dim) -> Any:
+    """`x` repeated to `shape`: its sizes, or the only one."""
+    return structural.expand(x, target=numbers_of(shape))
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:

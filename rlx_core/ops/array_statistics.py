@@ -142,7 +142,7 @@ def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
     return concat([full(shape, initial, _dtype(x.dtype)), x], axis=axis)
 
 
-def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
 
     Raises:

@@ -2,7 +2,7 @@
 
 An `ElementwiseRegion` has one set of dims. Here every step has its own: a step may reduce, broadcast, gather or only look at
 another one's result in another way. What the op means is its steps, in order, to the last bit; that a backend can run them as
-one loop nest is for whoever makes such an op to find out.
+one loop nest, or by one call of a library, is for whoever makes such an op to find out.
 """
 
 from __future__ import annotations

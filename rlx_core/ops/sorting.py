@@ -240,11 +240,10 @@ class SearchSorted(Op):
     def reference(self, sorted: np.ndarray, v: np.ndarray) -> np.ndarray:
         if sorted.ndim == 1:
             return np.asarray(np.searchsorted(sorted, v, side=self.side))
-        rows = (
-            sorted.reshape(-1, sorted.shape[-1]) if sorted.size else sorted.reshape(int(np.prod(sorted.shape[:-1])), -1)
-        )
+        rows = sorted.reshape(int(np.prod(sorted.shape[:-1])), sorted.shape[-1])
         found = np.zeros(v.shape, np.int64)
-        for row, wanted, out in zip(rows, v.reshape(len(rows), -1), found.reshape(len(rows), -1), strict=True):
+        lines = (len(rows), v.shape[-1])
+        for row, wanted, out in zip(rows, v.reshape(lines), found.reshape(lines), strict=True):
             out[:] = np.searchsorted(row, wanted, side=self.side)
         return found
 

@@ -1,7 +1,7 @@
-"""Python's collector of cycles, while a program is compiled.
+"""Python's collector of cycles, while a program is compiled and while a part of rlx is imported.
 
-Compiling makes hundreds of thousands of small objects that stay until it is done, and by default the collector looks through the
-young ones after every 700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first
+Both make hundreds of thousands of small objects that stay, and by default the collector looks through the young ones after every
+700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first
 that comes here raises it and the last that leaves sets it back.
 """
 

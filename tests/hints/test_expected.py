@@ -51,6 +51,7 @@ def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
         (rlx, "transpose", "rlx calls it rlx.permute_dims"),
         (rlx, "map_fn", "rlx calls it rlx.map"),
         (rlx, "randn", "rlx.random.normal"),
+        (rlx, "ShapeError", "from rlx_core.errors import ShapeError"),
         (rlx, "sofmax", "did you mean `softmax`?"),
         (rlx, "fused_swiglu", "the compiler makes this op"),
         (nn, "Linear", "rlx calls it nn.linear"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import DtypeError, PluginError, RlxError, ShapeError
+from rlx_core.errors import ConfigError, DtypeError, PluginError, RlxError, ShapeError
 from rlx_core.plugins import PluginHost, default_host, set_default_host
 
 RNG = np.random.default_rng(7)
@@ -38,6 +38,7 @@ def test_a_complete_q_is_square(x: np.ndarray) -> None:
 
 def test_results_have_the_names_of_the_standard() -> None:
     square = TALL[:, :3]
+    assert rlx.linalg.eig(square)._fields == ("eigenvalues", "eigenvectors")
     assert rlx.linalg.eigh(square)._fields == ("eigenvalues", "eigenvectors")
     assert rlx.linalg.qr(square)._fields == ("Q", "R")
     assert rlx.linalg.slogdet(square)._fields == ("sign", "logabsdet")
@@ -64,6 +65,7 @@ def test_a_determinant_has_its_gradient() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[RlxError], str]] = {
     "a vector": (lambda: rlx.linalg.inv(np.ones(3)), ShapeError, "inv: x must have 2 or more axes"),
+    "a power of an array": (lambda: rlx.linalg.matrix_power(np.eye(2), np.eye(2)), ConfigError, "n must be an integer"),
     "no square": (lambda: rlx.linalg.matrix_power(np.ones((2, 3)), 2), ShapeError, "2 × 3"),
     "integers": (lambda: rlx.linalg.vector_norm(np.ones(3, np.int32)), DtypeError, "must be float or complex, not i32"),
     "a norm": (lambda: rlx.linalg.matrix_norm(np.ones((2, 2)), ord=3), ShapeError, "not 3"),

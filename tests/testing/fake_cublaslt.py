@@ -19,7 +19,8 @@ SIZES = {
 
 TRANSA, TRANSB, EPILOGUE, BIAS, AUX, AUX_LD, AUX_STRIDE = 3, 4, 7, 8, 11, 12, 13
 BATCH, STRIDE = 5, 6
-EPILOGUES = {1, 2, 4, 6, 32, 36, 160, 164, 192}
+EPILOGUES = {1, 2, 4, 6, 32, 36, 160, 164, 192, 208, 256, 512}
+BGRAD, BGRADA, BGRADB = 16, 256, 512
 FAST_TF32 = 77
 
 
@@ -133,8 +134,11 @@ class FakeCublasLt:
         assert len({each[BATCH] for each in (a, b, c, d)}) == 1
         for each in (a, b, c, d):
             assert each.given[3] >= each.given[1], "columns overlap"
-        if epilogue & 4:
+        if epilogue & (4 | BGRAD | BGRADA | BGRADB):
             assert op[BIAS]
+        if epilogue & (BGRAD | BGRADA | BGRADB):
+            assert d[BATCH] == 1
+            assert dtypes[0] == dtypes[3], "a bias' gradient has the result's dtype"
         if epilogue & 128:
             assert op[AUX] % 16 == 0 != op[AUX]
             assert op[AUX_LD] % 8 == 0
@@ -202,7 +206,12 @@ class FakeCublasLt:
                 sums = sums * slope(kept.astype(wide))
             else:
                 kept[...] = sums
+        if epilogue & (BGRADA | BGRADB):
+            total = left.sum(1) if epilogue & BGRADA else right.sum(0)
+            self._columns(pointed[0], d.dtype, len(total), 1, len(total), 0)[:, 0] = total
         sums = np.maximum(sums, 0) if epilogue & 2 else gelu(sums) if epilogue & 32 else sums
+        if epilogue & BGRAD:
+            self._columns(pointed[0], d.dtype, len(d), 1, len(d), 0)[:, 0] = sums.sum(1)
         d[...] = sums
 
 

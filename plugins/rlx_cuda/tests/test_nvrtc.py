@@ -93,7 +93,8 @@ def test_registers_and_spills_are_read() -> None:
 
 def test_a_device_newer_than_the_compiler_gets_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "architectures", lambda: (80, 90, 100))
-    assert nvrtc.architecture_for(90) == "sm_90"
+    assert nvrtc.architecture_for(80) == "sm_80"
+    assert nvrtc.architecture_for(90) == "sm_90a"
     assert nvrtc.architecture_for(130) == "compute_100"
     assert b".target sm_" in nvrtc.compiled(PLAIN, "compute_90", ()).code
 

@@ -139,6 +139,78 @@ def test_what_the_library_does_not_compute_is_generated(driven: PluginHost, libr
     assert not library.asked
 
 
+SUMMED: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any, int]] = {
+    "rows of the second": ((6, 8), (6, 4), lambda x, g: (x.mT @ g, rlx.sum(g, axis=0)), 256),
+    "columns of the first": ((6, 8), (6, 4), lambda x, g: (g.mT @ x, rlx.sum(g, axis=0)), 512),
+    "a stack of rows": (
+        (2, 3, 8), (2, 3, 4),
+        lambda x, g: (rlx.reshape(x, (6, 8)).mT @ rlx.reshape(g, (6, 4)), rlx.sum(g, axis=(0, 1))), 256,
+    ),
+    "rows apart": ((6, 8), (6, 3, 4), lambda x, g: (x.mT @ g[:, 1], rlx.sum(g[:, 1], axis=0)), 256),
+    "columns apart": ((6, 8), (6, 8), lambda x, g: (x.mT @ g[:, ::2], rlx.sum(g[:, ::2], axis=0)), 256),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["bf16", *(pytest.param(each, marks=pytest.mark.slow) for each in ("f16", "f32"))])
+@pytest.mark.parametrize("name", SUMMED)
+def test_a_weights_gradient_and_its_bias_are_one_call(
+    driven: PluginHost, library: FakeCublasLt, name: str, dtype: str
+) -> None:
+    first, second, f, epilogue = SUMMED[name]
+    x, g = drawn(dtype, *first), drawn(dtype, *second)
+    program = on(driven, f)
+    for _ in range(3):
+        found = program(x, g)
+    for a, b in zip(found, rlx.jit(f, target="cpu")(*wide(x, g)), strict=True):
+        require(a, np.asarray(b), dtype)
+    assert {*library.asked} == {(epilogue, 1)}
+    assert "library_product_sums" in str(program.report)
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["rows together", "rows apart"])
+def test_rows_of_a_product_with_a_slope_are_added_up_by_the_library(
+    driven: PluginHost, library: FakeCublasLt, step: int
+) -> None:
+    def f(g: Any, w: Any, a: Any) -> Any:
+        sloped = rlx.grad(lambda a: rlx.sum(rlx.gelu_approx(a) * (g[:, ::step] @ w)))(a)
+        return sloped, rlx.sum(sloped, axis=(0, 1))
+
+    given = [drawn("bf16", *shape) for shape in ((2, 5 * step, 4), (4, 16), (2, 5, 16))]
+    program = on(driven, f)
+    for a, b in zip(program(*given), rlx.jit(f, target="cpu")(*wide(*given)), strict=True):
+        require(a, np.asarray(b), "bf16")
+    assert library.asked == [(208, 1)]
+
+
+def test_biases_alone_are_trained_by_the_librarys_sums(driven: PluginHost, library: FakeCublasLt) -> None:
+    given = [drawn("f32", *shape) for shape in ((8, 16), (16,), (16, 4), (4,), (2, 6, 8))]
+    gradient = rlx.grad(loss_of_two_layers, argnums=(1, 3))
+    for a, b in zip(on(driven, gradient)(*given), gradient(*wide(*given)), strict=True):
+        require(a, np.asarray(b), "f32")
+    assert [epilogue for epilogue, _ in library.asked][-1:] == [208]
+
+
+NOT_SUMMED: dict[str, tuple[str, Any, Any]] = {
+    "f64": ("f64", lambda x, g: (x.mT @ g, rlx.sum(g, axis=0)), LIBRARY),
+    "tf32": ("f32", lambda x, g: (x.mT @ g, rlx.sum(g, axis=0)), BOTH),
+    "the other axis": ("f32", lambda x, g: (x.mT @ g, rlx.sum(g, axis=1)), LIBRARY),
+    "of squares": ("f32", lambda x, g: (x.mT @ g, rlx.sum(g * g, axis=0)), LIBRARY),
+    "of what the product makes": ("f32", lambda x, g: (y := x.mT @ g, rlx.sum(g[:, :1] * y[0], axis=0)), LIBRARY),
+    "a result that the other reads": ("f32", lambda x, g: (x.mT @ (h := g / rlx.sum(g, axis=0)), rlx.sum(h)), LIBRARY),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SUMMED)
+def test_other_sums_are_generated_beside_the_product(driven: PluginHost, library: FakeCublasLt, name: str) -> None:
+    dtype, f, config = NOT_SUMMED[name]
+    x, g = drawn(dtype, 6, 8), drawn(dtype, 6, 4) + DTYPES[dtype](2)
+    program = on(driven, f, config)
+    for a, b in zip(program(x, g), rlx.jit(f, target="cpu")(*wide(x, g)), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=5e-3 if config is BOTH else 2e-4, atol=2e-2)
+    assert {*library.asked} == {(1, 1)}
+    assert "library_product_sums" not in str(program.report)
+
+
 def loss_of_two_layers(w1: Any, b1: Any, w2: Any, b2: Any, x: Any) -> Any:
     return rlx.sum(rlx.square(nn.linear(nn.linear(x, w1, b1, activation="gelu_approx"), w2, b2)))
 
@@ -152,13 +224,29 @@ def test_a_training_step_keeps_the_argument_of_gelu_and_multiplies_by_its_slope(
     given = [drawn(dtype, *shape) for shape in ((8, hidden), (hidden,), (hidden, 4), (4,), (2, 6, 8))]
     gradient = rlx.grad(loss_of_two_layers, argnums=(0, 1, 2, 3))
     program = on(driven, gradient)
-    for _ in range(3):
+    program(*given)
+    asked = [epilogue for epilogue, _ in library.asked]
+    assert asked.count(256) == 2, "the gradient of each weight comes with that of its bias"
+    for _ in range(2):
         found = program(*given)
     for a, b in zip(found, gradient(*wide(*given)), strict=True):
         scale = np.abs(np.asarray(b)).max()
         require(np.asarray(a).astype(np.float64) / scale, np.asarray(b) / scale, dtype)
-    kept = {164, 192} & {epilogue for epilogue, _ in library.asked}
+    kept = {164, 192} & {*asked}
     assert kept == ({164, 192} if hidden % 8 == 0 else set()), "what is kept has columns of multiples of 8"
+
+
+def test_a_whole_step_of_training_leaves_gradients_to_the_library(driven: PluginHost, library: FakeCublasLt) -> None:
+    def step(w1: Any, b1: Any, w2: Any, b2: Any, x: Any) -> Any:
+        weights = w1, b1, w2, b2
+        slopes = rlx.grad(loss_of_two_layers, argnums=(0, 1, 2, 3))(*weights, x)
+        return tuple(w - 0.01 * s for w, s in zip(weights, slopes, strict=True))
+
+    given = [drawn("f32", *shape) for shape in ((8, 16), (16,), (16, 4), (4,), (2, 6, 8))]
+    program = on(driven, step)
+    for a, b in zip(program(*given), step(*wide(*given)), strict=True):
+        require(a, np.asarray(b), "f32")
+    assert [epilogue for epilogue, _ in library.asked].count(256) == 2
 
 
 def test_sums_and_results_of_f64_are_for_factors_of_f64(driven: PluginHost, library: FakeCublasLt) -> None:
@@ -253,9 +341,16 @@ EVERYTHING = Product(
 )
 
 
-@pytest.mark.parametrize(
-    "product", [EVERYTHING, evolve(EVERYTHING, c=None, epilogue=1, aux=None)], ids=["all", "plain"]
-)
+PRODUCTS = {
+    "all": EVERYTHING,
+    "plain": evolve(EVERYTHING, c=None, epilogue=1, aux=None),
+    "a slope and its sums": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_DGELU_BGRAD),
+    "sums of the first": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_BGRADB, aux=None),
+    "sums of the second": evolve(EVERYTHING, c=None, epilogue=cublaslt.EPILOGUE_BGRADA, aux=None),
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
 def test_the_real_library_takes_every_descriptor(product: Product) -> None:
     """Descriptors need neither a driver nor a device; what multiplies does."""
     real = CublasLt()

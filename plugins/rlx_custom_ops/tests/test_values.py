@@ -43,6 +43,15 @@ class TestAgainstNumpy:
         close(v @ (w[..., None] * herm(v)), a)
         close(herm(v) @ v, np.broadcast_to(np.eye(4), a.shape))
 
+    def test_eig_has_the_eigenvalues_and_diagonalises(self, draw: Any, dtype: str, leading: tuple[int, ...]) -> None:
+        a = draw(*leading, 4, 4, dtype=dtype)
+        w, v = linalg.eig(a)
+        assert w.dtype == v.dtype == np.result_type(a.dtype, np.complex64)
+        close(np.sort_complex(w), np.sort_complex(np.linalg.eigvals(a)))
+        assert (np.diff(w.real) >= 0).all()
+        close(a @ v, v * w[..., None, :])
+        close(np.linalg.norm(v, axis=-2), np.ones(w.shape))
+
     @pytest.mark.parametrize(("m", "n"), [(5, 3), (3, 3), (3, 5)])
     def test_qr_is_the_factorisation_with_a_positive_diagonal(
         self, draw: Any, dtype: str, leading: tuple[int, ...], m: int, n: int

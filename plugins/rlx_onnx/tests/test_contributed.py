@@ -18,6 +18,9 @@ def drawn(*size: int) -> np.ndarray:
     return DRAW.normal(size=size).astype("f")
 
 
+EMPTY = np.zeros(0)
+"""An operand that is left out."""
+
 ANGLES = np.outer(np.arange(8), 0.3 ** np.arange(2)).astype("f")
 CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "gelu": ("Gelu", [drawn(2, 3)], {}),
@@ -46,6 +49,11 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
         {"num_heads": 2, "unidirectional": 1},
     ),
     "attention": ("Attention", [drawn(2, 3, 8), drawn(8, 24), drawn(24)], {"num_heads": 2}),
+    "eight-bits": (
+        "MatMulNBits",
+        [drawn(3, 32), DRAW.integers(0, 256, (4, 2, 16)).astype("u1"), drawn(8), EMPTY, EMPTY, drawn(4)],
+        {"bits": 8, "block_size": 16, "N": 4, "K": 32},
+    ),
     "four-bits": (
         "MatMulNBits",
         [drawn(3, 32), DRAW.integers(0, 256, (4, 2, 8)).astype("u1"), drawn(8)],
@@ -58,9 +66,9 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
 def test_contributed_operations_agree_with_their_runtime(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime")
     op, operands, attributes = CASES[name]
-    names = [f"x{i}" for i in range(len(operands))]
+    names = ["" if each is EMPTY else f"x{i}" for i, each in enumerate(operands)]
     inputs = [helper.make_tensor_value_info("x0", TensorProto.FLOAT, operands[0].shape)]
-    tensors = [numpy_helper.from_array(each, key) for key, each in zip(names[1:], operands[1:], strict=True)]
+    tensors = [numpy_helper.from_array(each, key) for key, each in zip(names[1:], operands[1:], strict=True) if key]
     nodes = [node(op, names, ["y"], domain="com.microsoft", **attributes)]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph(nodes, "test", inputs, outputs, tensors)

@@ -67,6 +67,26 @@ def test_arithmetic_on_sizes_makes_no_nodes() -> None:
     assert found(np.arange(12.0, dtype="f").reshape(2, 6)).shape == (4, 3)
 
 
+def test_tables_are_read_up_to_a_size_and_from_one_on() -> None:
+    """Positions up to a length, as torch's exporter writes them, and those of the last four tokens."""
+    nodes = [
+        node("Shape", ["x"], ["length"]),
+        node("Slice", ["table", "zero", "length", "one"], ["y"]),
+        node("Sub", ["length", "four"], ["before"]),
+        node("Max", ["before", "zero"], ["start"]),
+        node("Slice", ["x", "start", "length"], ["last"]),
+    ]
+    table = np.arange(20).reshape(2, 10)
+    tensors = {"table": table, **{name: np.array([n]) for name, n in {"zero": 0, "one": 1, "four": 4}.items()}}
+
+    found = load(model(nodes, ["x: i64[length]"], ["y: i64[2, length]", "last: i64[k]"], tensors))
+
+    for length in (6, 3):
+        result = found(np.arange(length))
+        np.testing.assert_array_equal(result["y"], table[:, :length])
+        np.testing.assert_array_equal(result["last"], np.arange(length)[-4:])
+
+
 def test_one_size_serves_every_batch() -> None:
     """A name of a size is a symbol: the program is for all of its sizes."""
     found = load(model([node("Softmax", ["x"], ["y"])], ["x: f32[batch, 5]"], ["y: f32[batch, 5]"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,8 +60,8 @@ def test_where_neither_has_one_both_say_why(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(DeviceUnavailableError, match="no OpenCL driver has a device here") as caught:
         roads.wanted({})
     assert "by CuPy" in str(caught.value)
-    assert "CuPy cannot be imported" in str(caught.value)
-    with pytest.raises(DeviceUnavailableError, match="CuPy cannot be imported") as caught:
+    assert "cupy cannot be imported" in str(caught.value)
+    with pytest.raises(DeviceUnavailableError, match="cupy cannot be imported") as caught:
         roads.wanted({"rocm.road": "cupy"})
     assert "rlx_rocm[cupy]" in str(caught.value)
 
@@ -83,3 +84,10 @@ def test_hip_is_printed_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPat
     done = CliRunner().invoke(app, [*words, "opencl"], obj=lambda policy: known)
     assert done.exit_code == 0, done.output
     assert "__kernel" in done.output
+
+
+def test_the_oldest_library_is_the_one_that_the_project_asks_for() -> None:
+    from rlx_rocm.plugin import OLDEST
+
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    assert f'"pyopencl>={OLDEST}"' in project.read_text()

@@ -52,6 +52,12 @@ def test_an_operation_without_a_handler_is_left_to_torch(caplog: Any) -> None:
     assert ["special_airy_ai" in record.message for record in caplog.records] == [True]
 
 
+def test_tensors_that_a_module_makes_of_numbers_are_constants() -> None:
+    compiled = torch.compile(lambda x: torch.where(x > 0, x, torch.tensor([0.5, 1.5])), backend="rlx")
+    x = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    torch.testing.assert_close(compiled(x), torch.tensor([[1.0, 1.5], [0.5, 1.0]]))
+
+
 def test_what_is_drawn_follows_torchs_seed() -> None:
     drop = torch.compile(lambda x: torch.nn.functional.dropout(x, 0.5), backend="rlx")
     ones = torch.ones(200)

@@ -84,6 +84,7 @@ def architectures() -> dict[str, Architecture]:
         "mistral": (hf.MistralModel, hf.MistralConfig(**TEXT, **GROUPED, sliding_window=4), words),
         "qwen2": (hf.Qwen2Model, hf.Qwen2Config(**TEXT, **GROUPED), words),
         "qwen3": (hf.Qwen3Model, hf.Qwen3Config(**TEXT, **GROUPED, head_dim=8), words),
+        "olmoe": (hf.OlmoeModel, hf.OlmoeConfig(**TEXT, **GROUPED, num_experts=4, num_experts_per_tok=2), words),
         "gemma": (hf.GemmaModel, hf.GemmaConfig(**TEXT, **GROUPED, head_dim=8), words),
         "gemma2": (hf.Gemma2Model, hf.Gemma2Config(**TEXT, **GROUPED, head_dim=8, sliding_window=4), words),
         "phi3": (hf.Phi3Model, hf.Phi3Config(**TEXT, **GROUPED, pad_token_id=0), words),

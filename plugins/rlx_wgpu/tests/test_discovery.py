@@ -100,3 +100,10 @@ app(["compile", "--op", "exp f32[4]", "--target", "wgpu", "--emit", "wgsl"], obj
 def test_kernels_are_printed_without_wgpu_or_a_driver() -> None:
     out = subprocess.run([sys.executable, "-c", PRINTED], capture_output=True, text=True, check=True).stdout
     assert "@compute @workgroup_size" in out
+
+
+def test_the_oldest_library_is_the_one_that_the_project_asks_for() -> None:
+    from rlx_wgpu.plugin import OLDEST
+
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    assert f'"wgpu>={OLDEST}"' in project.read_text()

@@ -7,9 +7,10 @@ from attrs import evolve
 from rlx_core.codegen.gpu.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.units.matrix_units import CUDA_TF32_UNIT, CUDA_UNIT
+from rlx_core.codegen.gpu.units.warpgroup_matrices import WARPGROUP_FRAGMENTS
 from rlx_core.ir.dtypes import f32, f64, i32, i64
 
-__all__ = ["CUDA", "CUDA_TF32", "HIP"]
+__all__ = ["CUDA", "CUDA_TF32", "CUDA_WGMMA", "HIP"]
 
 _BASE = """
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
@@ -23,6 +24,8 @@ typedef float f32; typedef double f64; typedef uint2 u32x2; typedef uint4 u32x4;
 #define rlx_group() ((u32)blockIdx.x)
 #define rlx_barrier() __syncthreads()
 """
+
+_UNITS = {**CUDA_UNIT.fragments, **WARPGROUP_FRAGMENTS}
 
 CUDA = Language(
     name="cuda",
@@ -48,7 +51,7 @@ RLX_FN u16 rlx_f16_of_f32(f32 x) {
 template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_sync(0xffffffffu, x, distance); }""",
         "rlx_memory_barrier": "RLX_FN void rlx_memory_barrier() { __syncthreads(); }",
         "rlx_fault": fault_fragment("u32*", "atomicMin(word, place);"),
-        **CUDA_UNIT.fragments,
+        **_UNITS,
     },
     matrix_unit=CUDA_UNIT,
     # The CUDA C++ programming guide, maximum error over the full range, with neither fast-math nor fused contraction.
@@ -67,12 +70,15 @@ template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_
 CUDA_TF32 = evolve(CUDA, matrix_unit=CUDA_TF32_UNIT)
 """The same language, whose products of f32 are rounded to TF32."""
 
+CUDA_WGMMA = evolve(CUDA, has_warpgroups=True)
+"""The same language of sm_90a, whose products of f16 and bf16 are multiplied by warpgroups."""
+
 HIP = evolve(
     CUDA,
     name="hip",
     suffix=".hip",
     fragments={
-        **{name: text for name, text in CUDA.fragments.items() if name not in CUDA_UNIT.fragments},
+        **{name: text for name, text in CUDA.fragments.items() if name not in _UNITS},
         "rlx_f32_of_f16": """
 RLX_FN f32 rlx_f32_of_f16(u16 half_word) { return (f32)__builtin_bit_cast(_Float16, half_word); }""",
         "rlx_f16_of_f32": """

@@ -29,6 +29,7 @@ class Launch:
         buffers: Numbers of the buffers that are passed, in the order of the arguments.
         checked: What reports an index outside, each at a site of its own: values of the kernel by number. With any, the status
             words and the number of the first site follow the buffers.
+        dynamic_nbytes: Memory that the threads of a group share besides what the function declares; the launch asks for it.
     """
 
     entry: str
@@ -36,6 +37,7 @@ class Launch:
     groups: int
     buffers: tuple[int, ...]
     checked: tuple[int, ...] = ()
+    dynamic_nbytes: int = 0
 
     @property
     def status_words(self) -> int:
@@ -68,6 +70,7 @@ def assembled(
     group: int,
     groups: int,
     checked: tuple[int, ...] = (),
+    dynamic_nbytes: int = 0,
 ) -> Function:
     """The function whose body an assembler has written; `arguments` are its buffers by number.
 
@@ -77,7 +80,7 @@ def assembled(
     text = "\n".join((*head, b.writer.text, "}")) + "\n"
     digest = hashlib.sha256("\n".join((text, *b.functions.values())).encode()).hexdigest()[:12]
     name = f"{''.join(c if c.isalnum() else '_' for c in stem)}_{digest}"
-    launch = Launch(name, group, groups, tuple(arguments), checked)
+    launch = Launch(name, group, groups, tuple(arguments), checked, dynamic_nbytes)
     return Function(text.replace(_NAME, name), tuple(b.functions.items()), launch)
 
 

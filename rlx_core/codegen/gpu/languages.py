@@ -75,6 +75,7 @@ class Language:
         options: What its compiler must be told, for numbers to be right.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
         matrix_unit: What multiplies small matrices, where the devices of the language have it.
+        has_warpgroups: Whether products are multiplied by warpgroups, which only some of its devices have.
         most_arguments: Buffers and numbers that a kernel may be given, where these are few.
         one_entry: Whether a module holds one kernel, because its memory is declared outside of it.
         head: The kernel's head, of `size`, `name` and `arguments`.
@@ -97,6 +98,7 @@ class Language:
     options: tuple[str, ...] = ()
     exchanged_dtypes: frozenset[DType] = frozenset()
     matrix_unit: MatrixUnit | None = field(default=None, eq=False)
+    has_warpgroups: bool = False
     most_arguments: int | None = None
     one_entry: bool = False
     head: str = ""

@@ -20,6 +20,7 @@ from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile
 from rlx_core.codegen.gpu.units.products import print_unit_product
 from rlx_core.codegen.gpu.units.tiles import unit_for
+from rlx_core.codegen.gpu.units.warpgroup_products import print_warpgroup_product
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -65,6 +66,8 @@ def _threads(tiles: Tiles) -> int:
 
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     """The function that computes a product whose result has elements and whose indices fit into 32 bits."""
+    if language.has_warpgroups:
+        return print_warpgroup_product(problem, language, machine, scalars)
     if (unit := unit_for(problem, language, machine)) is not None:
         return print_unit_product(problem, unit, language, machine, scalars)
     kernel, tiles = problem.kernel, tiles_of(problem, machine)

@@ -221,6 +221,12 @@ class CupyDriver(Driver):
         with self._queue:
             return Launch.of(self._cupy.cuda.driver.launchKernel, module.loaded, name, groups, group_size, arguments)
 
+    def share(self, launch: Launch, nbytes: int) -> None:
+        driver = self._cupy.cuda.driver
+        with self._queue:  # above 48 KiB the driver wants to be told before
+            driver.funcSetAttribute(launch.function, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+        launch.dynamic_nbytes = nbytes
+
     def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Routine:
         return Routine.of(self._cupy, function, places, arguments, self._number)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
-from attrs import frozen
+from attrs import define, frozen
 
 from rlx_core.device.driver import Argument, At, Whole
 
@@ -30,7 +30,7 @@ class Call(Submitted, Protocol):
         """Change one of them."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Launch:
     """A kernel with its arguments, laid out as the driver reads them, so that a submission packs nothing.
 
@@ -40,6 +40,7 @@ class Launch:
         function: The driver's handle.
         slots: An argument each, in its first bytes.
         table: The address of each slot.
+        dynamic_nbytes: Memory that a group shares besides what the function declares.
     """
 
     launch: Any
@@ -50,6 +51,7 @@ class Launch:
     slots: np.ndarray
     table: np.ndarray
     address: int
+    dynamic_nbytes: int = 0
 
     @classmethod
     def of(cls, launch: Any, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]) -> Launch:
@@ -72,7 +74,8 @@ class Launch:
             )
 
     def run(self, stream: Any) -> None:
-        self.launch(self.function, self.groups, 1, 1, self.size, 1, 1, 0, stream.ptr, self.address, 0)
+        sizes = self.groups, 1, 1, self.size, 1, 1, self.dynamic_nbytes
+        self.launch(self.function, *sizes, stream.ptr, self.address, 0)
 
 
 @frozen(eq=False)

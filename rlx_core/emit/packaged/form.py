@@ -36,6 +36,7 @@ class PackedCall:
         groups, group_size: How many threads run it.
         arguments: The place and the byte of each.
         faults: How many of the program's faults, those after the faults of the calls before, it can report.
+        dynamic_nbytes: Memory that the threads of a group share besides what the function declares.
     """
 
     function: str
@@ -43,6 +44,7 @@ class PackedCall:
     group_size: int
     arguments: tuple[tuple[int, int], ...]
     faults: int
+    dynamic_nbytes: int = 0
 
 
 @frozen
@@ -159,6 +161,7 @@ def _call(form: Json) -> PackedCall:
         group_size=number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
         arguments=every(row.get("arguments"), _argument),
         faults=number(row.get("faults"), "faults"),
+        dynamic_nbytes=number(row.get("dynamic_nbytes", 0), "bytes of a group"),
     )
 
 

@@ -123,6 +123,8 @@ class PackagedDeviceProgram(Program):
                 site += call.faults
             module = self._modules[call.function]
             launch = self._device.driver.launch(module, call.function, call.groups, call.group_size, arguments)
+            if call.dynamic_nbytes:
+                self._device.driver.share(launch, call.dynamic_nbytes)
             found.append(launch)
         return found
 

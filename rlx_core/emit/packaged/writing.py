@@ -116,6 +116,7 @@ class DeviceWriter:
                     call.group_size,
                     tuple(map(buffers.place, spots)),
                     len(call.faults),
+                    call.dynamic_nbytes,
                 )
                 for _, call, spots in calls
             ),

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from rlx_core.ir.dtypes import f32, f64
+from rlx_core.ops import complex
 from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.arithmetic import (
     abs,
@@ -33,6 +34,7 @@ from rlx_core.ops.trigonometry import sin
 
 __all__ = [
     "allclose",
+    "angle",
     "array_equal",
     "deg2rad",
     "floating",
@@ -56,6 +58,14 @@ def floating(x: Any) -> Any:
     if own.is_differentiable:
         return operand(x)
     return cast(operand(x), to=f64 if own.itemsize == 8 else f32)
+
+
+def angle(x: Any) -> Any:
+    """The phase in (-π, π], 0 at 0; of a real number π below 0, else 0, and NaN of NaN."""
+    if dtype_of(x).is_complex:
+        return complex.angle(x)
+    x = floating(x)
+    return where(isnan(x), x, multiply(cast(less(x, 0), to=dtype_of(x)), math.pi))
 
 
 def deg2rad(x: Any) -> Any:

@@ -9,7 +9,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import sqrt
 from rlx_core.ops.arguments import flag
-from rlx_core.ops.arithmetic import divide, multiply, subtract
+from rlx_core.ops.arithmetic import divide, maximum, multiply, subtract
 from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_elementwise import clip, conj, dtype_of
 from rlx_core.ops.array_shapes import Axis, broadcast_to, expand_dims, matrix_transpose, reshape, shape_of
@@ -53,7 +53,8 @@ def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
     x = floating(x) if flag("cov: rowvar", rowvar) else matrix_transpose(floating(x))
     centred = subtract(x, mean(x, axis=1, keepdims=True))
     count = asarray(shape_of(x)[1], dtype_of(centred).component)
-    return divide(matmul(centred, conj(matrix_transpose(centred))), subtract(count, correction))
+    # NaN where the correction leaves no observation, as in NumPy: 0 divided by 0.
+    return divide(matmul(centred, conj(matrix_transpose(centred))), maximum(subtract(count, correction), 0))
 
 
 def corrcoef(x: Any, *, rowvar: bool = True) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from rlx_core.ops.activation import sqrt
-from rlx_core.ops.arithmetic import divide, square, subtract
+from rlx_core.ops.arithmetic import divide, multiply, square, subtract
+from rlx_core.ops.array_elementwise import conj, dtype_of, real
 from rlx_core.ops.array_search import argmax, argmin
 from rlx_core.ops.array_shapes import Axis
 from rlx_core.ops.array_statistics import all, max, min, prod, sum
@@ -20,7 +21,7 @@ __all__ = ["nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "
 
 
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum over `axis` of what is not NaN."""
+    """The sum over `axis` of what is not NaN; integers and truth values are added up as `sum` does."""
     return sum(_filled(x, 0), axis=axis, keepdims=keepdims)
 
 
@@ -31,6 +32,7 @@ def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
+    x = floating(x)
     return divide(nansum(x, axis, keepdims), _counted(x, axis, keepdims))
 
 
@@ -39,9 +41,8 @@ def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
     x = floating(x)
     # 0 where x is NaN, before the square: its derivative would be 0 times NaN.
     deviation = where(isnan(x), 0, subtract(x, nanmean(x, axis, keepdims=True)))
-    return divide(
-        sum(square(deviation), axis=axis, keepdims=keepdims), subtract(_counted(x, axis, keepdims), correction)
-    )
+    squares = real(multiply(deviation, conj(deviation))) if dtype_of(x).is_complex else square(deviation)
+    return divide(sum(squares, axis=axis, keepdims=keepdims), subtract(_counted(x, axis, keepdims), correction))
 
 
 def nanstd(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -70,14 +71,18 @@ def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 def _filled(x: Any, number: float) -> Any:
-    x = floating(x)
-    return where(isnan(x), number, x)
+    return where(isnan(x), number, x) if _has_nan(x) else x
 
 
 def _counted(x: Any, axis: Axis, keepdims: bool) -> Any:
-    x = floating(x)
-    return sum(cast(logical_not(isnan(x)), to=x.dtype), axis=axis, keepdims=keepdims)
+    """How many elements are not NaN, as real numbers of the width of `x`, which are floats or complex."""
+    return sum(cast(logical_not(isnan(x)), to=dtype_of(x).component), axis=axis, keepdims=keepdims)
 
 
 def _or_nan(y: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    return where(all(isnan(floating(x)), axis=axis, keepdims=keepdims), np.nan, y)
+    return where(all(isnan(x), axis=axis, keepdims=keepdims), np.nan, y) if _has_nan(x) else y
+
+
+def _has_nan(x: Any) -> bool:
+    """Whether the dtype of `x` knows a NaN."""
+    return dtype_of(x).is_float or dtype_of(x).is_complex

@@ -2,7 +2,8 @@
 #pragma once
 #include "functions.h"
 #include "group.h"
-#include "matrices.h"
+#include "warpgroups.h"
+#include "words.h"
 
 namespace cuda_functions {
 RLX_SHIM_UNARY(RLX_SHIM_UNARY_F32)
@@ -43,6 +44,8 @@ static inline unsigned atomicMin(unsigned* at, unsigned value) {
   if (value < before) *at = value;
   return before;
 }
+
+static inline unsigned long long __cvta_generic_to_shared(const void* place) { return shim::address_in_given(place); }
 
 static inline unsigned __float_as_uint(float x) { return shim::u32_of_f32(x); }
 static inline float __uint_as_float(unsigned x) { return shim::f32_of_u32(x); }

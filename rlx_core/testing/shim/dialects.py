@@ -11,6 +11,7 @@ from rlx_core.codegen.gpu.c_family import F16_OF_F32, F32_OF_F16
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.metal import METAL
+from rlx_core.codegen.gpu.units.warpgroup_matrices import COLUMNS
 
 __all__ = ["CUDA_DIALECT", "DIALECTS", "HIP_DIALECT", "METAL_DIALECT", "Dialect"]
 
@@ -48,6 +49,19 @@ template <class T> RLX_FN void rlx_copy_ahead(T* to, const T* from, bool is_ther
     "rlx_tf32": "RLX_FN u32 rlx_tf32(f32 x) { return shim::tf32(x); }",
     "rlx_multiply_tf32": """
 RLX_FN void rlx_multiply_tf32(f32* sums, const u32* a, const u32* b) { shim::multiply_tf32(sums, a, b); }""",
+    "rlx_dynamic": "#define rlx_dynamic(name) u8* const name = (u8*)shim::launch->given",
+    "rlx_show_units": "RLX_FN void rlx_show_units() { shim::show_units(); }",
+    "rlx_products_begin": """
+RLX_FN void rlx_products_begin(rlx_wide_sums& sums) { shim::products_begin(sums.each, sizeof(sums.each) / 4u); }""",
+    **{
+        f"rlx_multiply_wide_{dtype}": f"""
+template <u32 A_IS_ACROSS, u32 B_IS_ACROSS> RLX_FN void rlx_multiply_wide_{dtype}(rlx_wide_sums& sums, u64 a, u64 b) {{
+  shim::multiply_ahead(sums.each, {COLUMNS}u, a, b, {is_bf16}, A_IS_ACROSS, B_IS_ACROSS);
+}}"""
+        for dtype, is_bf16 in (("f16", "false"), ("bf16", "true"))
+    },
+    "rlx_products_end": "RLX_FN void rlx_products_end() { shim::products_end(); }",
+    "rlx_await_products": "RLX_FN void rlx_await_products(rlx_wide_sums& sums) { shim::await_products(0u); }",
     "rlx_copies_end": "RLX_FN void rlx_copies_end() { shim::ended[shim::current] += 1u; }",
     "rlx_await_copies": "template <u32 N> RLX_FN void rlx_await_copies() { shim::await_copies(N); }",
 }
@@ -64,6 +78,7 @@ class Dialect:
         head: The start of a kernel, up to its name, which is the only group.
         replaced: Functions of the language's prelude by name → what stands for them here.
         shared_nbytes: Memory that a group shares.
+        most_shared_nbytes: The same with what a launch asks for, where launches may ask.
     """
 
     language: Language
@@ -71,6 +86,7 @@ class Dialect:
     head: re.Pattern[str]
     replaced: Mapping[str, str] = field(factory=dict, eq=False)
     shared_nbytes: int = 32 << 10
+    most_shared_nbytes: int = 0
 
     def as_cpp(self, source: str) -> tuple[str, tuple[str, ...]]:
         """A source as C++, and the names of its kernels."""
@@ -94,9 +110,10 @@ CUDA_DIALECT = Dialect(
     re.compile(r'^extern "C" __global__ void (?:__launch_bounds__\(\d+(?:, 1)?\) )?(\w+)\(', re.M),
     {**_HALVES, **_MATRICES},
     shared_nbytes=48 << 10,
+    most_shared_nbytes=227 << 10,
 )
 
-HIP_DIALECT = evolve(CUDA_DIALECT, language=HIP, replaced=_HALVES, shared_nbytes=64 << 10)
+HIP_DIALECT = evolve(CUDA_DIALECT, language=HIP, replaced=_HALVES, shared_nbytes=64 << 10, most_shared_nbytes=0)
 
 METAL_DIALECT = Dialect(
     METAL,

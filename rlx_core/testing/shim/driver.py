@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver
@@ -27,16 +27,14 @@ from rlx_core.ir.dtypes import f64
 from rlx_core.system.locks import Lock
 from rlx_core.testing.shim.compiler import compiler
 from rlx_core.testing.shim.dialects import Dialect
+from rlx_core.testing.shim.memory import Buffer, guarded
 
 __all__ = ["ShimDriver", "facts_of", "stand_in"]
 
-POISON: Final = 0xFF
-"""What fresh memory is full of: NaN in every float."""
+GIVEN: Final = -1
+"""The number of the memory that a launch gives its groups, among a launch's buffers."""
 
-GUARD: Final = 256
-"""Bytes before and behind every buffer that nobody may write."""
-
-GUARDED: Final = np.arange(7, 7 + GUARD, dtype=np.uint16).astype(np.uint8)
+GIVEN_ALIGNMENT: Final = 1024
 
 MOST_THREADS: Final = 1024
 STACK_NBYTES: Final = (80 << 10) + 320
@@ -49,6 +47,13 @@ FAULTS: Final = (
     "an exchange with a thread that the subgroup has not",
     "a stack of more than 64 KiB",
     "an access of several words that is not aligned to its size",
+    "an address that is not in memory which the group shares",
+    "a descriptor of a matrix that means nothing, or not the same to all threads of a subgroup",
+    "a factor in shared memory that its writer has not shown the unit by fence.proxy.async",
+    "a factor in shared memory that is written before its product was waited for",
+    "sums that a thread changed without a wgmma.fence before the product",
+    "products that nobody waits for",
+    "products that not all threads of the warpgroup ask for",
 )
 """What `Fault` of group.h means, in its order."""
 
@@ -60,34 +65,11 @@ class LaunchRecord(ctypes.Structure):
         ("cells", ctypes.c_void_p),
         ("stacks", ctypes.c_void_p),
         ("stack_nbytes", ctypes.c_uint64),
+        ("given", ctypes.c_void_p),
+        ("given_nbytes", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("arguments", "groups", "group_size", "seed")),
         *((name, ctypes.c_uint32) for name in ("fault", "fault_group", "fault_thread", "shared_nbytes")),
     )
-
-
-@define(eq=False)
-class Buffer:
-    """Memory between guards."""
-
-    whole: np.ndarray
-    start: int
-    nbytes: int
-    is_free: bool = False
-
-    @property
-    def data(self) -> np.ndarray:
-        return self.whole[self.start : self.start + self.nbytes]
-
-    @property
-    def address(self) -> int:
-        return self.whole.ctypes.data + self.start
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether nobody wrote beyond it."""
-        begin, end = self.start, self.start + self.nbytes
-        before, behind = self.whole[begin - GUARD : begin], self.whole[end : end + GUARD]
-        return bool((before == GUARDED).all() and (behind == GUARDED).all())
 
 
 class Module(NamedTuple):
@@ -139,13 +121,8 @@ class ShimDriver(Driver):
                 Fact("asked for", f"{nbytes} bytes"),
                 Fact("in use", f"{self._allocated} of {self._facts.memory_nbytes} bytes"),
             )
-        alignment = self._facts.alignment
-        whole = np.full(nbytes + 2 * GUARD + alignment, POISON, np.uint8)
-        start = GUARD + -(whole.ctypes.data + GUARD) % alignment
-        whole[start - GUARD : start] = GUARDED
-        whole[start + nbytes : start + nbytes + GUARD] = GUARDED
         self._allocated += nbytes
-        return Buffer(whole, start, nbytes)
+        return guarded(nbytes, self._facts.alignment)
 
     def free(self, buffer: Buffer) -> None:
         assert not buffer.is_free, "a buffer is freed once"
@@ -200,6 +177,17 @@ class ShimDriver(Driver):
             self.set_argument(made, number, argument)
         return made
 
+    @property
+    def most_shared_nbytes(self) -> int:
+        """Memory that a group may share, with what its launch asks for."""
+        return self._dialect.most_shared_nbytes
+
+    def share(self, launch: Launch, nbytes: int) -> None:
+        most = self.most_shared_nbytes
+        assert nbytes <= most, f"{launch.name} shares {nbytes} bytes of {most}"
+        launch.buffers[GIVEN] = given = guarded(nbytes, GIVEN_ALIGNMENT)
+        launch.record.given, launch.record.given_nbytes = given.address, nbytes
+
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         if isinstance(argument, np.generic):
             raw = argument.tobytes()
@@ -232,7 +220,7 @@ class ShimDriver(Driver):
             launch.run(ctypes.byref(record))
         where = f"{self._place}: {launch.name}, group {record.fault_group}, thread {record.fault_thread}"
         assert not record.fault, f"{where}: {FAULTS[record.fault]}"
-        limit = self._facts.shared_nbytes
+        limit = self.most_shared_nbytes - record.given_nbytes if record.given_nbytes else self._facts.shared_nbytes
         assert record.shared_nbytes <= limit, f"{launch.name} shares {record.shared_nbytes} bytes of {limit}"
         for buffer in launch.buffers.values():
             assert buffer.is_intact, f"{self._place}: {launch.name} wrote beyond a buffer of {buffer.nbytes} bytes"

@@ -35,19 +35,29 @@ constexpr u64 UNUSED_NBYTES = 16 << 10;
 constexpr u64 CANARY = 0x7a3f5c91e0d2b486ull;
 
 enum State : unsigned char { READY, AT_GROUP, AT_SUBGROUP, DONE };
-enum Fault : u32 { NONE, GROUP_DIVERGES, SUBGROUP_DIVERGES, NO_SUCH_LANE, STACK_OVERFLOWS, MISALIGNED };
+enum Fault : u32 {
+  NONE, GROUP_DIVERGES, SUBGROUP_DIVERGES, NO_SUCH_LANE, STACK_OVERFLOWS, MISALIGNED,
+  NOT_SHARED, BAD_DESCRIPTOR, HIDDEN_FACTOR, CHANGED_FACTOR, UNFENCED_SUMS, NOT_AWAITED, WARPGROUP_DIVERGES
+};
 
 // What the driver hands over, and what it is told; `LaunchRecord` in driver.py has the same fields.
 struct Launch {
   void** cells;  // the arguments, each in memory of its own; after them, room for two more
   char* stacks;
   u64 stack_nbytes;
+  char* given;  // memory that groups share besides what the kernel declares
+  u64 given_nbytes;
   u32 arguments, groups, group_size, seed;
   u32 fault, fault_group, fault_thread, shared_nbytes;
 };
 
 struct Dim { u32 x, y, z; };
 
+// What a language adds to how groups run that are given memory: before one starts, when a thread stops running, and after all.
+struct Watch { void (*starts)(); void (*stops)(); void (*ends)(); };
+
+static Watch watch;
+static char *shared_begin, *shared_end;  // what a kernel declares
 static Dim thread_place, group_place, group_sizes, grid_sizes;
 static Launch* launch;
 static void (*body)(void**);
@@ -74,6 +84,7 @@ static void note(Fault fault) {
 }
 
 static void wait(State state) {
+  if (launch->given_nbytes) watch.stops();
   states[current] = state;
   rlx_shim_switch(&stack_tops[current], scheduler);
 }
@@ -108,6 +119,13 @@ template <class T> static inline T exchange(T mine, u32 lane) {
   T found;
   __builtin_memcpy(&found, slots[turn][first + lane], sizeof(T));
   return found;
+}
+
+// Memory that the group shares: what the kernel declares, or what the launch gave.
+static inline void expect_shared(const void* place, u64 nbytes) {
+  const char* const at = (const char*)place;
+  const bool is_declared = at >= shared_begin && at + nbytes <= shared_end;
+  if (!is_declared && !(at >= launch->given && at + nbytes <= launch->given + launch->given_nbytes)) fail(NOT_SHARED);
 }
 
 // What every lane of the subgroup has.
@@ -208,12 +226,13 @@ static u32 common_divisor(u32 a, u32 b) { return b ? common_divisor(b, a % b) : 
 static u64* canary(u32 thread) { return (u64*)(launch->stacks + thread * launch->stack_nbytes + UNUSED_NBYTES); }
 
 // All groups, in an order that is drawn: from some group on in steps that reach every one.
-static void run(Launch* wanted, void (*entry)(void**), char* shared, char* shared_end) {
+static void run(Launch* wanted, void (*entry)(void**), char* begin, char* end) {
   launch = wanted;
+  shared_begin = begin, shared_end = end;
   body = entry;
   launch->cells[launch->arguments] = &thread_place.x;
   launch->cells[launch->arguments + 1] = &group_place.x;
-  launch->shared_nbytes = (u32)(shared_end - shared);
+  launch->shared_nbytes = (u32)(end - begin);
   random_state = launch->seed * 2654435761u | 1u;
   const u32 groups = launch->groups, count = launch->group_size;
   thread_place = group_place = Dim{0, 0, 0};
@@ -225,8 +244,13 @@ static void run(Launch* wanted, void (*entry)(void**), char* shared, char* share
   u32 number = random() % groups;
   for (u32 i = 0; i < groups && !launch->fault; ++i) {
     group_place.x = number;
-    if (shared != shared_end) __builtin_memset(shared, 0xff, shared_end - shared);
+    if (begin != end) __builtin_memset(begin, 0xff, end - begin);
+    if (launch->given_nbytes) {
+      __builtin_memset(launch->given, 0xff, launch->given_nbytes);
+      watch.starts();
+    }
     run_group(count);
+    if (launch->given_nbytes) watch.ends();
     number = (u32)(((u64)number + step) % groups);
   }
   for (current = 0; current < count && !launch->fault; ++current) if (*canary(current) != CANARY) note(STACK_OVERFLOWS);
@@ -246,30 +270,6 @@ template <class... A> static inline void call(void (*kernel)(A...), void** cells
 }
 
 }  // namespace shim
-
-// Words that are moved at once.
-struct alignas(8) uint2 {
-  shim::u32 x, y;
-  uint2() {}
-  uint2(shim::u32 x, shim::u32 y) : x(x), y(y) {}
-  uint2(const uint2& other) { *this = other; }
-  uint2& operator=(const uint2& other) {
-    shim::expect_aligned(this, 8), shim::expect_aligned(&other, 8);
-    x = other.x, y = other.y;
-    return *this;
-  }
-};
-struct alignas(16) uint4 {
-  shim::u32 x, y, z, w;
-  uint4() {}
-  uint4(shim::u32 x, shim::u32 y, shim::u32 z, shim::u32 w) : x(x), y(y), z(z), w(w) {}
-  uint4(const uint4& other) { *this = other; }
-  uint4& operator=(const uint4& other) {
-    shim::expect_aligned(this, 16), shim::expect_aligned(&other, 16);
-    x = other.x, y = other.y, z = other.z, w = other.w;
-    return *this;
-  }
-};
 
 // What the driver writes in front of each kernel is `RLX_SHIM_SECTION`: all shared memory of one kernel lies together.
 #define RLX_SHIM_SHARED static __attribute__((section(RLX_SHIM_SECTION)))

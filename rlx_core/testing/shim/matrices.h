@@ -77,7 +77,7 @@ static Copy copies[MOST_THREADS][MOST_COPIES];
 static u32 copied[MOST_THREADS], ended[MOST_THREADS];
 
 static inline void copy_ahead(void* to, const void* from, u32 nbytes) {
-  expect_aligned(to, 16), expect_aligned(from, 16);
+  expect_aligned(to, 16), expect_aligned(from, 16), expect_shared(to, 16);
   if (copied[current] == MOST_COPIES) __builtin_trap();
   copies[current][copied[current]++] = Copy{to, from, nbytes, ended[current]};
 }

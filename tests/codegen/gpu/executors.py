@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, HIP
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_WGMMA, HIP
 from rlx_core.codegen.gpu.faults import Report
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.languages import Language
@@ -23,7 +23,18 @@ from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.gpu.wgsl import WGSL
 
-__all__ = ["EXECUTORS", "ON_CUDA", "ON_CUDA_TF32", "ON_HIP", "ON_LAVAPIPE", "ON_METAL", "ON_POCL", "Executor", "slow"]
+__all__ = [
+    "EXECUTORS",
+    "ON_CUDA",
+    "ON_CUDA_TF32",
+    "ON_CUDA_WGMMA",
+    "ON_HIP",
+    "ON_LAVAPIPE",
+    "ON_METAL",
+    "ON_POCL",
+    "Executor",
+    "slow",
+]
 
 SUBGROUP = 32
 
@@ -62,6 +73,7 @@ ON_POCL = Executor(OPENCL, "tests.codegen.gpu.pocl")
 ON_LAVAPIPE = Executor(WGSL, "tests.codegen.gpu.lavapipe")
 ON_CUDA = Executor(CUDA, "tests.codegen.gpu.processor")
 ON_CUDA_TF32 = Executor(CUDA_TF32, "tests.codegen.gpu.processor")
+ON_CUDA_WGMMA = Executor(CUDA_WGMMA, "tests.codegen.gpu.processor")
 ON_HIP = Executor(HIP, "tests.codegen.gpu.processor")
 ON_METAL = Executor(METAL, "tests.codegen.gpu.processor", shared_nbytes=32 << 10)
 

@@ -64,6 +64,20 @@ UNIT_CASES_OF_F32 = (
 """The same where units multiply f32, too."""
 
 
+SMALL_DEVICE = Machine(many_groups=8)
+
+WARPGROUP_CASES = (
+    ProductCase(f16, (), 140, 130, 200, has_epilogue=True, is_lhs_transposed=True, is_rhs_transposed=True),
+    ProductCase(bf16, (), 72, 136, 328, has_epilogue=True, machine=SMALL_DEVICE),
+    ProductCase(bf16, (), 130, 120, 264, is_rhs_transposed=True, has_epilogue=True, machine=SMALL_DEVICE),
+    ProductCase(f16, (), 136, 264, 192, is_lhs_transposed=True, machine=SMALL_DEVICE),
+    ProductCase(f16, (3,), 70, 136, 72, is_rhs_transposed=True, machine=Machine(most_groups=2)),
+    ProductCase(bf16, (), 65, 131, 203, has_epilogue=True),
+    ProductCase(bf16, (2,), 1, 7, 3, is_lhs_transposed=True, machine=SMALL_DEVICE),
+)
+"""What warpgroups multiply: one or two, every order of operands, copies of 16 bytes and of elements, edges of every kind."""
+
+
 def product_of(case: ProductCase) -> TiledProduct:
     """`a @ b`, or `tanh(a @ b + bias)`, of dense operands; a transposed one has its last axes the other way in memory."""
     size, batch = case.dtype.itemsize, len(case.batch)

@@ -50,7 +50,10 @@ class Programs:
             status = self._filled(words.view(np.uint8), 0) if launch.checked else None
             if status is not None:
                 arguments += [Whole(status), np.uint32(0)]
-            driver.submit([driver.launch(self.module, launch.entry, launch.groups, launch.group, arguments)])
+            made = driver.launch(self.module, launch.entry, launch.groups, launch.group, arguments)
+            if launch.dynamic_nbytes:
+                driver.share(made, launch.dynamic_nbytes)
+            driver.submit([made])
             if status is not None:
                 driver.read(status, 0, words)
             reports += map(report_of, words.reshape(-1, SITE_WORDS))

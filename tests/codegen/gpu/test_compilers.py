@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import itertools
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, HIP
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_WGMMA, HIP
 from rlx_core.codegen.gpu.functions import Function
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.opencl import OPENCL
@@ -21,7 +22,7 @@ from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.scatter import print_scatter
 from rlx_core.codegen.gpu.sources import source_of
 from rlx_core.codegen.gpu.walks import Machine
-from rlx_core.ir.dtypes import f32
+from rlx_core.ir.dtypes import bf16, f16, f32
 from rlx_core.ops.attention import AttentionBackward
 from tests.codegen.gpu import problems
 from tests.codegen.gpu.cases import MACHINES, kernels, printed
@@ -84,8 +85,33 @@ def nvrtc() -> ctypes.CDLL:
     ("architecture", "step"), [("sm_80", 15), ("sm_90", 15), ("sm_90a", 90), ("sm_100", 90), ("sm_120", 15)]
 )
 def test_cuda_compiles_without_a_device_and_spills_no_registers(architecture: str, step: int) -> None:
+    expect_no_spills(functions_of(CUDA, step), architecture)
+
+
+@pytest.mark.slow
+def test_products_of_warpgroups_overlap_and_two_groups_have_registers() -> None:
+    """What ptxas cannot let run behind the threads' back it says (C7510 on), and waits for each."""
+    cases = [
+        *problems.WARPGROUP_CASES,
+        *(
+            problems.ProductCase(dtype, (), 4096, 4096, 1024, *orders, has_epilogue=dtype is bf16)
+            for dtype in (f16, bf16)
+            for orders in itertools.product((False, True), repeat=2)
+        ),
+    ]
+    machine, scalars = Machine(subgroup=32, shared_nbytes=48 << 10), scalars_of(CUDA_WGMMA)
+    functions = [print_product(problems.product_of(case), CUDA_WGMMA, machine, scalars) for case in cases]
+    log = expect_no_spills(functions, "sm_90a")
+    assert "C75" not in log, log
+    large = {f.launch.entry for f, case in zip(functions, cases, strict=True) if case.m == 4096}
+    used = dict(re.findall(r"Function properties for (\w+)\n.*\n.*Used (\d+) registers", log))
+    assert large <= used.keys()
+    assert max(int(used[name]) for name in large) <= 128  # 65536 for two groups of 256 threads
+
+
+def expect_no_spills(functions: list[Function], architecture: str) -> str:
+    """Compile functions of CUDA C, and give what the compiler says."""
     library, program = nvrtc(), ctypes.c_void_p()
-    functions = functions_of(CUDA, step)
     source = source_of(functions, CUDA).encode()
     assert library.nvrtcCreateProgram(ctypes.byref(program), source, b"rlx.cu", 0, None, None) == 0
     said = (f"--gpu-architecture={architecture}", "-w", "--ptxas-options=-v", *CUDA.options)
@@ -99,6 +125,7 @@ def test_cuda_compiles_without_a_device_and_spills_no_registers(architecture: st
     spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log.value.decode())
     assert len(spilled) >= len({f.launch.entry for f in functions})
     assert set(spilled) == {("0", "0")}
+    return log.value.decode()
 
 
 def clang() -> str:

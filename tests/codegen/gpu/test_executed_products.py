@@ -17,11 +17,12 @@ from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT, MatrixUnit
 from rlx_core.codegen.gpu.units.simdgroup_matrices import METAL_UNIT
 from rlx_core.codegen.gpu.units.tiles import unit_for, unit_tiles_of
+from rlx_core.codegen.gpu.units.warpgroup_products import refusal_of_sizes, warpgroup_refusal, warpgroup_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
-from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_CUDA_TF32, ON_METAL, Executor
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, ON_CUDA_TF32, ON_CUDA_WGMMA, ON_METAL, Executor
 from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
-from tests.codegen.gpu.problems import UNIT_CASES, UNIT_CASES_OF_F32
+from tests.codegen.gpu.problems import UNIT_CASES, UNIT_CASES_OF_F32, WARPGROUP_CASES
 from tests.codegen.gpu.problems import ProductCase as Case
 from tests.codegen.gpu.problems import product_of as problem_of
 
@@ -52,6 +53,13 @@ def test_products_by_matrix_units_are_numpys(executor: Executor, cases: Sequence
     for case in cases:
         assert unit_for(problem_of(case), executor.language, executor.machine(case.machine)) is not None, case
     check(executor, cases)
+
+
+@pytest.mark.parametrize(
+    "cases", [WARPGROUP_CASES[1:2], pytest.param(WARPGROUP_CASES, marks=pytest.mark.slow)], ids=["one", "all"]
+)
+def test_products_by_warpgroups_are_numpys(cases: Sequence[Case]) -> None:
+    check(ON_CUDA_WGMMA, cases)
 
 
 def check(executor: Executor, cases: Sequence[Case]) -> None:
@@ -116,6 +124,40 @@ def test_tiles_of_units_fill_a_device() -> None:
         (128, 128),
         (64, 64),
     ]
+
+
+def test_warpgroups_have_tiles_that_fill_a_device_and_room_for_two_groups() -> None:
+    large, small, shallow = (problem_of(Case(bf16, (), n, n, k)) for n, k in ((4096, 512), (1024, 512), (4096, 64)))
+    found = [warpgroup_tiles_of(p, ROOMY) for p in (large, small, shallow)]
+    assert [(t.rows, t.stages) for t in found] == [(128, 3), (64, 4), (128, 2)]
+    assert all(t.stages * t.stage_nbytes <= 96 << 10 for t in found)
+    assert warpgroup_tiles_of(large, evolve(ROOMY, group=128)).rows == 64
+
+
+@pytest.mark.parametrize(
+    ("extents", "depth", "said"),
+    [
+        ((4096, 4096), 192, None),
+        ((8, 1024, 384), 1536, None),
+        ((4096, 4096), 128, "a depth of at least 192, not 128"),
+        ((4096, 4096), 260, "multiples of 8, which are copied at once, not 260 and 4096"),
+        ((4096, 4090), 256, "not 256 and 4090"),
+        ((512, 512), 4096, "at least 128 tiles of 64 by 128, not 32"),
+        ((128, 16, 4096), 256, "filled by half, not 16 by 4096"),
+        ((0, 4096), 256, "at least 128 tiles of 64 by 128, not 0"),
+    ],
+)
+def test_warpgroups_are_left_where_sizes_do_not_pay(extents: tuple[int, ...], depth: int, said: str | None) -> None:
+    reason = refusal_of_sizes(extents, depth, ROOMY)
+    assert reason is None if said is None else said in str(reason)
+
+
+def test_warpgroups_multiply_factors_of_one_dtype_of_two_bytes() -> None:
+    assert warpgroup_refusal(bf16, bf16, ROOMY) is None
+    assert "both f16 or both bf16" in str(warpgroup_refusal(f16, bf16, ROOMY))
+    assert "both f16 or both bf16" in str(warpgroup_refusal(f32, f32, ROOMY))
+    assert "groups of 128 threads" in str(warpgroup_refusal(f16, f16, evolve(ROOMY, group=64)))
+    assert "32 of them in step" in str(warpgroup_refusal(f16, f16, evolve(ROOMY, subgroup=64)))
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,29 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         for name in ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nanmedian")
         for axis in (None, 1, (0, 2))
     },
+    **{
+        f"{name} of {x.dtype}": (lambda xp, x, name=name: getattr(xp, name)(x, axis=0), (x,))
+        for name in ("nansum", "nanprod", "nanmean", "nanmax", "nanmin")
+        for x in (np.array([[3, -1], [2, 0]]), np.array([[200, 3], [255, 0]], np.uint8))
+    },
+    **{
+        f"{name} of complex numbers": (
+            lambda xp, x, name=name: getattr(xp, name)(x),
+            (np.array([1 + 2j, -3j, np.nan, 2]),),
+        )
+        for name in ("nansum", "nanmean", "nanvar", "nanstd")
+    },
+    "angle": (lambda xp, x: xp.angle(x), (np.array([1.0, -2.0, 0.0, np.nan, np.inf, -np.inf]),)),
+    "angle of integers": (lambda xp, x: xp.angle(x), (np.array([3, -4, 0]),)),
+    **{
+        f"round to {places} places": (lambda xp, x, places=places: xp.round(x, places), (1000 * LINE + 0.125,))
+        for places in (2, 1, -1, -2)
+    },
+    "round a complex number": (lambda xp, x: xp.round(x, 1), (LINE - 1.26j * LINE,)),
+    "diff of the second order": (lambda xp, x: xp.diff(x, 2), (X,)),
+    "diagonal of two axes": (lambda xp, x: xp.diagonal(x, 1, 0, 1), (X,)),
+    "broadcast_to one size": (lambda xp, x: xp.broadcast_to(x, 3), (np.float32(2.5),)),
+    "cov of one observation": (lambda xp, x: xp.cov(x), (np.ones((2, 1)),)),
     "nanargmax": (lambda xp, x: xp.nanargmax(x, axis=1), (EMPTY[::2],)),
     "nanargmin": (lambda xp, x: xp.nanargmin(x), (EMPTY,)),
     "nanmax of nothing": (lambda xp, x: xp.nanmax(x, axis=1), (EMPTY,)),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_WGMMA
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.attention_rows import attention_unit_rows
@@ -18,13 +18,14 @@ from rlx_core.emit.backend import adopted
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.gpu_backend import GpuBackend
-from rlx_core.emit.products import product_rows
+from rlx_core.emit.products import product_rows, warpgroup_product_rows
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import f32
 from rlx_core.pipeline.select.backend import Level, Target
 from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable
 from rlx_cuda import library, nvrtc
+from rlx_cuda.nvrtc import HOPPER
 from rlx_cuda.product_layouts import NUMBERS
 from rlx_cuda.products import library_product_rows
 
@@ -50,16 +51,22 @@ class CudaLanguage(GpuLanguage):
         self.has_library = has_library
 
 
+DIALECTS: Final = {"tf32": CUDA_TF32, "wgmma": CUDA_WGMMA}
+"""The language as options that are called so have it."""
+
 IS_F32: Final = Condition("factors of f32", lambda node: next(node.present()).dtype is f32)
 
 
 @cache
-def with_products(kernels: KernelTable, products: str, in_tf32: GpuLanguage | None) -> KernelTable:
+def with_products(
+    kernels: KernelTable, products: str, in_tf32: GpuLanguage | None, in_wgmma: GpuLanguage | None
+) -> KernelTable:
     """The kernels of a device with other products before them.
 
     Args:
         products: Who multiplies.
         in_tf32: The language in which products of f32 are rounded to TF32, if they are.
+        in_wgmma: The language in which warpgroups multiply f16 and bf16, if they do.
     """
 
     def fill(table: KernelTable) -> None:
@@ -71,6 +78,8 @@ def with_products(kernels: KernelTable, products: str, in_tf32: GpuLanguage | No
         if in_tf32 is not None:
             product_rows(rows, in_tf32, (IS_F32,), "_tf32")
             attention_unit_rows(rows, in_tf32, (IS_F32,), "_tf32")
+        if in_wgmma is not None:
+            warpgroup_product_rows(rows, in_wgmma)
         table.merge(rows)
         table.merge(kernels)
 
@@ -108,7 +117,7 @@ class CudaBackend(GpuBackend):
 
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
-        self._in_tf32: dict[Device, GpuLanguage] = {}
+        self._languages: dict[tuple[Device, str], GpuLanguage] = {}
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
         from rlx_cuda import discovery  # code is printed without the device's library
@@ -127,28 +136,45 @@ class CudaBackend(GpuBackend):
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
         target, products = super().target_for(options), str(options.get("cuda.products", "generated"))
-        tf32 = bool(options.get("cuda.tf32", False))
+        tf32, wgmma = (bool(options.get(f"cuda.{name}", False)) for name in ("tf32", "wgmma"))
         device = self.device(options)
         has_library = library.FEATURE in device.facts.features
         if not has_library:
             target = evolve(target, adopt=adopted_without_library)
         if products not in PRODUCTS:
             raise ConfigError(f"cuda.products: {products!r} is neither of {' and '.join(PRODUCTS)}")
-        if products == "generated" and not tf32:
+        if products == "generated" and not tf32 and not wgmma:
             return target
+        if wgmma and HOPPER not in device.facts.features:
+            raise ConfigError(
+                f"cuda.wgmma: {device.name} ({device.facts.name}) is not known to be of {HOPPER}",
+                hint=f"to print code for one: --arch {HOPPER}",
+            )
         if products == "library" and not has_library:
             raise ConfigError(
                 f"cuda.products: {device.name} ({device.facts.name}) has no library",
                 hint='cuda.products = "generated"',
             )
-        return evolve(target, kernels=with_products(target.kernels, products, self.in_tf32(device) if tf32 else None))
+        in_tf32, in_wgmma = (self._in(device, name) if on else None for name, on in (("tf32", tf32), ("wgmma", wgmma)))
+        properties = {**target.properties, **({"wgmma": "on"} if wgmma else {})}
+        kernels = with_products(target.kernels, products, in_tf32, in_wgmma)
+        return evolve(target, kernels=kernels, properties=properties)
 
-    def in_tf32(self, device: Device) -> GpuLanguage:
-        """A device's language, in which products of f32 are rounded to TF32; one object for each."""
-        if device not in self._in_tf32:
-            facts = CUDA_TF32, self.machine(device), self.level, device.facts.lacks
-            self._in_tf32[device] = GpuLanguage(*facts)
-        return self._in_tf32[device]
+    def _in(self, device: Device, name: str) -> GpuLanguage:
+        """A device's language as an option has it; one object for each."""
+        if (device, name) not in self._languages:
+            facts = DIALECTS[name], self.machine(device), self.level, device.facts.lacks
+            self._languages[device, name] = GpuLanguage(*facts)
+        return self._languages[device, name]
+
+    def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts:
+        if options.get("cuda.arch") != HOPPER:
+            return self.usual
+        return evolve(self.usual, features=self.usual.features | {HOPPER})
+
+    def kernel_features(self, target: Target) -> frozenset[str]:
+        found = super().kernel_features(target)
+        return found if "wgmma" in target.properties else found - {HOPPER}
 
     def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
         own = device.facts.driver.rpartition(" ")[2]

@@ -1,8 +1,8 @@
 """cuBLASLt by ctypes: one product with what it computes behind it, on memory and a stream that are given.
 
 The library's matrices lie column by column. A row-major one is its transpose, so `y = x·w` is asked for as `yᵀ = wᵀ·xᵀ`: the
-library's A is w, its B is x, and a bias is added to its rows. Nothing here imports CuPy, and what is asked for is data: only
-`Plan` and `multiply` call the library.
+library's A is w, its B is x, and a bias is added to its rows; the gradient of a bias is written where one would be read. Nothing
+here imports CuPy, and what is asked for is data: only `Plan` and `multiply` call the library.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = ["ALIGNMENT", "Addresses", "CublasLt", "Matrix", "Plan", "Product"]
 R_32F, R_64F, R_16F, R_16BF = 0, 1, 2, 14
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
 EPILOGUE_DEFAULT, EPILOGUE_RELU, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_AUX, EPILOGUE_DGELU = 1, 2, 4, 32, 128, 192
+EPILOGUE_DGELU_BGRAD, EPILOGUE_BGRADA, EPILOGUE_BGRADB = 208, 256, 512
 LAYOUT_BATCH_COUNT, LAYOUT_STRIDED_BATCH_OFFSET = 5, 6
 DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
 DESC_EPILOGUE_AUX_POINTER, DESC_EPILOGUE_AUX_LD, DESC_EPILOGUE_AUX_BATCH_STRIDE = 11, 12, 13
@@ -237,7 +238,7 @@ class Plan:
         )  # fmt: skip
 
     def point(self, at: Addresses) -> None:
-        """Say where a bias lies, and what is kept: the heuristic looks at how they are aligned."""
+        """Say where a bias or its gradient lies, and what is kept: the heuristic looks at how they are aligned."""
         if at.bias:
             self._set(DESC_BIAS_POINTER, c_void_p(at.bias))
         if at.aux:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.device.libraries import imported
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_cuda import nvrtc
 from rlx_cuda.library import FEATURE
@@ -59,7 +60,7 @@ def stand_in() -> Device:
     from rlx_core.testing.shim.dialects import CUDA_DIALECT
     from rlx_core.testing.shim.driver import stand_in as made
 
-    return made(CUDA_DIALECT, "cuda:0")
+    return made(CUDA_DIALECT, "cuda:0", features=frozenset((nvrtc.HOPPER,)))
 
 
 @cache
@@ -69,10 +70,7 @@ def found() -> tuple[Found, ...]:
     Raises:
         DeviceUnavailableError: There is no CuPy, no driver, one that is too old for it, or no such device.
     """
-    try:
-        from cupy.cuda import runtime
-    except (ImportError, OSError, RuntimeError) as error:  # a wheel that is half there, or for another system
-        raise DeviceUnavailableError("cuda: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL) from None
+    runtime = imported("cupy", "cuda", install=INSTALL, needs=("cuda",)).cuda.runtime
     if runtime.is_hip:
         raise DeviceUnavailableError("cuda: the installed CuPy is built on ROCm", hint=f"pip uninstall it; {INSTALL}")
     try:
@@ -115,11 +113,15 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     from cupy import __version__ as cupy_version
     from cupy.cuda import runtime
 
-    architecture = nvrtc.architecture_for(_capability(properties))
+    capability = _capability(properties)
+    architecture = nvrtc.architecture_for(capability)
     driver = _spelled(runtime.driverGetVersion())
     name = properties["name"].decode()
     said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
-    return Found(number, architecture, facts_of(properties, name=name, driver=said, feature=FEATURE))
+    facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
+    if capability == 90:
+        facts = evolve(facts, features=facts.features | {nvrtc.HOPPER})
+    return Found(number, architecture, facts)
 
 
 _devices: dict[tuple[int, int], Device] = {}

@@ -12,8 +12,10 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import gelu_approx, relu
 from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, reads_as
+from rlx_core.passes.fuse.product_sums import FIRST, SECOND, epilogue_with_sums, product_with_sums
 from rlx_cuda import cublaslt
 from rlx_cuda.gelu_slopes import slope_of
 
@@ -22,10 +24,20 @@ __all__ = ["Epilogue", "epilogue_of", "refusal"]
 ACTIVATIONS: dict[Op, int] = {relu.op(): cublaslt.EPILOGUE_RELU, gelu_approx.op(): cublaslt.EPILOGUE_GELU}
 """Functions that the library computes; its GELU is the one by tanh."""
 
+SUMS: dict[Op, int] = {
+    product_with_sums(FIRST): cublaslt.EPILOGUE_BGRADB,
+    product_with_sums(SECOND): cublaslt.EPILOGUE_BGRADA,
+}
+"""Sums of a factor; the library's B is the first one (`product_layouts`)."""
+
 AUX_MULTIPLE = 8
 """Elements of which a column of what is kept for a gradient is a multiple."""
 
 OFFERED = "a bias of the last axis, an array to add, relu or gelu_approx, or a slope of gelu_approx to multiply with"
+
+OFFERED_SUMS = (
+    "two matrices and sums of one over what is contracted, or a product with a slope of gelu_approx and its rows' sums"
+)
 
 
 @frozen
@@ -34,8 +46,8 @@ class Epilogue:
 
     Attributes:
         number: The library's.
-        bias, added, aux: The step's operands and then results, by number: a bias, what is added to the sums, and the argument of
-            an activation, which is kept or read.
+        bias, added, aux: The step's operands and then results, by number: a bias or its gradient, what is added to the sums, and
+            the argument of an activation, which is kept or read.
         result: The result.
     """
 
@@ -48,10 +60,17 @@ class Epilogue:
 
 def epilogue_of(node: Node) -> Epilogue | str:
     """What follows the product of a step, or why the library does not compute that, as "needs …" continues."""
-    if not isinstance(node.op, FusedMatMulEpilogue):
-        return Epilogue(result=len(node.operands))
-    region, operands = node.op.region, len(node.operands)
-    sloped = slope_of(node)
+    if isinstance(node.op, FusedLoop):
+        return _summed(node)
+    if isinstance(node.op, FusedMatMulEpilogue):
+        return _followed(node, node.op.region)
+    return Epilogue(result=len(node.operands))
+
+
+def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
+    """The epilogue of a step that is a product and a region."""
+    operands = len(node.operands)
+    sloped = slope_of(node, region)
     made = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
     if isinstance(made, str):
         return made
@@ -79,6 +98,22 @@ def refusal(node: Node) -> str | None:
     if result is not factor.dtype and result is not f32:
         return f"results of {factor.dtype} or f32, not {result}"
     return "something to add up" if factor.shape[-1] == 0 else None
+
+
+def _summed(node: Node) -> Epilogue | str:
+    """The epilogue of a product of matrices of which one is added up as well, or of a product with a slope and its rows' sums."""
+    assert isinstance(node.op, FusedLoop), "asked of nothing else"
+    if node.types[0].dtype is f64:
+        return "a dtype besides f64 for sums"
+    first, *second = (0 if type is None else type.rank for type in node.operand_types)
+    if node.op in SUMS and [first, *second] == [2, 2]:
+        return Epilogue(SUMS[node.op], bias=3, result=2)
+    product = node.op.steps[0].op
+    if isinstance(product, FusedMatMulEpilogue) and node.op == epilogue_with_sums(product) and second[0] == 2:
+        made = _followed(node, product.region)
+        if isinstance(made, Epilogue) and made.number == cublaslt.EPILOGUE_DGELU:
+            return evolve(made, number=cublaslt.EPILOGUE_DGELU_BGRAD, bias=made.result + 1)
+    return OFFERED_SUMS
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:

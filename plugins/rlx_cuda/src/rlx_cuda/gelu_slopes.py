@@ -14,9 +14,8 @@ from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import gelu_approx, tanh
-from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.kinds import Elementwise
-from rlx_core.ops.region import reads_as
+from rlx_core.ops.region import ElementwiseRegion, reads_as
 from rlx_core.transforms.trace import trace
 
 __all__ = ["slope_of"]
@@ -25,10 +24,9 @@ Table = dict[Hashable, int]
 """Numbers of what is computed."""
 
 
-def slope_of(node: Node) -> int | None:
-    """Which operand of a step is the argument whose slope its product is multiplied by; `None` if it does something else."""
-    assert isinstance(node.op, FusedMatMulEpilogue), "asked of nothing else"
-    region = node.op.region
+def slope_of(node: Node, region: ElementwiseRegion) -> int | None:
+    """Which operand of a step, a product and a region, is the argument whose slope the product is multiplied by; `None` if the
+    region does something else."""
     if region.results != (len(region.steps) - 1,) or all(step.op != tanh.op() for step in region.steps):
         return None
     table: Table = {}

@@ -16,12 +16,16 @@ from attrs import frozen
 from rlx_core.device.runtime_compiler import RuntimeCompiler
 from rlx_cuda.libraries import paths_of
 
-__all__ = ["Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
+__all__ = ["HOPPER", "Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
 
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 """Wheels that hold it."""
 
 INSTALL: Final = "python -m pip install nvidia-cuda-nvrtc"
+
+
+HOPPER: Final = "sm_90a"
+"""Compute capability 9.0 with what no other has: warpgroups that multiply. It names that feature of a device, too."""
 
 
 @frozen
@@ -81,6 +85,8 @@ def architectures() -> tuple[int, ...]:
 def architecture_for(capability: int) -> str:
     """What to compile for a device: its own code, or PTX for the driver to finish if it is newer than the compiler."""
     known = architectures()
+    if capability == 90 and capability in known:
+        return HOPPER
     return f"sm_{capability}" if capability in known else f"compute_{max(a for a in known if a <= capability)}"
 
 

@@ -90,4 +90,11 @@ def rlx_options() -> list[OptionSpec]:
             doc="Whether tensor cores multiply f32, rounded to TF32 (ten bits of mantissa), in products and attention.",
             env="RLX_CUDA_TF32",
         ),
+        OptionSpec(
+            "cuda.wgmma",
+            bool,
+            False,
+            doc="Whether warpgroups multiply f16 and bf16 (wgmma, sm_90a) where sizes pay; nobody has measured it yet.",
+            env="RLX_CUDA_WGMMA",
+        ),
     ]

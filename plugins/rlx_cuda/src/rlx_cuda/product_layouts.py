@@ -117,6 +117,8 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
     second = [part.role for part in matrices].index("a")
     rows, steps = axes.pop() if axes and axes[-1][1][second] == 0 else (1, (0,) * len(matrices))
     batch, distances = axes.pop() if axes else (1, (0,) * len(matrices))
+    if batch > 1 and epilogue.number == cublaslt.EPILOGUE_DGELU_BGRAD:  # sums are of all rows at once
+        return next(i for i, part in enumerate(parts) if not part.is_apart and part.role not in ("a", "bias"))
     made: dict[str, Matrix] = {}
     for part, step, distance in zip(matrices, steps, distances, strict=True):
         last, before = part.strides[-1], part.strides[-2]

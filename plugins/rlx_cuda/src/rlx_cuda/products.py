@@ -14,6 +14,7 @@ from rlx_core.ir.dtypes import DType, u8
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.select.kernels import Condition
@@ -51,6 +52,8 @@ def library_product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: b
     suffix = "_tf32" if tf32 else ""
     add(MatMul, f"library_product{suffix}")
     add(FusedMatMulEpilogue, f"library_product_epilogue{suffix}")
+    if not tf32:  # nothing says how the sums would be rounded
+        add(FusedLoop, "library_product_sums")
 
 
 def emitted(name: str, products: Products, own: Sequence[object]) -> Emitted:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlx_custom_ops.ops.cholesky import cholesky
     from rlx_custom_ops.ops.determinant import logdet, slogdet
+    from rlx_custom_ops.ops.eig import eig
     from rlx_custom_ops.ops.eigh import eigh
     from rlx_custom_ops.ops.expm import expm
     from rlx_custom_ops.ops.kron import kron
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cholesky",
     "cond",
+    "eig",
     "eigh",
     "expm",
     "inverse",

@@ -19,6 +19,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_custom_ops.errors import no_convergence, not_positive_definite, singular
 from rlx_custom_ops.ops.cholesky import Cholesky
 from rlx_custom_ops.ops.determinant import Slogdet
+from rlx_custom_ops.ops.eig import Eig, in_order
 from rlx_custom_ops.ops.eigh import Eigh
 from rlx_custom_ops.ops.expm import Expm
 from rlx_custom_ops.ops.lu import Lu
@@ -136,6 +137,17 @@ def lapack_heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], 
         except np.linalg.LinAlgError:
             raise no_convergence("eigh", index) from None
         out[0][index], out[1][index] = w, v * phases(v)
+
+
+@kernels.register(Eig, dtypes=LAPACK, accepts_strides=True)
+def lapack_geev(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+    """The Hessenberg form and shifted QR steps."""
+    for index in finite(a, *out):
+        try:
+            found = scipy.linalg.eig(a[index], check_finite=False)
+        except np.linalg.LinAlgError:
+            raise no_convergence("eig", index) from None
+        out[0][index], out[1][index] = in_order(*found)
 
 
 @kernels.register(Svd, dtypes=LAPACK, accepts_strides=True)

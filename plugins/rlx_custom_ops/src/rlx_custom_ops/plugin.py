@@ -8,6 +8,7 @@ from rlx_core.hooks import hookimpl
 FAMILIES = {
     "cholesky": "cholesky",
     "determinant": "slogdet logdet",
+    "eig": "eig",
     "eigh": "eigh",
     "expm": "expm",
     "kron": "kron",

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from rlx_core.device.device import Device
+from rlx_core.device.libraries import imported
 from rlx_core.errors import DeviceUnavailableError
 from rlx_metal.facts import facts_of
 from rlx_metal.plugin import INSTALL, INSTEAD, stands_in
@@ -30,12 +31,8 @@ def found() -> tuple[Device, ...]:
     Raises:
         DeviceUnavailableError: There is no Metal, or no device that it knows.
     """
-    try:
-        import Metal
-    except ImportError:
-        raise DeviceUnavailableError(
-            "metal: there is no Metal here", hint=f"on macOS: {INSTALL}; elsewhere {INSTEAD}"
-        ) from None
+    needs = ("MTLCreateSystemDefaultDevice", "MTLCopyAllDevices")
+    Metal = imported("Metal", "metal", install=f"on macOS: {INSTALL}; elsewhere {INSTEAD}", needs=needs)
     default = Metal.MTLCreateSystemDefaultDevice()
     if default is None:
         raise DeviceUnavailableError("metal: macOS has no Metal device here", hint=f"on Linux, {INSTEAD}")

@@ -10,6 +10,11 @@ from pathlib import Path
 from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
+INSTALL_OPENCL = "python -m pip install pyopencl"
+
+OLDEST = "2024.1"
+"""The version of PyOpenCL from which on it is what the driver was written for."""
+
 INSTALL_CUPY = 'python -m pip install "./plugins/rlx_rocm[cupy]", and ROCm 7 with its libraries'
 
 STAND_IN = "RLX_ROCM_STAND_IN"
@@ -30,7 +35,7 @@ def rlx_availability() -> str | None:
     if has_cupy():
         return None
     if importlib.util.find_spec("pyopencl") is None:
-        return "pyopencl is not installed (python -m pip install pyopencl)"
+        return f"pyopencl is not installed ({INSTALL_OPENCL})"
     if not has_driver():
         return (
             "no OpenCL driver is installed: AMD's comes with ROCm (package rocm-opencl-runtime); "

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rlx_core.device.device import Device
+from rlx_core.device.libraries import imported
 from rlx_core.errors import ConfigError, DeviceUnavailableError, Fact
-from rlx_rocm.plugin import STAND_IN
+from rlx_rocm.plugin import INSTALL_OPENCL, OLDEST, STAND_IN
 
 __all__ = ["ROADS", "by_cupy", "wanted"]
 
@@ -45,10 +46,9 @@ def by_cupy(options: Mapping[str, Any]) -> bool:
 
 
 def _by_opencl(options: Mapping[str, Any]) -> Sequence[Device]:
-    try:
-        from rlx_rocm.opencl import discovery as opencl
-    except ImportError as error:
-        raise DeviceUnavailableError("rocm: PyOpenCL cannot be imported", Fact("pyopencl", error)) from None
+    imported("pyopencl", "rocm", install=INSTALL_OPENCL, needs=("Error", "get_platforms"), oldest=OLDEST)
+    from rlx_rocm.opencl import discovery as opencl
+
     return opencl.wanted(options)
 
 

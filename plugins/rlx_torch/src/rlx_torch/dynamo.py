@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import rlx_core as rlx
 from rlx_core import random
@@ -76,7 +77,8 @@ def rlx_backend(
 def compiled_graph(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
     """A functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged."""
     try:
-        return make_boxed_func(Compiled(graph, options))
+        with unset_fake_temporarily():  # constants of the graph are tensors with numbers, which are read here
+            return make_boxed_func(Compiled(graph, options))
     except CANNOT as problem:
         LOG.warning("left to torch: %s", str(problem).splitlines()[0])
         return make_boxed_func(graph.forward)

@@ -53,6 +53,23 @@ def test_derivatives_under_torch_compile(name: str, turned: bool) -> None:
     np.testing.assert_allclose(slope(torch.compile(loss, backend="rlx")), slope(loss), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("of", ["values", "both"])
+def test_eigenvalues_of_any_matrix_and_their_derivatives(of: str) -> None:
+    """Sums over all pairs, because torch leaves their order open; of vectors moduli, because it leaves their phases open."""
+
+    def loss(a: Any) -> Any:
+        if of == "values":
+            return (torch.linalg.eigvals(a) ** 3).real.sum()
+        w, v = torch.linalg.eig(a)
+        return (w.abs()[..., None, :] * v.abs() ** 3).sum()
+
+    def slope(f: Any) -> Any:
+        x = torch.tensor(A, requires_grad=True)
+        return torch.autograd.grad(f(x), x)[0].numpy()
+
+    np.testing.assert_allclose(slope(torch.compile(loss, backend="rlx")), slope(loss), rtol=1e-8, atol=1e-8)
+
+
 def test_what_has_no_factors_here_is_refused_by_name() -> None:
     class Wide(torch.nn.Module):
         def forward(self, a: Any) -> Any:

@@ -176,6 +176,30 @@ def test_a_text_ends_as_is_said_of_writing(model, tmp_path) -> None:
         from_pretrained(folder)
 
 
+def test_what_was_said_is_less_likely_under_a_penalty(model, tmp_path) -> None:
+    """The logits of tokens of the prompt and behind it are divided, or multiplied where they are negative."""
+    prompt, text = [1, 2], [1, 2]
+    for _ in range(6):
+        logits = np.array(model(np.array([text])))[0, -1]
+        said = sorted(set(text))
+        logits[said] = np.where(logits[said] < 0, logits[said] * 4.0, logits[said] / 4.0)
+        text.append(int(np.argmax(logits)))
+    found = generate(model, [prompt, [3]], 6, stop=(), repetition_penalty=4.0)
+    assert found[0] == text[2:] != generate(model, [prompt], 6, stop=())[0]
+
+    folder = write(tmp_path / "said")
+    (folder / "generation_config.json").write_text(json.dumps({"repetition_penalty": 4.0}))
+    assert generate(from_pretrained(folder), [prompt], 6, stop=()) == found[:1]
+    with pytest.raises(ConfigError, match="a repetition_penalty is above 0, not 0"):
+        generate(model, [prompt], 2, repetition_penalty=0.0)
+
+
+def test_a_text_ends_where_the_caller_says(model) -> None:
+    whole = generate(model, [[1, 2], [3]], 6, stop=())
+    cut = generate(model, [[1, 2], [3]], 6, stop=(), until=lambda new: list(new) == whole[0][:3])
+    assert cut == [whole[0][:3], whole[1]]
+
+
 def test_one_program_with_the_weights_bound_continues_all_texts(model) -> None:
     """Prompts of other lengths, other numbers of them, drawn tokens and likeliest ones."""
     alone = [generate(model, [prompt], 6, stop=())[0] for prompt in ([1, 2, 3], [4])]
@@ -222,6 +246,10 @@ def test_the_command_prints_the_text(tmp_path) -> None:
     (found,) = generate(from_pretrained(folder), [[1, 2]], 3)
     assert ran.output.startswith("one two" + plain.decode(found))
     assert f"{len(found)} tokens in" in ran.output
+
+    second = plain.decode(found[1:2])
+    ran = CliRunner().invoke(app, ["generate", str(folder), "one two", "--tokens", "3", "--stop", second])
+    assert second not in ran.output.partition("one two")[2].splitlines()[0]
 
 
 def test_the_command_says_what_it_lacks(tmp_path) -> None:

@@ -9,9 +9,11 @@ from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.wgsl import WGSL, WGSL_WIDE
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.device.libraries import imported
 from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
 from rlx_wgpu.limits import LACKS
+from rlx_wgpu.plugin import INSTALL_WGPU, OLDEST
 
 __all__ = ["WgpuBackend"]
 
@@ -36,6 +38,7 @@ class WgpuBackend(GpuBackend):
         return WGSL_WIDE if "shader-int64" in device.facts.features else WGSL
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
+        imported("wgpu", "wgpu", install=INSTALL_WGPU, needs=("GPUError", "gpu"), oldest=OLDEST)
         from rlx_wgpu import discovery  # code is printed without the driver's library
 
         return discovery.wanted(options)

@@ -16,6 +16,11 @@ DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vul
 LOADERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 """Where the library lies that finds them."""
 
+INSTALL_WGPU = "python -m pip install wgpu"
+
+OLDEST = "0.30"
+"""The version of wgpu from which on it is what the driver was written for."""
+
 INSTALL = "apt-get install mesa-vulkan-drivers (other systems: the GPU's own driver and libvulkan)"
 
 
@@ -23,7 +28,7 @@ INSTALL = "apt-get install mesa-vulkan-drivers (other systems: the GPU's own dri
 def rlx_availability() -> str | None:
     """What is missing as far as files tell; which adapters a driver has is asked when one is used."""
     if importlib.util.find_spec("wgpu") is None:
-        return "wgpu is not installed (python -m pip install wgpu)"
+        return f"wgpu is not installed ({INSTALL_WGPU})"
     if not sys.platform.startswith("linux"):
         return None  # Metal and Direct3D 12 are parts of their systems
     if not has_loader():

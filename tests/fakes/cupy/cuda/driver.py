@@ -15,6 +15,11 @@ from rlx_core.testing.shim.driver import ShimDriver
 
 _HEAD = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\((.*?)\) \{", re.S)
 
+CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+shared: dict[int, int] = {}
+"""Bytes that launches of a function may ask for, where somebody said it."""
+
 functions: dict[int, tuple[Any, str, int, list[str]]] = {}
 
 
@@ -44,12 +49,22 @@ def expect_context() -> None:
         raise CUDADriverError(201)
 
 
+def funcSetAttribute(f: int, attribute: int, value: int) -> None:
+    expect_context()
+    assert attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if not 0 <= value <= shim().most_shared_nbytes:
+        raise CUDADriverError(1)
+    shared[f] = value
+
+
 def launchKernel(
-    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int, extra: int
+    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, nbytes: int, stream: int, params: int, extra: int
 ) -> None:
     expect_context()
     module, name, size, types = functions[f]
-    assert (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, 0)
+    assert (gy, gz, by, bz, extra) == (1, 1, 1, 1, 0)
+    if nbytes > shared.get(f, shim().facts.shared_nbytes):
+        raise CUDADriverError(1)
     assert bx <= size, "more threads than the kernel was compiled for"
     table = world.host(params, 8 * len(types)).view(np.uint64).copy()
     slots = [world.host(int(each), 8).view(np.uint64)[0] for each in table]
@@ -59,4 +74,6 @@ def launchKernel(
     ]
     world.records.append(("launch", name))
     launch = shim().launch(module, name, gx, bx, arguments)
+    if nbytes:
+        shim().share(launch, nbytes)
     stream_of(stream).ask(partial(shim().submit, [launch]))

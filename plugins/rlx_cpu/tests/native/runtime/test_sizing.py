@@ -220,6 +220,24 @@ def test_the_size_that_comes_first_may_be_a_small_one(name: str, first: int) -> 
         agree(case, joined(function(*inputs)), joined(case.for_size(n)(*inputs)), n)
 
 
+@pytest.mark.parametrize("wanted", ["results", pytest.param("cotangents", marks=pytest.mark.slow)])
+def test_attention_whose_rows_lie_an_unknown_distance_apart_is_compiled_for_the_size(wanted: str) -> None:
+    """Positions first and the batch after them, as torch's own layers keep them."""
+    of = {
+        "results": nn.attention,
+        "cotangents": rlx.grad(lambda *qkv, **more: rlx.sum(nn.attention(*qkv, **more)), (0, 1, 2)),
+    }
+
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        return of[wanted](*(rlx.permute_dims(x, (1, 0, 2)) for x in (q, k, v)), num_heads=3)
+
+    case = Case(attended, ["f32[7, n, 96]"] * 3)
+    function = case.for_all()
+    for n in (5, 2):
+        inputs = case.arrays(n)
+        np.testing.assert_allclose(joined(function(*inputs)), joined(case.for_size(n)(*inputs)), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", [pytest.param("mlp", marks=pytest.mark.slow), "norm", "middle"])
 def test_the_number_of_threads_changes_no_bit(name: str) -> None:
     case = CASES[name]

@@ -3,6 +3,7 @@
 from rlx_custom_ops.ops import (
     cholesky,
     determinant,
+    eig,
     eigh,
     expm,
     kron,
@@ -25,6 +26,7 @@ OPS = (
     *determinant.OPS,
     *qr.OPS,
     *eigh.OPS,
+    *eig.OPS,
     *svd.OPS,
     *least_squares.OPS,
     *expm.OPS,

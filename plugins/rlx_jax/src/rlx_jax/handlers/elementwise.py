@@ -27,6 +27,8 @@ PLAIN = {
     "complex": rlx.make_complex,
     "cos": rlx.cos,
     "cosh": rlx.cosh,
+    "bessel_i0e": rlx.special.i0e,
+    "bessel_i1e": rlx.special.i1e,
     "digamma": rlx.digamma,
     "eq": rlx.equal,
     "erf": rlx.erf,

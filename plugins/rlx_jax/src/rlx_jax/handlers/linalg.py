@@ -22,6 +22,19 @@ def eigh(equation: Equation, a: Any) -> list[Any]:
     return [vectors, values]
 
 
+@handles("eig")
+def eig(equation: Equation, a: Any) -> list[Any]:
+    """Values in rlx's order, which JAX leaves open; then the left vectors, and the right ones, as far as they are wanted."""
+    values, right = rlx.linalg.eig(a)
+    results = [values]
+    if equation["compute_left_eigenvectors"]:
+        left = rlx.conj(rlx.matrix_transpose(rlx.linalg.inv(right)))
+        results.append(left / rlx.astype(rlx.linalg.vector_norm(left, axis=-2, keepdims=True), left.dtype))
+    if equation["compute_right_eigenvectors"]:
+        results.append(right)
+    return results
+
+
 @handles("svd")
 def svd(equation: Equation, a: Any) -> list[Any]:
     if not equation["compute_uv"]:

@@ -1,12 +1,9 @@
-"""Bessel functions and incomplete gamma and beta functions, with JAX's own rules for their derivatives.
-
-Those that JAX defines by loops are walked; Bessel functions are polynomials through values of SciPy's, which JAX brings.
-"""
+"""Incomplete gamma and beta functions, by JAX's loops and with its own rules for their derivatives; and what words have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,49 +15,6 @@ import rlx_core as rlx
 from rlx_core.errors import unsupported
 from rlx_jax.handlers.derivatives import is_in_rule, within_rule
 from rlx_jax.walk import Equation, handles
-
-NEAR = 8.0
-"""From where on Bessel functions are polynomials of 1/x."""
-
-DEGREE = 28
-
-
-@handles("bessel_i0e", "bessel_i1e")
-def bessel(equation: Equation, x: Any) -> Any:
-    """e^-|x| I(x): a polynomial of x up to 8, and behind it one of 1/x over the root of x."""
-    order = int(equation.name == "bessel_i1e")
-
-    def program(x: Any) -> Any:
-        size = jnp.abs(x)
-        near = polynomial(tables(order)[0], jnp.minimum(size, NEAR) * (2 / NEAR) - 1)
-        far = jnp.maximum(size, NEAR)
-        beyond = polynomial(tables(order)[1], 2 * NEAR / far - 1) / jnp.sqrt(far)
-        return jnp.where(size <= NEAR, near * x if order else near, beyond * jnp.sign(x) if order else beyond)
-
-    return stated(equation, (jax.lax.bessel_i0e, jax.lax.bessel_i1e)[order], program, x)
-
-
-@lru_cache
-def tables(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of e^-x I(x), over x where the order is 1, for x = 4t + 4, and of its product with the root of x for 1/x = (t + 1)/16."""
-    from scipy.special import ive
-
-    interpolate: Callable[..., Any] = np.polynomial.chebyshev.chebinterpolate
-    half = NEAR / 2
-    # Over x itself the function of order 1 has no limit at 0 that division would find.
-    near = interpolate(lambda t: ive(order, half * (t + 1)) / np.where(order, half * (t + 1), 1.0), DEGREE)
-    with np.errstate(divide="ignore"):
-        far = interpolate(lambda t: ive(order, 2 * NEAR / (t + 1)) * np.sqrt(2 * NEAR / (t + 1)), DEGREE)
-    return near, far
-
-
-def polynomial(coefficients: np.ndarray, t: Any) -> Any:
-    """A sum of Chebyshev's polynomials, by Clenshaw's recurrence."""
-    before, found = 0.0, 0.0
-    for each in coefficients[:0:-1].tolist():
-        before, found = found, 2 * t * found - before + each
-    return t * found - before + coefficients[0].item()
-
 
 LOOPS = {
     "igamma": (jax.lax.igamma, special.igamma_impl),

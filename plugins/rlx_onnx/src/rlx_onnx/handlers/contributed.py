@@ -219,8 +219,12 @@ def packed_attention(
 
 
 @handles("MatMulNBits", domain=MICROSOFT)
-def matmul_of_bits(node: Node, x: Any, codes: Any, scales: Any, zeros: Any = None) -> Any:
+def matmul_of_bits(
+    node: Node, x: Any, codes: Any, scales: Any, zeros: Any = None, groups: Any = None, bias: Any = None
+) -> Any:
     """x times a weight of 4 or 8 bits a number, in blocks with a scale and a zero point each."""
+    if groups is not None:
+        node.refuse("blocks in another order than that of the columns", "no g_idx")
     bits, block, n, k = (node.get(name) for name in ("bits", "block_size", "N", "K"))
     if bits not in (4, 8) or (zeros is not None and not dtype_of(zeros.dtype).is_integer):
         node.refuse(f"weights of {bits} bits, or zero points that are floats", "4 or 8 bits")
@@ -231,7 +235,8 @@ def matmul_of_bits(node: Node, x: Any, codes: Any, scales: Any, zeros: Any = Non
         middle = _unpacked(rlx.reshape(zeros, (n, -1)), bits)[:, :blocks, None]
     weight = (numbers - middle) * rlx.reshape(rlx.astype(scales, rlx.f32), (n, blocks, 1))
     weight = rlx.reshape(weight, (n, blocks * block))[:, :k]
-    return rlx.matmul(x, rlx.astype(rlx.matrix_transpose(weight), dtype_of(x.dtype)))
+    found = rlx.matmul(x, rlx.astype(rlx.matrix_transpose(weight), dtype_of(x.dtype)))
+    return found if bias is None else found + bias
 
 
 def _unpacked(codes: Any, bits: int) -> Any:

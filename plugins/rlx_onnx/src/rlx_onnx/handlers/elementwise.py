@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Expr, guards
+from rlx_core.ir.dims import Expr, guards, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
@@ -218,8 +218,11 @@ def extreme(node: Node, *operands: Any) -> Any:
     function = rlx.maximum if node.op == "Max" else rlx.minimum
 
     def of_sizes(a: Any, b: Any) -> Any:
-        first = decided(">=", a, b)
-        return a if first == (node.op == "Max") else b
+        try:
+            return a if decided(">=", a, b) == (node.op == "Max") else b
+        except Undecided:
+            least = smaller(a, b)
+            return a + b - least if node.op == "Max" else least
 
     return reduce(lambda a, b: on_dims(of_sizes, function, a, b), operands)
 

@@ -34,6 +34,8 @@ def cut(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
         index[axis % rank] = slice(_bound(start, size, step), _bound(end, size, step, is_end=True), step)
     if is_sizes(x):
         return settled(x[tuple(index)])
+    if any(isinstance(each, Expr) for each in (*first, *last)):
+        return on_value(x, lambda data: rlx.asarray(data)[tuple(index)])  # what is known is a table, read up to a size
     return on_value(x, lambda data: data[tuple(index)])
 
 

@@ -134,7 +134,7 @@ def quantized_matmul(
         return quantized(node, rlx.matmul(left, right), y_scale, None, y_zero.element)
     exact = rlx.matmul(_less(a, a_zero, rows=True), _less(b, b_zero, rows=False))
     scale = _column(a_scale, a) * rlx.astype(b_scale, rlx.f32) / rlx.astype(y_scale, rlx.f32)
-    return _held(rlx.astype(exact, rlx.f32) * scale, y_zero)
+    return rounded(rlx.astype(exact, rlx.f32) * scale, y_zero)
 
 
 def _column(scale: Any, x: Any) -> Any:
@@ -142,7 +142,7 @@ def _column(scale: Any, x: Any) -> Any:
     return rlx.expand_dims(wide, axis=-1) if wide.ndim == 1 and wide.shape[0] != 1 and x.ndim > 1 else wide
 
 
-def _held(x: Any, zero: Any) -> Any:
+def rounded(x: Any, zero: Any) -> Any:
     """x rounded and moved to a zero point, between the ends of its type."""
     low, high = _bounds(element_of(zero))
     moved = rlx.clip(rlx.round(x) + rlx.astype(zero, rlx.f32), low, high)
@@ -168,4 +168,4 @@ def quantized_conv(
         exact = exact + rlx.reshape(rlx.astype(b, rlx.f64), dims)
     scale = rlx.astype(x_scale, rlx.f32) * rlx.astype(w_scale, rlx.f32) / rlx.astype(y_scale, rlx.f32)
     scale = rlx.reshape(scale, dims) if scale.ndim == 1 and scale.shape[0] != 1 else scale
-    return _held(rlx.astype(exact, rlx.f32) * scale, y_zero)
+    return rounded(rlx.astype(exact, rlx.f32) * scale, y_zero)

@@ -41,6 +41,7 @@ FAMILIES: Final = (
     "randomness",
     "optimisers",
     "contributed",
+    "contributed_codes",
     "grouped",
 )
 """The modules of `rlx_onnx.handlers`."""

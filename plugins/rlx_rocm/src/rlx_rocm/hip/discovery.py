@@ -11,6 +11,7 @@ from attrs import frozen
 from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.device.libraries import imported
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_rocm.hip import hiprtc
 from rlx_rocm.plugin import INSTALL_CUPY
@@ -77,10 +78,7 @@ def found() -> tuple[Found, ...]:
     Raises:
         DeviceUnavailableError: There is no CuPy, it is built on CUDA, or there is no device.
     """
-    try:
-        import cupy
-    except (ImportError, OSError, RuntimeError) as error:  # a wheel whose ROCm is not there, or another one
-        raise DeviceUnavailableError("rocm: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL_CUPY) from None
+    cupy = imported("cupy", "rocm", install=INSTALL_CUPY, needs=("cuda",))
     runtime = cupy.cuda.runtime
     if not runtime.is_hip:
         raise DeviceUnavailableError("rocm: the installed CuPy is built on CUDA", hint=INSTALL_CUPY)

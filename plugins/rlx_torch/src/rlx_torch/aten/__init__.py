@@ -15,6 +15,7 @@ from rlx_torch.aten import (  # each fills the table
     distances,
     elementwise,
     factors,
+    groups,
     indexing,
     normalization,
     padding,
@@ -27,6 +28,7 @@ from rlx_torch.aten import (  # each fills the table
     shapes,
     sizes,
     sorting,
+    special,
     spectra,
 )
 from rlx_torch.aten.table import DRAWS, TABLE
@@ -44,6 +46,7 @@ __all__ = [
     "distances",
     "elementwise",
     "factors",
+    "groups",
     "indexing",
     "normalization",
     "padding",
@@ -56,5 +59,6 @@ __all__ = [
     "shapes",
     "sizes",
     "sorting",
+    "special",
     "spectra",
 ]

@@ -105,6 +105,8 @@ rows(
         "linalg_cholesky": lambda x, upper=False: linalg.cholesky(x, upper=upper),
         "cholesky": lambda x, upper=False: linalg.cholesky(x, upper=upper),
         "linalg_svdvals": linalg.svdvals,
+        "linalg_eig": lambda x: tuple(linalg.eig(x)),
+        "linalg_eigvals _linalg_eigvals": linalg.eigvals,
         "linalg_eigvalsh": lambda x, UPLO="L": eigh(x, UPLO)[0],
         "linalg_slogdet slogdet": lambda x: tuple(linalg.slogdet(x)),
         "linalg_matrix_power matrix_power": linalg.matrix_power,

@@ -144,6 +144,12 @@ def div(a: Any, b: Any) -> Any:
     return rlx.divide(*met_floating(a, b))
 
 
+@aten("prims::div")
+def div_of_one_kind(a: Any, b: Any) -> Any:
+    """Integers stay integers: what is behind the point is dropped."""
+    return div(a, b) if is_float(a) or is_complex(a) else div_mode(a, b, rounding_mode="trunc")
+
+
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
@@ -205,15 +211,6 @@ def logaddexp2(a: Any, b: Any) -> Any:
     a, b = met_floating(a, b)
     factor = math.log(2.0)
     return rlx.logaddexp(a * factor, b * factor) * (1 / factor)
-
-
-@aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
-def xlogy(a: Any, b: Any) -> Any:
-    a, b = met_floating(a, b)
-    zero = as_value(0.0, a.dtype)
-    known = rlx.where(rlx.equal(a, zero), as_value(1.0, b.dtype), b)
-    product = rlx.where(rlx.equal(a, zero), rlx.multiply(a, zero), rlx.multiply(a, rlx.log(known)))
-    return rlx.where(rlx.isnan(b), b, product)
 
 
 @aten("maximum", "max.other")

@@ -1,4 +1,4 @@
-"""LU factors as torch keeps them: packed in one matrix, and pivots that count from 1."""
+"""LU factors as torch keeps them: packed in one matrix, and pivots that count from 1; and the exponential of matrices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from rlx_core.ops.array_linalg import factorisation
 from rlx_torch.aten.algebra import solve
 from rlx_torch.aten.context import here, refuse
 from rlx_torch.aten.table import aten
+
+
+@aten("linalg_matrix_exp", "matrix_exp")
+def matrix_exp(x: Any) -> Any:
+    return cast(Any, factorisation("expm"))()(x)
 
 
 def _lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:

@@ -166,7 +166,7 @@ def _filled(index: Any, value: Any, dtype: Any) -> Any:
 
 
 _SAME = {"add": "sum", "multiply": "prod"}
-_MODES = {"sum": "add", "mean": "add", "amax": "max", "amin": "min"}
+_MODES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
 @aten("scatter_reduce.two")
@@ -177,8 +177,6 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
         return rlx.reshape(scatter_reduce(x, 0, index, src, reduce, include_self=include_self), ())
     dim %= x.ndim
     hit = rlx.not_equal(counts := _counts(x, dim, index), as_value(0, counts.dtype))
-    if reduce == "prod":
-        return _scattered_product(x, dim, index, src, include_self, hit)
     start = x if include_self else rlx.where(hit, as_value(_identity(reduce, x.dtype), x.dtype), x)
     found = _put(start, dim, index, src, _MODES[reduce])
     if reduce != "mean":
@@ -186,6 +184,15 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     parts = rlx.maximum(counts + int(include_self), as_value(1, counts.dtype))
     whole = convert(parts, x.dtype)
     return found / whole if is_float(x) or is_complex(x) else rlx.floor_divide(found, whole)
+
+
+@aten("index_reduce")
+def index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    if not x.ndim:
+        return scatter_reduce(x, 0, index, rlx.reshape(source, ()), reduce, include_self=include_self)
+    axis = dim % x.ndim
+    places = rlx.reshape(index, [-1 if k == axis else 1 for k in range(x.ndim)])
+    return scatter_reduce(x, axis, rlx.broadcast_to(places, source.shape), source, reduce, include_self=include_self)
 
 
 rows(
@@ -208,26 +215,13 @@ def _counts(x: Any, dim: int, index: Any) -> Any:
 
 
 def _identity(reduce: str, dtype: Any) -> Any:
-    if reduce in ("sum", "mean"):
-        return 0
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
     if dtype == rlx.bool_:
         return reduce == "amin"
     limits = (rlx.iinfo if dtype.kind in ("int", "uint") else rlx.finfo)(dtype)
     extreme = float("inf") if dtype.kind == "float" else limits.max
     return (limits.min if dtype.kind != "float" else -extreme) if reduce == "amax" else extreme
-
-
-def _scattered_product(x: Any, dim: int, index: Any, src: Any, include_self: bool, hit: Any) -> Any:
-    """Every element beside every update of its row: m·n products, because no target multiplies at an index."""
-    src = window(convert(src, x.dtype), index.shape)
-    n = x.shape[dim]
-    places = rlx.expand_dims(index, axis=dim + 1)
-    meets = rlx.equal(places, rlx.reshape(rlx.arange(n), (n, *[1] * (x.ndim - dim - 1))))
-    factors = rlx.prod(
-        rlx.where(meets, rlx.expand_dims(src, axis=dim + 1), as_value(1, x.dtype)), axis=dim, dtype=x.dtype
-    )
-    whole = insert_window(rlx.ones(x.shape, dtype=x.dtype), factors)
-    return x * whole if include_self else rlx.where(hit, whole, x)
 
 
 @aten("masked_scatter")

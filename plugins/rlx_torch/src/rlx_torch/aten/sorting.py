@@ -72,6 +72,35 @@ def median_of_all(x: Any) -> Any:
     return median(rlx.reshape(x, (-1,)), 0)[0]
 
 
+@aten("nanmedian.dim")
+def nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle of what is not NaN, which sorting puts last; NaN where nothing else is."""
+    if not is_float(x) or not x.ndim:
+        return median(x, dim, keepdim)
+    axis = dim % x.ndim
+    values, places = sort(x, axis)
+    count = rlx.sum(convert(rlx.logical_not(rlx.isnan(x)), rlx.i64), axis=axis, keepdims=True)
+    middle = rlx.floor_divide(rlx.maximum(count, 1) - 1, 2)
+    found = tuple(rlx.take_along_axis(each, middle, axis=axis) for each in (values, places))
+    return found if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in found)
+
+
+@aten("nanmedian")
+def nanmedian_of_all(x: Any) -> Any:
+    return nanmedian(rlx.reshape(x, (-1,)), 0)[0]
+
+
+@aten("histc")
+def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """Counts of the dtype of `x`; without limits they are the least and the largest element, and 1 apart if those are one."""
+    if min == max:
+        low, high = rlx.min(x), rlx.max(x)
+        apart = convert(low == high, x.dtype)
+        shares = rlx.linspace(0, 1, bins + 1, dtype=x.dtype)
+        return convert(rlx.histogram(x, (low - apart) * (1 - shares) + (high + apart) * shares)[0], x.dtype)
+    return convert(rlx.histogram(x, bins, (min, max))[0], x.dtype)
+
+
 @aten("searchsorted.Tensor")
 def searchsorted(
     sequence: Any,

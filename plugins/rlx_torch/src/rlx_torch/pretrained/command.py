@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from attrs import asdict, frozen
 
 import rlx_core as rlx
 from rlx_core.cli.session import Session
-from rlx_core.errors import Fact, FileError, FormatError, PluginError
+from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError
 from rlx_torch.pretrained.generation import generate
 from rlx_torch.pretrained.loading import from_pretrained
 
@@ -44,6 +44,14 @@ def command(
     temperature: Annotated[float, typer.Option(help="Of drawn tokens.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Draw among so many of the likeliest; 0 for all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Draw among the likeliest that have this share together.")] = 1.0,
+    min_p: Annotated[float, typer.Option(help="Draw among those with this share of the likeliest one's chance.")] = 0.0,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Divide the logits of tokens that were there; what the checkpoint says unless given."),
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="What runs it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -53,16 +61,21 @@ def command(
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
     }
     Session.of(ctx).answer(
-        lambda: continuation(folder, text, tokens, target, drawing), asdict if as_json else None, layout
+        lambda: continuation(folder, text, tokens, target, drawing, stop or ()), asdict if as_json else None, layout
     )
 
 
-def continuation(folder: Path, text: str, tokens: int, target: str | None, drawing: dict[str, Any]) -> Continuation:
-    """How a checkpoint continues a text.
+def continuation(
+    folder: Path, text: str, tokens: int, target: str | None, drawing: dict[str, Any], stop: Sequence[str] = ()
+) -> Continuation:
+    """How a checkpoint continues a text, up to one that stops it.
 
     Raises:
+        ConfigError: A text that stops it is empty.
         PluginError: The package tokenizers is not installed.
         FileError, FormatError: The tokenizer cannot be read.
     """
@@ -79,12 +92,17 @@ def continuation(folder: Path, text: str, tokens: int, target: str | None, drawi
         tokenizer = Tokenizer.from_file(str(place))
     except Exception as error:  # noqa: BLE001 the package raises bare exceptions
         raise FormatError(f"tokenizer.json: {error}", Fact("file", place)) from None
+    if not all(stop):
+        raise ConfigError("generate: a text that stops it is empty", hint="--stop TEXT, or no --stop")
     model = from_pretrained(folder)
     prompt = tokenizer.encode(text).ids
     begun = time.perf_counter()
-    (found,) = generate(model, [prompt], tokens, target=target, **drawing)
+    has_stopped = None if not stop else lambda new: any(each in tokenizer.decode(new) for each in stop)
+    (found,) = generate(model, [prompt], tokens, until=has_stopped, target=target, **drawing)
     seconds = time.perf_counter() - begun
-    return Continuation(text, tokenizer.decode(found), len(found), seconds)
+    written = tokenizer.decode(found)
+    end = min((written.find(each) for each in stop if each in written), default=len(written))
+    return Continuation(text, written[:end], len(found), seconds)
 
 
 def layout(found: Continuation) -> Iterator[Any]:

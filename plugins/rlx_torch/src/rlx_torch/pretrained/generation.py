@@ -32,7 +32,9 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     min_p: float = 0.0,
+    repetition_penalty: float | None = None,
     stop: int | Sequence[int] | None = None,
+    until: Callable[[Sequence[int]], bool] | None = None,
     suppress: Sequence[int] | None = None,
     suppress_first: Sequence[int] | None = None,
     target: str | None = None,
@@ -51,7 +53,11 @@ def generate(
         features: What the texts are of, for a model that hears (Whisper): f32[prompts, mels, frames].
         key: From `rlx.random.key`; without it the likeliest token is taken.
         temperature, top_k, top_p, min_p: As for `rlx.random.sample_logits`; for drawn ones only.
+        repetition_penalty: By what the logits of tokens that stand in the prompt or behind it are divided, or multiplied where
+            they are negative (Keskar et al. 2019, arXiv:1909.05858); by default what `generation_config.json` says, or 1.
         stop: Tokens behind which a text ends; by default what the configuration calls `eos_token_id`.
+        until: Called with the new tokens of a text at each step; it ends where that is true:
+            `lambda new: "\n\n" in tokenizer.decode(new)`.
         suppress: Tokens that are never written, and `suppress_first` those that do not come first; by default what
             `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says).
         target: What runs it.
@@ -61,7 +67,8 @@ def generate(
         The new tokens of each prompt, with that which ended it.
 
     Raises:
-        ConfigError: The model writes no texts, there is nothing to draw with, or a suppressed token is none.
+        ConfigError: The model writes no texts, there is nothing to draw with, the penalty is not above 0, or a suppressed token
+            is none.
         ShapeError: A prompt is empty, or there are none, or the texts would be longer than the model's positions.
     """
     decoding = model.architecture.decoding
@@ -104,15 +111,19 @@ def generate(
 
     ends = _ends(model, stop)
     first, later = _hidden(model, suppress, suppress_first)
+    penalty = _penalty(model, repetition_penalty)
+    seen = None if penalty == 1.0 else _seen(prompts, model.config["vocab_size"])
     texts: list[list[int]] = [[] for _ in lengths]
     open_rows = set(range(len(lengths)))
     for number in range(max_new_tokens):
         logits, cache = step(ids, padding, cache, np.array(0 if number == 0 else width + number - 1), *context)
         hidden = later if number else first
-        tokens = np.asarray(choose(logits, hidden, key, np.array(number), *drawing))
+        tokens = np.asarray(choose(logits, hidden, seen, penalty, key, np.array(number), *drawing))
+        if seen is not None:
+            seen[np.arange(len(tokens)), tokens] = True
         for row in sorted(open_rows):
             texts[row].append(int(tokens[row]))
-            if texts[row][-1] in ends:
+            if texts[row][-1] in ends or (until is not None and until(texts[row])):
                 open_rows.discard(row)
         if on_tokens is not None:
             on_tokens(tokens)
@@ -181,8 +192,19 @@ def _chooser(target: str | None) -> Callable[..., Any]:
     """From logits to tokens, made once for each way of drawing them."""
 
     def choose(
-        logits: Any, hidden: Any, key: Any, number: Any, temperature: float, top_k: int, top_p: float, min_p: float
+        logits: Any,
+        hidden: Any,
+        seen: Any,
+        penalty: float,
+        key: Any,
+        number: Any,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
     ) -> Any:
+        if seen is not None:
+            logits = rlx.where(seen, rlx.where(logits < 0, logits * penalty, logits / penalty), logits)
         logits = logits if hidden is None else rlx.where(hidden, -np.inf, logits)
         if key is None:
             return rlx.astype(rlx.argmax(logits, axis=-1), rlx.i64)
@@ -196,6 +218,22 @@ def _ends(model: PretrainedModel, stop: int | Sequence[int] | None) -> set[int]:
     """The tokens that end a text."""
     said = _said(model, "eos_token_id") if stop is None else stop
     return set() if said is None else {said} if isinstance(said, int) else set(said)
+
+
+def _penalty(model: PretrainedModel, given: float | None) -> float:
+    """By what logits of tokens that were there are divided: what is given, or what the checkpoint says."""
+    said = model.generation.get("repetition_penalty") if given is None else given
+    penalty = 1.0 if said is None else float(said)
+    if not penalty > 0:
+        raise ConfigError(
+            f"generate: a repetition_penalty is above 0, not {penalty:g}", hint="1 changes nothing, 1.1 a little"
+        )
+    return penalty
+
+
+def _seen(prompts: Sequence[Sequence[int]], words: int) -> np.ndarray:
+    """Which tokens stand in each prompt, bool[prompts, words]."""
+    return np.stack([np.isin(np.arange(words), list(prompt)) for prompt in prompts])
 
 
 def _hidden(

@@ -6,9 +6,10 @@ that sums are rescaled as often as in code for the size, or more often: results 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
@@ -42,17 +43,16 @@ class AttentionForm:
 
     Attributes:
         layout: Where operands and results lie, for all sizes.
-        workspace: Bytes of a thread's memory.
     """
 
     op: Attention
     layout: Layout
     cut: AttentionCut
     isa: Isa
-    workspace: Dim = field(init=False)
 
-    @workspace.default
-    def _workspace(self) -> Dim:
+    @cached_property
+    def workspace(self) -> Dim:
+        """Bytes of a thread's memory; asked for only where rows are known."""
         return self._plan(ir.Module("form")).workspace
 
     @property

@@ -6,7 +6,9 @@ order of code for the size, wherever that has tiles of the same kind: from two v
 
 from __future__ import annotations
 
-from attrs import evolve, field, frozen
+from functools import cached_property
+
+from attrs import evolve, frozen
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
@@ -39,7 +41,6 @@ class AttentionBackwardForm:
     Attributes:
         layout: Where operands and results lie, for all sizes.
         cut, dealt: With unknown numbers.
-        nbytes: Bytes of a thread's memory, and of what threads share.
     """
 
     op: AttentionBackward
@@ -47,10 +48,10 @@ class AttentionBackwardForm:
     cut: AttentionCut
     dealt: BackwardCut
     isa: Isa
-    nbytes: tuple[Dim, Dim] = field(init=False)
 
-    @nbytes.default
-    def _nbytes(self) -> tuple[Dim, Dim]:
+    @cached_property
+    def nbytes(self) -> tuple[Dim, Dim]:
+        """Bytes of a thread's memory, and of what threads share; asked for only where rows are known."""
         plan = self._plan(ir.Module("form"))
         return plan.own, plan.shared
 

@@ -1,0 +1,141 @@
+"""Eigenvalues and eigenvectors of any square matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rlx_core import c64, c128
+from rlx_core.errors import ShapeError
+from rlx_core.ops import (
+    ZERO,
+    Dim,
+    Op,
+    Rejected,
+    Sample,
+    TensorType,
+    Value,
+    Zero,
+    astype,
+    conjugate,
+    define_op,
+    diag,
+    matmul,
+    op_function,
+    real,
+    sum,
+)
+from rlx_custom_ops.errors import no_convergence
+from rlx_custom_ops.ops import phases
+from rlx_custom_ops.ops.eigh import diagonal_of, inverse_gaps
+from rlx_custom_ops.ops.matrices import adjoint, expect_square, finite, free_leading_axes, real_type, rows
+from rlx_custom_ops.ops.samples import anything, samples_of
+from rlx_custom_ops.ops.solve import solve
+
+__rlx_library__ = True
+
+
+@define_op(domain="linalg")
+class Eig(Op):
+    """a v = v diag(w) for any square `a`: complex `w` and `v`, also of a real `a`.
+
+    The eigenvalues ascend by their real parts, those of equal real parts by their imaginary parts. The columns of `v` have
+    norm 1 and a fixed phase, see `phases.py`. A NaN or an infinity in a matrix makes all its results NaN.
+
+    Derivatives are those of a matrix with n distinct eigenvalues: `v` must be invertible, and the terms of pairs of eigenvalues
+    that are equal to rounding are left out, as in `eigh`, which is the op for Hermitian matrices: faster, and its `v` unitary.
+
+    Shapes:
+        a: [..., n, n]    ->    w: complex [..., n]    v: complex [..., n, n]
+
+    Raises:
+        NoConvergenceError: When the program runs, if LAPACK gives up.
+
+    Source:
+        The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 3.1, with the norms and the
+        phases of the vectors added.
+    """
+
+    category: ClassVar = "boundary"
+
+    def infer(self, a: TensorType) -> tuple[TensorType, TensorType]:
+        expect_square("a", a)
+        found = a.with_dtype(c64 if real_type(a).dtype.itemsize == 4 else c128)
+        return found.with_shape(a.shape[:-1]), found
+
+    def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w = np.empty(a.shape[:-1], np.result_type(a.dtype, np.complex64))
+        v = np.empty(a.shape, w.dtype)
+        for index in finite(a, w, v):
+            try:
+                found = np.linalg.eig(a[index])
+            except np.linalg.LinAlgError:
+                raise no_convergence("eig", index) from None
+            w[index], v[index] = in_order(*found)
+        return w, v
+
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
+        # v⁻ᴴ (conj(f) ∘ (vᴴ g_v) + diag(g_w)) vᴴ with f = 1 / (w_j - w_i).
+        w, v = y
+        inner = diagonal_of(g[0], v) if not isinstance(g[0], Zero) else None
+        if not isinstance(g[1], Zero):
+            g_v = across(v, g[1] + phases.pulled(v, phases.twist(v, g[1])))
+            off_diagonal = conjugate(inverse_gaps(w)) * matmul(adjoint(v), g_v)
+            inner = off_diagonal if inner is None else inner + off_diagonal
+        if inner is None:
+            return (ZERO,)
+        g_a = solve(adjoint(v), matmul(inner, adjoint(v)))
+        return (g_a if a.dtype.is_complex else 2 * real(g_a),)
+
+    def jvp(self, t: Sequence[Any], a: Value, *, y: tuple[Value, Value]) -> Any:
+        if isinstance(t[0], Zero):
+            return ZERO, ZERO
+        w, v = y
+        c = solve(v, matmul(astype(t[0], v.dtype), v))
+        t_v = across(v, matmul(v, inverse_gaps(w) * c))
+        return diag(c), t_v + phases.turned(v, phases.pushed(v, t_v))
+
+    batch = free_leading_axes
+
+    def cost(self, a: TensorType) -> Dim:
+        return 25 * a.size * a.shape[-1]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from samples_of(spread, "3 3", "2 3 3", "2 1 2 2", "1 1", "0 3 3")
+        yield Rejected("f32[2, 3]", error=ShapeError, says="a must be square")
+
+
+eig = op_function(Eig)
+
+
+def in_order(w: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvalues of one matrix in the order of the op, and their vectors with norm 1 and its phases."""
+    order = np.lexsort((w.imag, w.real))
+    v = v[:, order]
+    return w[order], v * phases.phases(v)
+
+
+def across(v: Any, x: Any) -> Any:
+    """`x` without what only stretches the columns of `v`, whose norms are 1: how they change as they are divided by their norms.
+
+    It is its own transpose.
+    """
+    return x - v * rows(astype(real(sum(conjugate(v) * x, axis=-2)), v.dtype))
+
+
+def spread(rng: np.random.Generator, shape: tuple[int, ...], is_complex: bool) -> np.ndarray:
+    """Square, with eigenvalues apart: of a real matrix, where there is room, a complex pair; of a complex one no two real parts
+    alike, because rounding would order those.
+    """
+    n = shape[-1]
+    blocks = np.diag(2.0 * np.arange(n) + (0.5j if is_complex else 0))
+    if n >= 2 and not is_complex:
+        blocks[:2, :2] = [[-3.0, 1.0], [-1.0, -3.0]]
+    basis = np.eye(n) + 0.2 * anything(rng, shape, is_complex)
+    return np.asarray(basis @ blocks @ np.linalg.inv(basis))
+
+
+OPS = (Eig,)

@@ -1,0 +1,48 @@
+"""What the special functions share: operands of one floating dtype and shape, wide enough to compute in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlx_core.errors import DtypeError
+from rlx_core.ir.dtypes import f32, f64
+from rlx_core.nn.floats import narrowed
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_info import result_type
+from rlx_core.ops.array_shapes import broadcast_arrays
+from rlx_core.ops.comparison import equal
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.selection import where
+
+__all__ = ["epsilon", "in_wide", "not_zero", "smallest"]
+
+
+def in_wide(what: str, function: Callable[..., Any], *x: Any) -> Any:
+    """`function` of real operands that are broadcast to one shape and one dtype, of f32 at least; the result has theirs.
+
+    Raises:
+        DtypeError: One of them is complex.
+    """
+    own = result_type(*x)
+    if own.is_complex:
+        raise DtypeError(f"{what}: takes real numbers, not {own}")
+    if not own.is_float:
+        own = f64 if own.itemsize == 8 else f32
+    wide = broadcast_arrays(*(narrowed(operand(each), own.accumulator) for each in x))
+    return narrowed(function(*wide), own)
+
+
+def epsilon(x: Any) -> float:
+    """The distance of 1 and the next number of the dtype of `x`, which is f32 or f64."""
+    return 2.0**-52 if dtype_of(x) is f64 else 2.0**-23
+
+
+def smallest(x: Any) -> float:
+    """What stands for a denominator of 0: small, and its inverse finite with room to spare."""
+    return 2.0**-1000 if dtype_of(x) is f64 else 2.0**-100
+
+
+def not_zero(x: Any) -> Any:
+    """`x`, with `smallest` in place of 0."""
+    return where(equal(x, 0), smallest(x), x)

@@ -1,0 +1,52 @@
+"""Memory of a stand-in, between guards: who writes beyond it is found out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from attrs import define
+
+__all__ = ["Buffer", "guarded"]
+
+POISON: Final = 0xFF
+"""What fresh memory is full of: NaN in every float."""
+
+GUARD: Final = 256
+"""Bytes before and behind every buffer that nobody may write."""
+
+GUARDED: Final = np.arange(7, 7 + GUARD, dtype=np.uint16).astype(np.uint8)
+
+
+@define(eq=False)
+class Buffer:
+    """Memory between guards."""
+
+    whole: np.ndarray
+    start: int
+    nbytes: int
+    is_free: bool = False
+
+    @property
+    def data(self) -> np.ndarray:
+        return self.whole[self.start : self.start + self.nbytes]
+
+    @property
+    def address(self) -> int:
+        return self.whole.ctypes.data + self.start
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nobody wrote beyond it."""
+        begin, end = self.start, self.start + self.nbytes
+        before, behind = self.whole[begin - GUARD : begin], self.whole[end : end + GUARD]
+        return bool((before == GUARDED).all() and (behind == GUARDED).all())
+
+
+def guarded(nbytes: int, alignment: int) -> Buffer:
+    """Memory between guards."""
+    whole = np.full(nbytes + 2 * GUARD + alignment, POISON, np.uint8)
+    start = GUARD + -(whole.ctypes.data + GUARD) % alignment
+    whole[start - GUARD : start] = GUARDED
+    whole[start + nbytes : start + nbytes + GUARD] = GUARDED
+    return Buffer(whole, start, nbytes)
