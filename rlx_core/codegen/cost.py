@@ -43,13 +43,17 @@ def cost_of(formula: Formula) -> int:
     rows = frozenset(formula.rows or (len(sizes) - 1,))
     along = _varying(formula, rows)
     everywhere, once_a_row = prod(sizes), prod(n for a, n in enumerate(sizes) if a not in rows)
+    last = frozenset((_last(sizes),))
     strides = _STRIDED if _walks_columns(formula) else 1
+    # Rows across memory are walked side by side along the last axis, and what is one for all of them is computed once.
+    beside = sizes[_last(sizes)] if _walks_columns(formula) else 1
     work = 0
-    for term, varies in zip(formula.terms, along, strict=True):
+    for term, varies, varies_beside in zip(formula.terms, along, _varying(formula, last), strict=True):
         weight = _weight(term)
         if isinstance(term, Read):
             weight = _LOAD * strides if varies and _is_read_once(term, sizes) else _LOAD
-        work += weight * (everywhere if varies or isinstance(term, Reduce) else once_a_row)
+        once = once_a_row if varies_beside else once_a_row // beside
+        work += weight * (everywhere if varies or isinstance(term, Reduce) else once)
     for write in formula.writes:
         work += _STORE * (everywhere if along[write.value] or _moves(write.place, rows) else once_a_row)
     return STEP + work * _halves(formula)
@@ -64,8 +68,12 @@ def _is_read_once(read: Read, sizes: tuple[int, ...]) -> bool:
 def _walks_columns(formula: Formula) -> bool:
     """Whether a row lies across memory, so that every element of it is in another cache line."""
     sizes = _sizes(formula)
-    last = max((a for a, n in enumerate(sizes) if n > 1), default=0)
-    return bool(formula.rows) and last not in formula.rows
+    return bool(formula.rows) and _last(sizes) not in formula.rows
+
+
+def _last(sizes: tuple[int, ...]) -> int:
+    """The last axis along which there is more than one element."""
+    return max((a for a, n in enumerate(sizes) if n > 1), default=0)
 
 
 def _halves(formula: Formula) -> int:
@@ -84,16 +92,18 @@ def _weight(term: object) -> int:
     return 1
 
 
-def _varying(formula: Formula, rows: frozenset[int]) -> list[bool]:
-    """For each term, whether it is another one at other places of a row."""
+def _varying(formula: Formula, axes: frozenset[int]) -> list[bool]:
+    """For each term, whether it is another one at other places along some axes."""
     found: list[bool] = []
     for term in formula.terms:
         if isinstance(term, Read):
-            found.append(_moves(term.place, rows) or any(found[v] for _, v in term.dynamic))
+            found.append(_moves(term.place, axes) or any(found[v] for _, v in term.dynamic))
         elif isinstance(term, Index):
-            found.append(term.axis in rows)
+            found.append(term.axis in axes)
         elif isinstance(term, Apply):
             found.append(any(found[a] for a in term.args))
+        elif isinstance(term, Reduce):
+            found.append(found[term.arg] and not axes.issubset(formula.rows))
         else:
             found.append(isinstance(term, Bound) and found[term.arg])
     return found

@@ -14,7 +14,7 @@ from rlx_core.codegen.cost import STEP, cost_of, units
 from rlx_core.ir.graph import Graph, ops_inside
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, rsqrt, tanh
-from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.arithmetic import maximum, multiply
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
@@ -58,6 +58,19 @@ def test_neighbouring_loops_join(name: str) -> None:
     assert [o for o in ops(after) if o not in ("reshape", "expand")] == expected
     assert_equal_numbers(before, after)
     assert run(FuseLoops(), after).graph is after, "a second time changes nothing"
+
+
+def test_numbers_behind_the_sums_of_columns_do_not_keep_loops_apart() -> None:
+    """They are one for all columns: the hard swish behind a depthwise convolution, with its scale and shift."""
+
+    def scaled(x: Any, a: Any, b: Any, c: Any) -> Any:
+        y = sum_axes(x, axes=(0,)) * a + b
+        return (y * maximum(y + c, a) * b + c) * a - b
+
+    before = program(scaled, x="f32[9, 960, 240]", a="f32[1, 1]", b="f32[1, 1]", c="f32[1, 1]")
+    marked = run(MarkElementwiseRegions(), before).graph
+    after = run(FuseLoops(), marked).graph
+    assert [o for o in ops(after) if o not in ("reshape", "expand")] == ["fused_loop"]
 
 
 @pytest.mark.parametrize("name", APART)
