@@ -36,7 +36,9 @@ def package(
         bool,
         typer.Option("--code-only", help="Leave out the program, which other sizes and machines are compiled from."),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Say what a package holds, without running anything.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Check a package and say what it holds, without running it.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a saved function to a file that runs where nothing is compiled, or show what such a file holds.

@@ -57,14 +57,15 @@ def made(
 
 
 def found(session: Session, file: Path) -> Shown:
-    """What a package says of itself; nothing of it is run.
+    """What a package says of itself, once every blob is checked; nothing of it is run.
 
     Raises:
-        FileError, FormatError: It cannot be read, or is no package.
+        FileError, FormatError: It cannot be read, is no package, or is damaged.
     """
     at = path_of("package", file)
     with reading("package", at):
         container = import_file(at, session.host)
+    container.blobs.expect_whole()
     manifest = Manifest.from_json(container.manifest)
     program = 0 if manifest.program is None else container.blobs.nbytes(manifest.program)
     digest = hashlib.sha256(container.whole.data).hexdigest()

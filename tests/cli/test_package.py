@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx_
+from rlx_core.files.packages.container import read_container
 from rlx_core.ir.types import spec
 from rlx_core.runtime.compiled_function import compile_function
 
@@ -54,3 +55,17 @@ def test_what_is_wrong_is_said(package) -> None:
     assert "rows is not bound" in package("f.rlx").err
     assert "--sizes rows: wanted SYMBOL=SIZE" in package("f.rlx", "--sizes", "rows").err
     assert "it starts with" in package("--show", "f.rlx").err
+
+
+def test_a_flipped_bit_in_what_this_machine_would_not_use_is_found(rlx, package) -> None:
+    """Loading checks what it uses; showing checks everything: here the code for another processor, and the program."""
+    package("f.rlx", "--target", "cpu:sse2", "--target", "cpu:neon", "--sizes", "rows=2")
+    path = rlx.place / "f.rlxpack"
+    whole = path.read_bytes()
+    container = read_container(path)
+    for offset, nbytes, _ in container.blobs.places:
+        if nbytes:
+            damaged = bytearray(whole)
+            damaged[len(whole) - container.blobs.data.size + offset + nbytes // 2] ^= 1
+            path.write_bytes(damaged)
+            assert "is damaged: its digest is" in package("--show", "f.rlxpack").err

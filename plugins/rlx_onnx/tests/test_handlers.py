@@ -199,3 +199,45 @@ def test_pictures_are_made_much_smaller(size: int, scale: float) -> None:
     assert found.shape == (1, 2, 5, int(size * np.float32(scale)))
     if found.size:
         np.testing.assert_allclose(found, ReferenceEvaluator(proto).run(None, {"x": x})[0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        {"mode": "nearest"},
+        {"mode": "linear"},
+        {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"},
+    ],
+    ids=lambda said: said["mode"],
+)
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+def test_pictures_of_any_size_are_made_larger(said: dict[str, Any], by: str) -> None:
+    """Three times as high and twice as wide, as pictures of a known size are."""
+    sized = [
+        node("Shape", ["x"], ["s"]),
+        node("Mul", ["s", "by"], ["to"]),
+        node("Resize", ["x", "", "", "to"], ["y"], **said),
+    ]
+    nodes = sized if by == "sizes" else [node("Resize", ["x", "", "by"], ["y"], **said)]
+    times = np.array([1, 1, 3, 2], "f" if by == "scales" else "i8")
+    proto = model(nodes, ["x: f32[n, 2, h, w]"], ["y: f32[n, 2, a, b]"], {"by": times})
+
+    found = load(proto)
+
+    for shape in ((1, 2, 5, 4), (2, 2, 1, 3)):
+        x = np.random.default_rng(0).normal(size=shape).astype("f")
+        known = load(proto, inputs={"x": f"f32{list(shape)}"})
+        np.testing.assert_allclose(found(x), known(x), rtol=1e-5, atol=1e-6)
+
+
+def test_pictures_of_any_size_that_are_read_by_their_size_are_refused() -> None:
+    proto = model(
+        [node("Resize", ["x", "", "by"], ["y"], mode="linear", coordinate_transformation_mode="align_corners")],
+        ["x: f32[1, 1, h, 2]"], ["y: f32[1, 1, a, 2]"], {"by": np.array([1, 1, 2, 1], "f")},
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="an axis of h that is read by its size"):
+        load(proto)
+    proto = model([node("Resize", ["x", "", "by"], ["y"])], ["x: f32[h]"], ["y: f32[a]"], {"by": np.array([1.5], "f")})
+    with pytest.raises(UnsupportedError, match=r"an axis of h that becomes 1\.5 times as large"):
+        load(proto)

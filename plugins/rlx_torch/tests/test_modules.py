@@ -249,3 +249,21 @@ def test_loops_are_nodes(module: Any) -> None:
     made = module()
     for got, want in zip(flat((from_torch(made, (x,))(x.numpy()),)), flat((made(x),)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+class Tail(torch.nn.Module):
+    """The last columns of a table, as many as a text is long, as MPT writes its biases."""
+
+    def forward(self, x: Any) -> Any:
+        length, table = x.shape[1], torch.arange(2048.0)[None]
+        return x + table[max(0, 1 - length) :, max(0, 2048 - length) :]
+
+
+def test_bounds_of_sizes_decide_which_is_larger() -> None:
+    length = {1: torch.export.Dim("length", min=1, max=60)}
+    model = from_torch(Tail(), (torch.randn(3, 5),), dynamic_shapes=(length,))
+    for n in (5, 1, 60):
+        given = torch.randn(3, n)
+        np.testing.assert_allclose(model(given.numpy()), Tail()(given), rtol=1e-6)
+    with pytest.raises(GuardError, match="61"):
+        model(np.zeros((3, 61), np.float32))

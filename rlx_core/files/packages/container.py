@@ -125,6 +125,14 @@ class BlobFile:
         """
         return _PREFIX.json(bytes(self.arrays([number])[0]), f"blob {number}")
 
+    def expect_whole(self) -> None:
+        """Check every blob, those too that nothing here would use.
+
+        Raises:
+            FormatError: One is damaged.
+        """
+        self.arrays(list(range(len(self.places))))
+
     def all_are_known(self) -> None:
         """Somebody has checked the whole file."""
         self._checked.update(range(len(self.places)))

@@ -9,6 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
+from rlx_core.ir.dims import holds
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.nn.sampling import cell_at, read_cells
 from rlx_onnx.walking.node import Node
@@ -26,8 +27,12 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @handles("Resize", "Upsample")
 def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
-    """Each axis read at other places, which the mode interpolates between; places and weights are computed here."""
-    sizes_given = None if node.op == "Upsample" else node.ints(3, "sizes")
+    """Each axis read at other places, which the mode interpolates between; places and weights are computed here.
+
+    An axis of unknown size stays, or is made a whole number of times as large.
+    """
+    has_sizes = node.op != "Upsample" and len(node.operands) > 3 and node.operands[3] is not None
+    sizes_given = node.dims(3, "sizes") if has_sizes else None
     number = 1 if node.op == "Upsample" else 2
     scale_of = node.operands[number] if number < len(node.operands) else None
     given: list[float] | None = None
@@ -37,13 +42,11 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
         raise FormatError(f"{node}: it has neither scales nor sizes, or both")
     axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]
     own = [x.shape[a] for a in axes]
-    for n, to in zip(own, given or sizes_given or [], strict=True):
-        if not isinstance(n, int) and (given is None or to != 1.0):
-            node.refuse(f"an axis of {n}", "numbers as the sizes of pictures: rlx_onnx.load(file, inputs=…)")
     if sizes_given:
         given, wanted = _by_policy(node, own, sizes_given)
     else:
-        wanted = [int(np.floor(n * s)) if s != 1.0 else n for n, s in zip(own, given or [], strict=True)]
+        given = [_scale(node, n, scale=s) for n, s in zip(own, given or [], strict=True)]
+        wanted = [int(np.floor(n * s)) if isinstance(n, int) else n * int(s) for n, s in zip(own, given, strict=True)]
     for n in wanted:
         if isinstance(n, int):
             node.counted(n, "size of a result")
@@ -56,7 +59,10 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
     for i, axis in enumerate(axes):
         if given is not None and (given[i] != 1.0 or own[i] != wanted[i] or _crops(node)):
             region = (regions[i], regions[i + len(axes)])
-            found = _along(node, found, axis, own[i], wanted[i], given[i], region)
+            if isinstance(own[i], int):
+                found = _along(node, found, axis, own[i], wanted[i], given[i], region)
+            else:
+                found = _by_phases(node, found, axis, int(given[i]))
     return rlx.astype(found, dtype_of(x.dtype))
 
 
@@ -64,12 +70,27 @@ def _crops(node: Node) -> bool:
     return node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
 
 
-def _by_policy(node: Node, own: list[Any], wanted: list[int]) -> tuple[list[float], list[int]]:
+def _scale(node: Node, own: Any, wanted: Any = None, scale: float | None = None) -> float:
+    """By how much an axis grows; of one of unknown size, a whole number."""
+    if isinstance(own, int) and (scale is not None or isinstance(wanted, int)):
+        return wanted / own if scale is None else scale
+    by = wanted // own if scale is None else scale
+    if isinstance(by, int | float) and by == int(by) >= 1 and (scale is not None or holds("==", own * int(by), wanted)):
+        return float(by)
+    return node.refuse(
+        f"an axis of {own} that becomes {wanted if scale is None else f'{scale:g} times as large'}",
+        "numbers as the sizes of pictures: rlx_onnx.load(file, inputs=…)",
+    )
+
+
+def _by_policy(node: Node, own: list[Any], wanted: list[Any]) -> tuple[list[float], list[Any]]:
     """Scales for sizes, which may be the same for all axes."""
     policy = node.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
-    scales = [m / n for m, n in zip(wanted, own, strict=True)]
+    scales = [_scale(node, n, m) for m, n in zip(wanted, own, strict=True)]
     if policy == "stretch":
         return scales, wanted
+    if not all(isinstance(n, int) for n in own):
+        node.refuse(f"the policy {policy} for sizes {own}", "the policy stretch")
     scale = min(scales) if policy == "not_larger" else max(scales)
     return [scale] * len(own), [int(np.floor(scale * n + 0.5)) for n in own]
 
@@ -104,16 +125,54 @@ def _along(node: Node, x: Any, axis: int, size: int, count: int, scale: float, r
     places = _places(node, size, count, scale, region)
     mode = node.choice("mode", "nearest", "linear", "cubic", "bilinear")
     if mode == "nearest":
-        how = ROUNDINGS[
-            node.choice("nearest_mode", "round_prefer_floor" if node.op == "Resize" else "floor", *ROUNDINGS)
-        ]
-        found = rlx.take(x, np.clip(how(places), 0, size - 1).astype(np.int64), axis=axis)
+        found = rlx.take(x, np.clip(_rounding(node)(places), 0, size - 1).astype(np.int64), axis=axis)
     else:
         found = _weighted(node, x, axis, size, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
     if not _crops(node):
         return found
     inside = ((places >= 0) & (places <= size - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
     return rlx.where(inside, found, np.asarray(node.get("extrapolation_value", 0.0), dtype_of(x.dtype).numpy))
+
+
+def _by_phases(node: Node, x: Any, axis: int, scale: int) -> Any:
+    """An axis of unknown size made `scale` times as large: what lies behind one cell is read as behind any other."""
+    if scale == 1:
+        return x
+    mode = node.choice("mode", "nearest", "linear", "cubic", "bilinear")
+    transformation = node.get("coordinate_transformation_mode", "half_pixel")
+    if transformation in ("align_corners", "tf_crop_and_resize") or node.get("exclude_outside", 0):
+        node.refuse(
+            f"an axis of {x.shape[axis]} that is read by its size", "half_pixel or asymmetric, nothing excluded"
+        )
+    # The middle one of many cells stands for all; beyond the edges lie more of the outermost ones.
+    many, middle = 9, 4
+    places = _places(node, many, many * scale, scale, (0.0, 0.0))[middle * scale : (middle + 1) * scale]
+    if mode == "nearest":
+        cells, weights = _rounding(node)(places)[:, None].astype(np.int64), np.ones((scale, 1))
+    else:
+        cells, weights = _taps(node, places, many, scale, is_cubic=mode == "cubic")
+    steps = cells - middle
+    low, high = max(0, -int(steps.min())), max(0, int(steps.max()))
+    wide = x if dtype_of(x.dtype).is_float or mode == "nearest" else rlx.astype(x, rlx.f32)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (low, high)
+    edged = rlx.pad(wide, widths, mode="edge") if low or high else wide
+
+    def read(step: int) -> Any:
+        start = low + int(step)
+        return edged[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)]
+
+    def phase(number: int) -> Any:
+        pairs = [(read(step), float(w)) for step, w in zip(steps[number], weights[number], strict=True) if w]
+        return sum(cell if w == 1 else cell * w for cell, w in pairs)
+
+    found = rlx.stack([phase(number) for number in range(scale)], axis=axis + 1)
+    return rlx.reshape(found, (*x.shape[:axis], x.shape[axis] * scale, *x.shape[axis + 1 :]))
+
+
+def _rounding(node: Node) -> Callable[[np.ndarray], np.ndarray]:
+    usual = "round_prefer_floor" if node.op == "Resize" else "floor"
+    return ROUNDINGS[node.choice("nearest_mode", usual, *ROUNDINGS)]
 
 
 def _taps(node: Node, places: np.ndarray, size: int, scale: float, *, is_cubic: bool) -> tuple[np.ndarray, np.ndarray]:

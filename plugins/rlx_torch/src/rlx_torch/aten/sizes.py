@@ -44,6 +44,30 @@ def _asserted(condition: Any, *message: Any) -> None:
         refuse("operands for which the assertion holds")
 
 
+def _smaller(a: Any, b: Any) -> Any:
+    """The smaller of two sizes; where the bounds that torch has of its symbols decide, under a guard that it is."""
+    found = smaller(a, b)
+    if found in (a, b):
+        return found
+    node = here.get().node
+    val = node.meta.get("val")
+    if val is None or not hasattr(val, "node"):
+        return found
+    left, right = (_expression(each) for each in node.args)
+    apart = val.node.shape_env.bound_sympy(left - right)
+    for first, second, holds in ((a, b, apart.upper <= 0), (b, a, apart.lower >= 0)):
+        if holds:
+            expect(">=", second, first)
+            return first
+    return found
+
+
+def _expression(given: Any) -> Any:
+    """An operand of a node as torch's expression of its symbols."""
+    size = given.meta["val"] if hasattr(given, "meta") else given
+    return size.node.expr if hasattr(size, "node") else size
+
+
 def _truncated(x: Any) -> Any:
     return int(x) if isinstance(x, float) else x
 
@@ -67,8 +91,8 @@ PYTHON: Final[dict[str, Callable[..., Any]]] = {
     "math.floor": lambda x: math.floor(x) if isinstance(x, float) else x,
     "math.ceil": lambda x: math.ceil(x) if isinstance(x, float) else x,
     "torch.sym_int": _truncated,
-    "torch.sym_max": lambda a, b: a + b - smaller(a, b),
-    "torch.sym_min": smaller,
+    "torch.sym_max": lambda a, b: a + b - _smaller(a, b),
+    "torch.sym_min": lambda a, b: _smaller(a, b),
     "torch.sym_float": lambda x: float(x) if isinstance(x, int | float) else x,
     "torch.sym_sum": lambda sizes: sum(sizes[1:], sizes[0]),
 }
