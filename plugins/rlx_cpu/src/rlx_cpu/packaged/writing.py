@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from attrs import field
@@ -18,8 +17,9 @@ from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define
 from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import Emitted, Emitters
-from rlx_cpu.native.llvm.background import Later, later, yielding
+from rlx_cpu.native.llvm.background import yielding
 from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
+from rlx_cpu.native.llvm.objects import Making
 from rlx_cpu.native.llvm.optimise import generate, new_module
 from rlx_cpu.native.machine import Speed
 from rlx_cpu.native.runtime import entry_plan
@@ -77,7 +77,11 @@ class Writer:
     table: Emitters
     keep: Keep
     _known: dict[tuple[str, object, Layout], Emitted | None] = field(factory=dict)
-    _objects: list[Later[bytes]] = field(factory=list)
+    _making: Making = field(init=False)
+
+    @_making.default
+    def _new_making(self) -> Making:
+        return Making(self.isa)
 
     def add(self, lir: Lir, bindings: Bindings) -> PackedProgram:
         """A program with what it is bound to; errors are those of `expect_packable`."""
@@ -90,7 +94,8 @@ class Writer:
 
     def code(self) -> Json:
         """The code of all programs that were added."""
-        return image_form(linked([each.result() for each in self._objects]), self.keep) if self._objects else None
+        objects = [each.result() for each in self._making.objects]
+        return image_form(linked(objects), self.keep) if objects else None
 
     def module(self, name: str) -> Json:
         """The code of a module of the run-time."""
@@ -106,7 +111,7 @@ class Writer:
                 if key not in self._known:
                     module = new_module("program", self.isa)
                     self._known[key] = emit_function(module, len(self._known), each, self.table, self.isa)
-                    self._objects.append(later(partial(generate, str(module), self.isa)))
+                    self._making.add(module)
                 emitted = self._known[key]
                 assert emitted is not None, "what is native has an emitter"
                 found.append(emitted)

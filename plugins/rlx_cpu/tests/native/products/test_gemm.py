@@ -241,9 +241,7 @@ def test_the_inner_loop_spills_nothing(isa: Isa, of: Any) -> None:
     assert "rbp" not in loop
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "n", "bound", "is_outer"), [(128, 384, 384, (1,), True), (128, 4, 384, (1,), False)]
-)
+@pytest.mark.parametrize(("m", "k", "n", "bound", "is_outer"), [(128, 384, 384, (), True), (128, 4, 384, (), False)])
 def test_only_what_is_around_long_tiles_is_made_quickly(
     m: int, k: int, n: int, bound: tuple[int, ...], is_outer: bool
 ) -> None:
@@ -255,12 +253,24 @@ def test_only_what_is_around_long_tiles_is_made_quickly(
     assert not any(".tile" in line for line in outer)
 
 
+def test_what_is_around_the_inner_loops_of_bound_products_is_made_once() -> None:
+    """Products of different sizes, cuts and epilogues call one function, whose text knows nothing of them."""
+    texts = set()
+    for m, k, n in ((128, 384, 384), (17, 5, 40), (1, 700, 8)):
+        a, b = np.zeros((m, k), np.float32), np.zeros((k, n), np.float32)
+        module = kernel(matmul, MatMul(), [a, b], available()[0], bound=(1,)).module
+        (apart,) = module.apart.values()
+        assert f'call void @"{next(iter(module.apart))}"' in module.alone()
+        texts.add(str(apart))
+    assert len(texts) == 1
+
+
 @EVERY_ISA
 def test_what_is_made_quickly_is_silent_and_right(isa: Isa, capfd: pytest.CaptureFixture[str]) -> None:
     """LLVM's passes say so where they leave a function alone."""
     rng = np.random.default_rng(5)
     a, b = (random(rng, shape, np.float32) for shape in ((128, 384), (384, 96)))
-    made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,))
+    made = kernel(matmul, MatMul(), [a, b], isa)
     assert OUTER in str(made.module)
     check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
     assert capfd.readouterr().err == ""

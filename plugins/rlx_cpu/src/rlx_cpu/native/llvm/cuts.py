@@ -9,39 +9,55 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
 from rlx_cpu.native.llvm.sizes import sized
 
-__all__ = ["by_size", "pieces_of", "size_of", "start_of"]
+__all__ = ["by_size", "is_larger", "pieces_of", "size_of", "start_in_line", "start_of"]
 
 
 def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.start` of a piece known only at run time."""
-    even, part = times(b, piece, cut.size), piece
+    if cut.lines == 1 or cut.many == cut.each:
+        return start_in_line(b, cut, piece)
+    before = times(b, b.sdiv(piece, sized(b, cut.each)), cut.length)
+    return b.add(before, start_in_line(b, cut, _part_of(b, cut, piece)))
+
+
+def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.Value) -> ir.Value:
+    """Where a piece of a line starts in it."""
+    even = times(b, part, cut.size)
     if cut.many == cut.each:
         return even
-    if cut.lines != 1:
-        part = _part_of(b, cut, piece)
-        before = times(b, b.sdiv(piece, index(cut.each)), cut.length)
-        even = b.add(before, times(b, part, cut.size))
     beyond = b.sub(part, sized(b, cut.many))
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
 
 
-def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
-    """`cut.size_of` a piece known only at run time."""
+def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> ir.Value:
+    """`cut.size_of` a piece known only at run time; `part` as for `is_larger`."""
     if len(cut.sizes) == 1 and not cut.most:
         return index(cut.size)
-    is_large = b.icmp_signed("<", _part_of(b, cut, piece), sized(b, cut.many))
-    return b.select(is_large, sized(b, cut.size), sized(b, cut.size - 1))
+    return b.select(is_larger(b, cut, piece, part), sized(b, cut.size), sized(b, cut.size - 1))
 
 
-def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
-    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more."""
+def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> ir.Value:
+    """Whether a piece known only at run time is of the larger size.
+
+    Args:
+        part: Which piece of its line it is, where that is at hand.
+    """
+    return b.icmp_signed("<", _part_of(b, cut, piece) if part is None else part, sized(b, cut.many))
+
+
+def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> Iterator[int]:
+    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more.
+
+    Args:
+        part: As for `is_larger`.
+    """
     if cut.most:
-        yield from _by_value(b, size_of(b, cut, piece), 1, cut.most)
+        yield from _by_value(b, size_of(b, cut, piece, part), 1, cut.most)
         return
     if len(cut.sizes) == 1:
         yield cut.size
         return
-    with b.if_else(b.icmp_signed("<", _part_of(b, cut, piece), index(cut.many))) as (large, small):
+    with b.if_else(is_larger(b, cut, piece, part)) as (large, small):
         with large:
             yield cut.size
         with small:
@@ -50,7 +66,7 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
 
 def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """Which piece of its line a piece is."""
-    return piece if cut.lines == 1 else b.srem(piece, index(cut.each))
+    return piece if cut.lines == 1 else b.srem(piece, sized(b, cut.each))
 
 
 def _by_value(b: ir.IRBuilder, value: ir.Value, low: int, high: int) -> Iterator[int]:

@@ -27,12 +27,13 @@ from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted, Held, Pack, View
+from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.background import Later, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 
-__all__ = ["Function", "Library", "key_of", "library", "sized_library"]
+__all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
 
 _HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
 
@@ -59,8 +60,28 @@ class Library:
     code: Code | None
 
 
-Emitting = Callable[[int], tuple[str, Emitted] | None]
-"""Emits the function of a number in a module of its own: its text, and what was said of it; `None` without an emitter."""
+@frozen(eq=False)
+class Making:
+    """The object files of modules, made in the background; what several of them call is made once."""
+
+    isa: Isa
+    objects: list[Later[bytes]] = field(factory=list)
+    _apart: set[str] = field(factory=set)
+
+    def add(self, module: ir.Module) -> None:
+        """Begin with a module, and with those apart that it needs."""
+        for name, needed in module.apart.items():
+            if name not in self._apart:
+                self._apart.add(name)
+                self._make(str(needed))
+        self._make(module.alone())
+
+    def _make(self, text: str) -> None:
+        self.objects.append(later(partial(generate, text, self.isa)))
+
+
+Emitting = Callable[[int], tuple[ir.Module, Emitted] | None]
+"""Emits the function of a number in a module of its own, and what was said of it; `None` without an emitter."""
 
 
 def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: frozenset[str] = frozenset()) -> Library:
@@ -95,13 +116,14 @@ def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Lib
 def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
     """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
     emitted: list[Emitted | None] = []
-    objects: list[Later[bytes]] = []
+    making = Making(isa)
     with yielding():
         for number in range(count):
             found = emit(number)
             emitted.append(None if found is None else found[1])
             if found is not None:
-                objects.append(later(partial(generate, found[0], isa)))
+                making.add(found[0])
+    objects = making.objects
     if not objects:
         return Library(tuple(emitted), None)
 

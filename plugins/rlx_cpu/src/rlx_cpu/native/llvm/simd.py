@@ -73,9 +73,9 @@ def pointer_at(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
     return b.load(offset(b, buffers, 8 * position), typ=POINTER, align=8)
 
 
-def share(b: ir.IRBuilder, items: Dim, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
+def share(b: ir.IRBuilder, items: Dim | ir.Value, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The range of `items` that one thread does: contiguous, and as long as any other's within one."""
-    count = sized(b, items)
+    count = items if isinstance(items, ir.Value) else sized(b, items)
     low = b.sdiv(b.mul(tid, count), nthreads)
     high = b.sdiv(b.mul(b.add(tid, index(1)), count), nthreads)
     return low, high

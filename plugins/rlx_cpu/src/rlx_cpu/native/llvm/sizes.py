@@ -28,9 +28,12 @@ class Sizes:
     """What the functions of one module ask for.
 
     Attributes:
+        argument: Which argument of the functions is the address of the words, one after the other; `None` where they lie in front
+            of the addresses.
         words: Expression → its word.
     """
 
+    argument: int | None = None
     words: dict[Expr, int] = field(factory=dict)
     _values: dict[tuple[str, Expr], ir.Value] = field(factory=dict)
 
@@ -45,7 +48,8 @@ class Sizes:
             assert b.function.linkage != "internal", "only functions that the runtime calls are told sizes"
             word = self.words.setdefault(size, len(self.words))
             with b.goto_entry_block():
-                place = b.moved(b.function.args[0], ir.Constant(_I64, -8 * (word + 1)))
+                nbytes = -8 * (word + 1) if self.argument is None else 8 * word
+                place = b.moved(b.function.args[self.argument or 0], ir.Constant(_I64, nbytes))
                 self._values[key] = b.load(place, typ=_I64, align=8)
         return self._values[key]
 

@@ -21,6 +21,7 @@ from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.movement.common import common_move
 from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
 from rlx_cpu.native.movement.mover_rows import Stores, stores_of
 from rlx_cpu.native.movement.sized import sized_move
@@ -47,14 +48,19 @@ Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
 def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Strided copies and fills that together are the result."""
     builder, buffers, tid, nthreads = starting(module, name)
+    found = [(box, layout.results[box.result].type.dtype.itemsize) for box in boxes_of(node.op, layout)]
+    nbytes = sum(box.size * itemsize for box, itemsize in found)
+    pieces = [piece for box, itemsize in found for piece in prepared(isa, box, itemsize)]
+    common = None if wants_nontemporal(isa, nbytes) else common_move(isa, pieces, len(layout.operands))
+    if common is not None:
+        common.call(builder, name, buffers, tid, nthreads)
+        builder.ret_void()
+        return Emitted(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
     placed: list[Placed] = []
-    nbytes = 0
-    for box in boxes_of(node.op, layout):
-        itemsize = layout.results[box.result].type.dtype.itemsize
+    for box, itemsize in found:
         to = pointer_at(builder, buffers, len(layout.operands) + box.result)
         source = None if box.operand is None else pointer_at(builder, buffers, box.operand)
         placed.append((box, itemsize, to, source))
-        nbytes += box.size * itemsize
     units = emit_boxes(builder, isa, placed, tid, nthreads)
     builder.ret_void()
     return Emitted(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rlx_core.codegen.product import Axes, Matrix, Product
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
-from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.llvm.sizes import is_known, sized
+from rlx_cpu.native.products.row_tiles import RowTile
 
 __all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
 
@@ -20,16 +21,16 @@ def b_offset(b: ir.IRBuilder, product: Product, matrix: ir.Value) -> ir.Value:
     return _walk(b, matrix, product.b.batch, product.b_shape)
 
 
-def row_offset(b: ir.IRBuilder, product: Product, row: ir.Value, matrix: Matrix, lines: Axes) -> ir.Value:
-    """Bytes from the first row of A, or of C, to another one.
+def row_offset(b: ir.IRBuilder, tile: RowTile, matrix: Matrix, lines: Axes) -> ir.Value:
+    """Bytes from the first row of A, or of C, to the first of a tile.
 
     Args:
         lines: The axes around its rows.
     """
     if not lines:
-        return times(b, row, matrix.by_row)
-    line, part = b.sdiv(row, index(product.width)), b.srem(row, index(product.width))
-    return b.add(walk(b, line, lines), times(b, part, matrix.by_row))
+        return times(b, tile.row, matrix.by_row)
+    assert tile.line is not None, "rows that come in lines are cut so"
+    return b.add(walk(b, tile.line, lines), times(b, tile.within, matrix.by_row))
 
 
 def walk(b: ir.IRBuilder, number: ir.Value, axes: Axes) -> ir.Value:
@@ -53,10 +54,10 @@ def _walk(b: ir.IRBuilder, entry: ir.Value, strides: tuple[int, ...], shape: tup
     """The dot product of an entry's coordinates in `shape` with `strides`."""
     total: ir.Value = index(0)
     rest = entry
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if not is_known(size):
-            return b.add(total, times(b, rest, stride))  # the outermost axis
-        if stride:
-            total = b.add(total, times(b, b.srem(rest, index(size)), stride))
-        rest = b.sdiv(rest, index(size))
+    for axis, (size, stride) in reversed(list(enumerate(zip(shape, strides, strict=True)))):
+        if axis == 0:
+            return b.add(total, times(b, rest, stride))
+        if stride != 0:
+            total = b.add(total, times(b, b.srem(rest, sized(b, size)), stride))
+        rest = b.sdiv(rest, sized(b, size))
     return total

@@ -102,7 +102,17 @@ class Operand:
 
 def add(simd: Simd, operand: Operand) -> Stage:
     """Add an operand: a bias has one number a column, a residual one for every element."""
-    return lambda b, value, spot: b.fadd(value, operand.load(b, simd, spot))
+    repeated: dict[str, ir.Value] = {}
+
+    def stage(b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+        if operand.by_row != 0:
+            return b.fadd(value, operand.load(b, simd, spot))
+        column = spot.column.text
+        if column not in repeated:
+            repeated[column] = operand.load(b, simd, spot)
+        return b.fadd(value, repeated[column])
+
+    return stage
 
 
 def scale(simd: Simd, factor: float) -> Stage:

@@ -1,8 +1,4 @@
-"""The function around the inner loop of a product: what a thread does of it, in which order.
-
-A product is cut into *items*, a group of row tiles by a group of panels of one batch entry; threads claim contiguous ranges of
-them. What an element's sum adds up in which order depends on the shapes alone.
-"""
+"""The function of a product: its inner loops, what is around them, and what is packed before."""
 
 from __future__ import annotations
 
@@ -12,42 +8,24 @@ from rlx_core.codegen.places import Layout
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted, Held, Pack
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, KERNEL, OUTER
-from rlx_cpu.native.llvm.cuts import pieces_of, start_of
+from rlx_cpu.native.llvm.build import KERNEL, OUTER
+from rlx_cpu.native.llvm.cuts import pieces_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
 from rlx_cpu.native.products.epilogue import Epilogue
-from rlx_cpu.native.products.gemm_item import Item
+from rlx_cpu.native.products.gemm_common import common_work
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
+from rlx_cpu.native.products.gemm_work import Given, Work
+from rlx_cpu.native.products.inner_loops import Inside
 from rlx_cpu.native.products.microkernel import Microkernel, Result, Right, Runs
-from rlx_cpu.native.products.packing import pack_panel
 
 __all__ = ["Driver", "MakeEpilogue"]
 
 MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
 """Builds the stages inside a microkernel, from the buffers that the kernel is given."""
-
-
-@frozen(eq=False)
-class Memory:
-    """Scratch memory of a thread: what all share, its own after that, and where packed panels are; `None` where there is none."""
-
-    shared: ir.Value | None
-    own: ir.Value | None
-    panels: ir.Value | None
-
-
-@frozen(eq=False)
-class ItemPlace:
-    """Which item: the batch entry, its groups of row tiles and of panels, and the group of items that read the same panels."""
-
-    entry: ir.Value
-    group: ir.Value
-    row_item: ir.Value
-    panel_item: ir.Value
 
 
 @frozen(eq=False)
@@ -59,6 +37,10 @@ class Driver:
     name: str
     epilogue: MakeEpilogue
 
+    @property
+    def work(self) -> Work:
+        return Work(self.plan)
+
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.product
         function = ir.Function(plan.words.simd.module, KERNEL, self.name)
@@ -66,9 +48,15 @@ class Driver:
         if plan.given is None and not (p.m and p.n and p.entries):
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
-        self._items(b, function.args, self._microkernels())
-        if plan.is_outer:
-            function.attributes.add(OUTER)
+        buffers, part, parts, thread = function.args
+        given, kernels = self._given(b, buffers, thread), self._microkernels()
+        common = common_work(plan)
+        if common is not None:
+            common.call(b, self.name, given, part, parts, kernels)
+        else:
+            self.work.items(b, given, part, parts, Inside(plan, kernels))
+            if plan.is_outer:
+                function.attributes.add(OUTER)
         b.ret_void()
         packs: tuple[Pack, ...] = ()
         held: tuple[Held, ...] = ()
@@ -124,7 +112,7 @@ class Driver:
         with counting(b, *share(b, p.b_entries * panels.pieces, part, parts)) as unit:
             panel, matrix = b.srem(unit, index(panels.pieces)), b.sdiv(unit, index(panels.pieces))
             place = offset(b, to, (matrix, plan.packed_nbytes))
-            self.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.panel(b, panel, place))
+            self.work.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.work.panel(b, panel, place))
 
     def _pack_rows(self, b: ir.IRBuilder, a: ir.Value, shared: ir.Value, part: ir.Value, parts: ir.Value) -> None:
         """A part's share of packing A: copies tile by tile, transposed rows by ranges of k."""
@@ -134,26 +122,12 @@ class Driver:
         rounds = tiles if by_tile else -(-plan.k // PACKED_STEPS)
         with counting(b, *share(b, p.entries * rounds, part, parts)) as unit:
             turn, entry = b.srem(unit, sized(b, rounds)), b.sdiv(unit, sized(b, rounds))
-            rows = PackedRows(plan, offset(b, a, entry_offset(b, p, entry, p.a)), self._rows_of(b, shared, entry))
+            rows = PackedRows(plan, offset(b, a, entry_offset(b, p, entry, p.a)), self.work.rows_of(b, shared, entry))
             if by_tile:
                 rows.pack(b, (turn, b.add(turn, index(1))), index(0), sized(b, plan.k))
             else:
                 low, high = pieces_of(b, turn, PACKED_STEPS, plan.k)
                 rows.pack(b, (index(0), sized(b, tiles)), low, high)
-
-    def _rows_of(self, b: ir.IRBuilder, shared: ir.Value, entry: ir.Value) -> ir.Value:
-        return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
-
-    def panel(self, b: ir.IRBuilder, panel: ir.Value, matrix: ir.Value) -> ir.Value:
-        """Where a panel of a packed matrix starts."""
-        plan = self.plan
-        return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
-
-    def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
-        """Pack a panel of the matrix at `source`, over all of K."""
-        p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
-        strides = p.b.by_row, p.b.by_column
-        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
 
     def _microkernels(self) -> dict[tuple[int, int], ir.Function]:
         """The inner loop for every height and width that occurs."""
@@ -196,63 +170,17 @@ class Driver:
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
         return found
 
-    def _items(
-        self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...], kernels: dict[tuple[int, int], ir.Function]
-    ) -> None:
-        """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
-        buffers, part, parts, thread = arguments
-        plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
-        a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, len(self.layout.operands)))
-        memory = self._memory(b, buffers, thread)
-        group_of_packed = b.alloca(I64)
-        b.store(index(-1), group_of_packed, align=8)
-        with counting(b, *share(b, plan.items, part, parts)) as item:
-            at = self._place(b, item)
-            work = Item(
-                self, kernels, buffers, at.entry,
-                pieces_of(b, at.row_item, tiles.row_tiles, tiles.rows.pieces),
-                pieces_of(b, at.panel_item, tiles.panel_group, tiles.panels.pieces),
-                a=offset(b, a, entry_offset(b, p, at.entry, p.a)),
-                source=offset(b, source, entry_offset(b, p, at.entry, p.b)),
-                c=offset(b, c, entry_offset(b, p, at.entry, p.c)),
-                packed=memory.panels,
-                packed_rows=self._packed_rows(b, memory, at.entry),
-                sums=None if memory.own is None else offset(b, memory.own, plan.own_panels + plan.own_rows),
-            )  # fmt: skip
-            if plan.panels == "packed":
-                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), at.group)):
-                    work.pack_panels(b)
-                    b.store(at.group, group_of_packed, align=8)
-            work.run(b)
-
-    def _memory(self, b: ir.IRBuilder, buffers: ir.Value, thread: ir.Value) -> Memory:
-        plan, first = self.plan, len(self.layout.operands) + len(self.layout.results)
-        shared = pointer_at(b, buffers, first) if plan.has_memory else None
+    def _given(self, b: ir.IRBuilder, buffers: ir.Value, thread: ir.Value) -> Given:
+        plan, results = self.plan, len(self.layout.operands)
+        a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, results))
+        shared = pointer_at(b, buffers, results + len(self.layout.results)) if plan.has_memory else None
         own = None if shared is None else offset(b, shared, plan.shared, (thread, plan.own))
         panels = shared if plan.panels == "shared" else own
         if plan.panels in ("ahead", "held"):
             panels = self._kept(b, buffers)
-        return Memory(shared, own, panels)
+        return Given(buffers, a, source, c, shared, own, panels)
 
     def _kept(self, b: ir.IRBuilder, buffers: ir.Value) -> ir.Value:
         """Where panels are that are kept for many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
         return pointer_at(b, buffers, first + self.plan.has_memory)
-
-    def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
-        """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""
-        plan, tiles = self.plan, self.plan.blocks
-        sizes = (tiles.row_items, tiles.panel_items)
-        inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
-        in_group, in_entry = sized(b, inner), sized(b, outer)
-        first, group = b.srem(item, in_group), b.sdiv(item, in_group)
-        second, entry = b.srem(group, in_entry), b.sdiv(group, in_entry)
-        row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
-        return ItemPlace(entry, group, row_item, panel_item)
-
-    def _packed_rows(self, b: ir.IRBuilder, memory: Memory, entry: ir.Value) -> ir.Value | None:
-        """Where rows of A are in scratch memory: all threads', or this one's after its panels."""
-        plan = self.plan
-        if plan.shares_rows and memory.shared is not None:
-            return self._rows_of(b, memory.shared, entry)
-        return None if memory.own is None else offset(b, memory.own, plan.own_panels)

@@ -27,6 +27,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import prefetch
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
 from rlx_cpu.native.products.folded_sized import sized_folded
@@ -160,9 +161,19 @@ def epilogue_of(
 
 def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Sequence[Tensor]) -> Stage:
     """A stage that computes a region of the sums: its first result goes on, the others are stored."""
+    repeated: dict[tuple[int, str], ir.Value] = {}
+
+    def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, spot: Spot) -> ir.Value:
+        """The elements at a spot; those that are the same for all rows are read once."""
+        if not tensor.is_repeated:
+            return tensor.load(b, simd, spot)
+        key = number, spot.column.text if tensor.strides[-1] else ""
+        if key not in repeated:
+            repeated[key] = tensor.load(b, simd, spot)
+        return repeated[key]
 
     def stage(b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
-        first, *more = function.apply(b, NATIVE, value, *(t.load(b, simd, spot) for t in read))
+        first, *more = function.apply(b, NATIVE, value, *(loaded(b, i, t, spot) for i, t in enumerate(read)))
         # Everything is read by now, so that a result may lie where an operand does.
         for tensor, result in zip(written[1:], more, strict=True):
             tensor.store(b, simd, result, spot)
@@ -206,6 +217,11 @@ class Tensor:
         is_whole = is_dense(self.place.type, self.place.strides) and self.place.type.shape == self.shape
         return is_whole and (self.place.is_fresh or self.place.type.nbytes.__index__() > held_nbytes)
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether all rows are the same."""
+        return all(is_known(stride) and stride == 0 for stride in self.strides[:-1])
+
     def prefetch(self, b: ir.IRBuilder, spot: Spot) -> None:
         """Bring the elements at a spot into L2; panels run through L1 before the sums are done."""
         prefetch(b, offset(b, self._row(b, spot), times(b, spot.column, self.strides[-1])), locality=2)
@@ -226,6 +242,8 @@ class Tensor:
             stored.store_spread(b, value, place, by_column, count)
 
     def _row(self, b: ir.IRBuilder, spot: Spot) -> ir.Value:
+        if self.is_repeated:
+            return self.pointer
         # Batch axes may have become rows of the product; counted together, both are the result's rows in order.
         before, moving = times(b, spot.batch, self.rows), moving_axes(self.shape[:-1], self.strides[:-1])
         if self.line and is_uneven(moving) and moving[-1][0] % self.line == 0:

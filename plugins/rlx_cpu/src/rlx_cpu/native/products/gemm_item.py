@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlx_core.codegen.product import Product
+from rlx_core.ir.dims import Dim
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER
-from rlx_cpu.native.llvm.cuts import by_size, start_of
+from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_entry, row_offset
 from rlx_cpu.native.products.gemm_plan import AT_HAND, ProductPlan
 from rlx_cpu.native.products.gemm_rows import PackedRows
+from rlx_cpu.native.products.inner_loops import InnerLoops
 from rlx_cpu.native.products.microkernel import Arguments
+from rlx_cpu.native.products.row_tiles import RowTile, row_tiles
 
 if TYPE_CHECKING:
-    from rlx_cpu.native.products.gemm_driver import Driver
+    from rlx_cpu.native.products.gemm_work import Work
 
 __all__ = ["Item"]
 
@@ -33,8 +37,8 @@ class Item:
         sums: Where partial sums wait, if not in C.
     """
 
-    driver: Driver
-    kernels: dict[tuple[int, int], ir.Function]
+    work: Work
+    kernels: InnerLoops
     buffers: ir.Value
     entry: ir.Value
     row_range: tuple[ir.Value, ir.Value]
@@ -48,7 +52,7 @@ class Item:
 
     @property
     def plan(self) -> ProductPlan:
-        return self.driver.plan
+        return self.work.plan
 
     @property
     def product(self) -> Product:
@@ -57,7 +61,7 @@ class Item:
     def pack_panels(self, b: ir.IRBuilder) -> None:
         """Pack the item's panels into the thread's workspace, over all of K."""
         with counting(b, *self.panel_range) as panel:
-            self.driver.pack_panel(b, panel, self.source, self._packed_panel(b, panel))
+            self.work.pack_panel(b, panel, self.source, self._packed_panel(b, panel))
 
     def run(self, b: ir.IRBuilder) -> None:
         """Blocks of K, panels in each, tiles in each."""
@@ -68,25 +72,21 @@ class Item:
             is_last = b.icmp_signed("<=", left, depth)
             count = b.select(is_last, left, depth)
             is_first = b.icmp_signed("==", k0, index(0))
-            run = index(0) if plan.run is None else b.sdiv(k0, index(plan.run))
+            run = index(0) if plan.run is None else b.sdiv(k0, sized(b, plan.run))
             if plan.owns_rows:
                 self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
             with counting(b, *self.panel_range) as panel:
                 panel_place, column = self._panel(b, panel, k0)
                 next_panel = self._next_panel(b, panel, k0, count) if plan.sharers else panel_place
-                with counting(b, *self.row_range) as tile:
-                    row = start_of(b, tiles.rows, tile)
-                    c = offset(b, self.c, row_offset(b, p, row, p.c, p.result_lines), (column, p.c.by_column))
-                    a = self._rows(b, tile, row, k0, count)
-                    sums = self._sums(b, tile, panel)
-                    for rows in by_size(b, tiles.rows, tile):
-                        for vectors in by_size(b, tiles.panels, panel):
-                            following = self._prefetched(b, next_panel, tile, count, vectors)
-                            arguments = Arguments(
-                                a, panel_place, c, sums, following, count, is_first, is_last,
-                                self.entry, row, column, self.buffers, run,
-                            )  # fmt: skip
-                            b.call(self.kernels[rows, vectors], arguments.present)
+                with row_tiles(b, tiles.rows, self.row_range, plan.sharers) as tile:
+                    c = offset(b, self.c, row_offset(b, tile, p.c, p.result_lines), (column, p.c.by_column))
+                    a = self._rows(b, tile, k0, count)
+                    sums = self._sums(b, tile.number, panel)
+                    arguments = Arguments(
+                        a, panel_place, c, sums, next_panel, count, is_first, is_last,
+                        self.entry, tile.row, column, self.buffers, run,
+                    )  # fmt: skip
+                    self.kernels.call(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
 
     def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a panel's rows from word `k0` on are, and its first column."""
@@ -111,37 +111,40 @@ class Item:
         )[0]
 
     def _prefetched(
-        self, b: ir.IRBuilder, next_panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int
+        self, b: ir.IRBuilder, next_panel: ir.Value, tile: RowTile, count: ir.Value, share: Dim | ir.Value
     ) -> ir.Value:
-        """What a tile prefetches of the panel that is read next."""
-        sharers = self.plan.sharers
-        if not sharers:
+        """What a tile prefetches of the panel that is read next: `share` bytes of every step."""
+        if tile.turn is None:
             return next_panel
-        width = vectors * self.plan.vector_nbytes
-        turn = b.srem(b.sub(tile, self.row_range[0]), index(sharers))
-        return offset(b, next_panel, times(b, b.mul(turn, count), width // sharers))
+        turn = b.mul(tile.turn, count)
+        return offset(b, next_panel, b.mul(turn, share) if isinstance(share, ir.Value) else times(b, turn, share))
 
     def _packed_panel(self, b: ir.IRBuilder, panel: ir.Value) -> ir.Value:
         """Where a packed panel starts: among all panels of its matrix, or among those of the item."""
         plan = self.plan
         assert self.packed is not None, "panels are packed"
         if plan.panels in AT_HAND:
-            matrix = offset(b, self.packed, (b_entry(b, self.product, self.entry), plan.packed_nbytes))
-            return self.driver.panel(b, panel, matrix)
+            return self.work.panel(b, panel, self._packed_matrix(b))
         panels = plan.blocks.panels
         before = b.sub(start_of(b, panels, panel), start_of(b, panels, self.panel_range[0]))
         return offset(b, self.packed, (before, plan.vector_nbytes * plan.k))
 
-    def _rows(self, b: ir.IRBuilder, tile: ir.Value, row: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+    def _packed_matrix(self, b: ir.IRBuilder) -> ir.Value:
+        assert self.packed is not None, "panels are packed"
+        if not self.product.batch:
+            return self.packed
+        return offset(b, self.packed, (b_entry(b, self.product, self.entry), self.plan.packed_nbytes))
+
+    def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.Value, count: ir.Value) -> ir.Value:
         """Where a tile's part of A is, from word `k0` on."""
         a, plan = self.product.a, self.plan
         if plan.rows == "direct":
             first = 0 if plan.run is not None else times(b, k0, a.by_column * plan.words.per_word)
-            return offset(b, self.a, row_offset(b, self.product, row, a, self.product.lines), first)
+            return offset(b, self.a, row_offset(b, tile, a, self.product.lines), first)
         if plan.owns_rows:
-            return self._own_rows(k0, count).tile(b, tile, row, index(0))
+            return self._own_rows(k0, count).tile(b, tile.number, tile.row, index(0))
         assert self.packed_rows is not None, "there is a workspace"
-        return PackedRows(plan, self.a, self.packed_rows).tile(b, tile, row, k0)
+        return PackedRows(plan, self.a, self.packed_rows).tile(b, tile.number, tile.row, k0)
 
     def _own_rows(self, k0: ir.Value, count: ir.Value) -> PackedRows:
         assert self.packed_rows is not None, "there is a workspace"

@@ -64,11 +64,13 @@ class Sources:
 
     Attributes:
         owns_rows: Whether A is packed, or copied, by every item.
+        sharers: How many tiles share the prefetching of a panel that was packed before.
     """
 
     panels: Panels
     rows: Rows
     owns_rows: bool
+    sharers: int = SHARERS
 
 
 @frozen(eq=False)
@@ -156,8 +158,8 @@ class ProductPlan:
     def runs(self) -> Axes:
         """The axes around the words that lie in a row; long runs are cut into several."""
         p, most = self.product, self.sizes.depth_nbytes // self.words.itemsize
-        if not p.runs:
-            return ()
+        if not p.runs or not is_known(p.length):
+            return p.runs
         pieces = next((n for n in range(-(-p.length // most), p.length // UNROLL) if p.length % (n * UNROLL) == 0), 1)
         return (*p.runs, (pieces, p.length // pieces * p.a.by_column)) if pieces > 1 else p.runs
 
@@ -268,8 +270,12 @@ class ProductPlan:
         if self.panels not in AT_HAND:
             return 0
         if self.given is not None:
-            return SHARERS
+            return SHARERS if self.sources is None else self.sources.sharers
         return 0 if self.is_held and self.tiles[0].pieces == 1 else min(self.blocks.row_tiles, MOST_SHARERS)
+
+    def prefetched(self, vectors: int) -> int:
+        """Bytes of every step of the next panel that a tile prefetches where panels are that wide."""
+        return vectors * self.vector_nbytes // self.sharers if self.sharers else 0
 
     @property
     def prefetches_result(self) -> bool:

@@ -49,6 +49,10 @@ IN_FLIGHT: Final = 8
 """Fused products that are begun before the first of them is done."""
 
 
+EXACT: Final = 0.7
+"""How much smaller a tile may be that leaves nothing over: the loop is as fast while there are more products than loads."""
+
+
 @frozen
 class Blocks:
     """How one product is done.
@@ -121,7 +125,27 @@ def tiles_of(m: int, n: int, dtype: DType, isa: Isa, *, lines: int = 1) -> tuple
     """Tiles down `lines` times `m` rows, and panels across `n` columns in vectors."""
     lanes = isa.lanes(dtype)
     tile = tile_for(m, n, lanes, isa.registers)
-    return cut(m, tile.rows, lines), cut(-(-n // lanes), tile.vectors)
+    rows, panels = cut(m, tile.rows, lines), cut(-(-n // lanes), tile.vectors)
+    if len(rows.sizes) * len(panels.sizes) == 1:
+        return rows, panels
+    exact = _exact_tile(m, -(-n // lanes), tile, isa.registers)
+    return (rows, panels) if exact is None else (cut(m, exact.rows, lines), cut(-(-n // lanes), exact.vectors))
+
+
+def _exact_tile(m: int, vectors: int, tile: TileShape, registers: int) -> TileShape | None:
+    """The largest tile of which rows and columns are multiples, if it is not much smaller: one inner loop is made, not four."""
+    if m <= tile.rows:
+        return None
+    shapes = [*TILES[32 if registers >= 32 else 16], *NARROW[32 if registers >= 32 else 16].values()]
+    most = {shape.vectors: shape.rows for shape in shapes}
+    found = [
+        TileShape(rows, width)
+        for width in range(1, tile.vectors + 1)
+        if vectors % width == 0 and width in most
+        for rows in range(1, most[width] + 1)
+        if m % rows == 0 and rows * width >= EXACT * tile.rows * tile.vectors
+    ]
+    return max(found, key=lambda each: each.rows * each.vectors, default=None)
 
 
 def blocks(

@@ -23,7 +23,7 @@ from rlx_cpu.native.products.entries import walk
 from rlx_cpu.native.products.epilogue import Epilogue, Spot
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 
-__all__ = ["Arguments", "Microkernel", "Result", "Right"]
+__all__ = ["SIGNATURE", "Arguments", "Microkernel", "Result", "Right"]
 
 Sums = list[list[ir.Value]]
 
@@ -32,6 +32,9 @@ Masks = list["ir.Value | None"] | None
 
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
 """Of arguments."""
+
+SIGNATURE = ir.FunctionType(VOID, TYPES)
+"""Of a function without a pitch."""
 
 NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run", "pitch")
 """What arguments are called in the text of a module."""

@@ -185,12 +185,11 @@ def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
 def _make(forms: Sequence[Made], isa: Isa) -> None:
     """The functions of some forms, all at once."""
 
-    def emit(number: int) -> tuple[str, Emitted] | None:
+    def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         try:
-            module, emitted = module_of(forms[number].form, f"sized{number}")
+            return module_of(forms[number].form, f"sized{number}")
         except Unsized:
             return None
-        return str(module), emitted
 
     library = sized_library([made.form.key for made in forms], isa, emit)
     for made, emitted in zip(forms, library.emitted, strict=True):

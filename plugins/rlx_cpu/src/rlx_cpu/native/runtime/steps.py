@@ -206,10 +206,10 @@ def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
 def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
     """The native half of a program."""
 
-    def emit(number: int) -> tuple[str, Emitted] | None:
+    def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         module = new_module("program")
         emitted = emit_function(module, number, functions[number], table, settings.isa)
-        return None if emitted is None else (str(module), emitted)
+        return None if emitted is None else (module, emitted)
 
     lying = dict(layouts(lir))
     sized = sized_steps(lir, lying, table, settings.isa)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlx_cpu.native.llvm.ir.types import POINTER, FunctionType, Type
@@ -21,6 +21,7 @@ class Module:
         triple: The machine that they are for, as LLVM calls it.
         globals: Functions by name.
         sizes: What functions are told when they are called (`llvm.sizes`); `None` where all sizes are known.
+        apart: Modules whose functions are called, by the name of the function: each is compiled once for many modules.
     """
 
     def __init__(self, name: str, triple: str = "") -> None:
@@ -28,8 +29,14 @@ class Module:
         self.triple = triple
         self.globals: dict[str, Function] = {}
         self.sizes: object = None
+        self.apart: dict[str, Module] = {}
         self._metadata: list[str] = []
         self._data: list[str] = []
+
+    def borrowed(self, name: str, module: Module) -> Function:
+        """A function of a module that is compiled apart."""
+        self.apart[name] = module
+        return declare(self, name, module.globals[name].signature.result, module.globals[name].signature.args)
 
     def data(self, name: str, content: bytes) -> Value:
         """Bytes that the code reads, at a cache line; their address."""
@@ -52,9 +59,22 @@ class Module:
         return f"!{self._metadata.index(text)}"
 
     def __str__(self) -> str:
+        """The text with what is apart in it: it needs no other."""
+        found = dict(self.globals)
+        for module in self.apart.values():
+            assert not [*module._data, *module._metadata, *module.apart], "what is apart is functions alone"
+            defined = {name: each for name, each in module.globals.items() if each.is_defined or name not in found}
+            found |= defined
+        return self._text(found)
+
+    def alone(self) -> str:
+        """The text without what is apart, which is declared."""
+        return self._text(self.globals)
+
+    def _text(self, functions: Mapping[str, Function]) -> str:
         head = [f'; ModuleID = "{self.name}"', f'target triple = "{self.triple}"', ""]
         metadata = (f"!{number} = {text}" for number, text in enumerate(self._metadata))
-        return "\n".join([*head, *self._data, *map(str, self.globals.values()), *metadata, ""])
+        return "\n".join([*head, *self._data, *map(str, functions.values()), *metadata, ""])
 
 
 class Function(Value):
@@ -92,6 +112,10 @@ class Function(Value):
         made = Block(f"{name}.{taken}" if taken else name, self)
         self._blocks.append(made)
         return made
+
+    @property
+    def is_defined(self) -> bool:
+        return bool(self._blocks)
 
     @property
     def entry(self) -> Block:

@@ -1,0 +1,193 @@
+"""What is around the inner loops of a product, once for products of all sizes whose panels are packed when they are bound.
+
+A function of a product's own would be most of what there is to compile where inner loops are short, and models have dozens of
+products. So the numbers (sizes, strides, how they are cut) are words in the module of each product, as are the addresses of its
+inner loops, which are made for their numbers. What they do and in which order does not depend on who calls them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from typing import Final
+
+from attrs import frozen
+
+from rlx_core.codegen.cuts import Cut
+from rlx_core.codegen.product import Axes, Matrix, Product
+from rlx_core.codegen.unknown import said, unknown
+from rlx_core.ir.dims import DimBinding, Expr
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import Sizes
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.gemm_plan import ProductPlan, Sources
+from rlx_cpu.native.products.gemm_tiles import Blocks
+from rlx_cpu.native.products.gemm_work import Given, Work
+from rlx_cpu.native.products.inner_loops import Told
+
+__all__ = ["Common", "common_work"]
+
+_SIGNATURE: Final = ir.FunctionType(VOID, [POINTER, I64, I64, *[POINTER] * 4, *[POINTER] * 4])
+_NAMES: Final = ("buffers", "part", "parts", "a", "panels", "c", "numbers", "both", "high", "wide", "neither")
+_NUMBERS: Final = _NAMES.index("numbers")
+
+_SHARES: Final = (unknown("share"), unknown("narrow_share"))
+
+
+@frozen
+class Kind:
+    """What is no number of a product.
+
+    Attributes:
+        lines, result_lines: How many axes lead around the rows of A, and of C.
+        has_runs: Whether terms come in runs.
+        vector_nbytes: Bytes of a vector of B in a panel.
+    """
+
+    isa: Isa
+    triple: str
+    factors: DType
+    dtype: DType
+    lines: int
+    result_lines: int
+    has_runs: bool
+    vector_nbytes: int
+
+    @property
+    def name(self) -> str:
+        words = (
+            self.isa.name, self.factors, self.dtype, self.lines, self.result_lines, self.has_runs, self.vector_nbytes
+        )  # fmt: skip
+        return f"rlx.product.{sha256(repr(words).encode()).hexdigest()[:12]}"
+
+
+@frozen(eq=False)
+class Common:
+    """The function of a kind, in a module of its own, and what it has to be told in which order."""
+
+    name: str
+    module: ir.Module
+    words: tuple[Expr, ...]
+
+
+@frozen(eq=False)
+class CommonWork:
+    """A product whose items are done by the function of its kind."""
+
+    plan: ProductPlan
+    kind: Kind
+
+    def call(
+        self,
+        b: ir.IRBuilder,
+        name: str,
+        given: Given,
+        part: ir.Value,
+        parts: ir.Value,
+        kernels: Mapping[tuple[int, int], ir.Function],
+    ) -> None:
+        """Do a part's share of the items.
+
+        Args:
+            name: Of the function that calls.
+            kernels: The inner loops by rows and vectors.
+        """
+        common, tiles = common_of(self.kind), self.plan.blocks
+        function = b.module.borrowed(common.name, common.module)
+        told = numbers_of(self.plan)
+        words = [told.bind(word).__index__() for word in common.words]
+        table = b.module.data(f"{name}.numbers", struct.pack(f"<{len(words)}q", *words))
+        rows, panels = ((cut.sizes[0], cut.sizes[-1]) for cut in (tiles.rows, tiles.panels))
+        places = [kernels[height, width] for height in rows for width in panels]
+        assert given.panels is not None, "panels are packed"
+        b.call(function, [given.buffers, part, parts, given.a, given.panels, given.c, table, *places])
+
+
+def common_work(plan: ProductPlan) -> CommonWork | None:
+    """The common function's call for a product; `None` for one that needs a function of its own."""
+    p = plan.product
+    is_plain = plan.given is None and not p.batch and plan.panels == "ahead" and plan.rows == "direct"
+    if not is_plain or plan.sharers == 0 or plan.parks_sums or plan.has_memory or len(plan.runs) > 1:
+        return None
+    if plan.words.per_word != 1 or p.c.by_column != p.dtype.itemsize:
+        return None
+    kind = Kind(
+        plan.isa, plan.words.simd.module.triple, p.factors, p.dtype,
+        len(p.lines), len(p.result_lines), plan.run is not None, plan.vector_nbytes,
+    )  # fmt: skip
+    return CommonWork(plan, kind)
+
+
+@cache
+def common_of(kind: Kind) -> Common:
+    """The function of a kind; its text depends on nothing else."""
+    module = ir.Module("product", kind.triple)
+    module.sizes = sizes = Sizes(argument=_NUMBERS)
+    function = ir.Function(module, _SIGNATURE, kind.name)
+    for argument, name in zip(function.args, _NAMES, strict=True):
+        argument.named(name)
+    buffers, part, parts, a, panels, c, _, *places = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    inside = b.append_basic_block("items")
+    plan = plan_of(kind, module)
+    given = Given(buffers, a, a, c, shared=None, own=None, panels=panels)
+    b.position_at_end(inside)
+    Work(plan).items(b, given, part, parts, Told(plan, (places[0], places[1], places[2], places[3]), _SHARES))
+    b.ret_void()
+    b.position_at_end(function.entry)
+    b.branch(inside)
+    return Common(kind.name, module, tuple(sizes.words))
+
+
+# ------------------------------------------------------------------------------------------- numbers
+
+
+def plan_of(kind: Kind, module: ir.Module) -> ProductPlan:
+    """A product of which no number is known."""
+    product = Product(
+        kind.dtype, kind.factors, (), (), unknown("m"), unknown("n"), unknown("k"),
+        Matrix((), unknown("a_by_row"), unknown("a_by_column")), Matrix((), 0, 0),
+        Matrix((), unknown("c_by_row"), kind.dtype.itemsize), is_bound=True,
+        lines=_axes("line", kind.lines), runs=_axes("run", int(kind.has_runs)),
+        result_lines=_axes("result_line", kind.result_lines),
+    )  # fmt: skip
+    words = Words.of(module, kind.isa, kind.factors, kind.dtype.accumulator)
+    rows, panels = _cut("rows", is_in_lines=bool(kind.lines)), _cut("panels", is_in_lines=False)
+    given = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
+    sources = Sources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
+    return ProductPlan(product, words, kind.isa, True, False, False, given, sources)
+
+
+def numbers_of(plan: ProductPlan) -> DimBinding:
+    """What the numbers of a product are."""
+    p, tiles = plan.product, plan.blocks
+    found = {
+        "m": p.m, "n": p.n, "k": plan.k, "depth": tiles.depth, "row_tiles": tiles.row_tiles,
+        "panel_group": tiles.panel_group, "sharers": plan.sharers,
+        "a_by_row": p.a.by_row, "a_by_column": p.a.by_column, "c_by_row": p.c.by_row,
+        "share": plan.prefetched(tiles.panels.sizes[0]), "narrow_share": plan.prefetched(tiles.panels.sizes[-1]),
+        **_numbers("rows", tiles.rows), **_numbers("panels", tiles.panels),
+    }  # fmt: skip
+    runs = ((p.k // plan.run, 0),) if plan.run else ()
+    for name, axes in (("line", p.lines), ("run", runs), ("result_line", p.result_lines)):
+        for i, (size, stride) in enumerate(axes):
+            found |= {f"{name}{i}_size": size, f"{name}{i}_stride": stride}
+    return said(**found)
+
+
+def _axes(name: str, count: int) -> Axes:
+    return tuple((unknown(f"{name}{i}_size"), unknown(f"{name}{i}_stride")) for i in range(count))
+
+
+def _cut(name: str, *, is_in_lines: bool) -> Cut:
+    size, many, pieces = (unknown(f"{name}_{part}") for part in ("size", "many", "pieces"))
+    return Cut(size, many, pieces, unknown(f"{name}_lines") if is_in_lines else 1)
+
+
+def _numbers(name: str, cut: Cut) -> dict[str, int]:
+    return {f"{name}_{part}": getattr(cut, part) for part in ("size", "many", "pieces", "lines")}

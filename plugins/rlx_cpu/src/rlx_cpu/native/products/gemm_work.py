@@ -1,0 +1,118 @@
+"""What a thread does of a product: its items, one after the other.
+
+A product is cut into *items*, a group of row tiles by a group of panels of one batch entry; threads claim contiguous ranges of
+them. What an element's sum adds up in which order depends on the shapes alone.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, variable
+from rlx_cpu.native.llvm.cuts import pieces_of, start_of
+from rlx_cpu.native.llvm.simd import counting, index, offset, share
+from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.products.entries import entry_offset
+from rlx_cpu.native.products.gemm_item import Item
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.inner_loops import InnerLoops
+from rlx_cpu.native.products.packing import pack_panel
+
+__all__ = ["Given", "ItemPlace", "Work"]
+
+
+@frozen(eq=False)
+class Given:
+    """What a product is given.
+
+    Attributes:
+        buffers: Where all addresses are.
+        a, source, c: Where A, B and C start.
+        shared: Scratch memory that all threads share, if there is any.
+        own: A thread's own.
+        panels: Where packed panels are, if there are any.
+    """
+
+    buffers: ir.Value
+    a: ir.Value
+    source: ir.Value
+    c: ir.Value
+    shared: ir.Value | None
+    own: ir.Value | None
+    panels: ir.Value | None
+
+
+@frozen(eq=False)
+class ItemPlace:
+    """Which item: the batch entry, its groups of row tiles and of panels, and the group of items that read the same panels."""
+
+    entry: ir.Value
+    group: ir.Value
+    row_item: ir.Value
+    panel_item: ir.Value
+
+
+@frozen(eq=False)
+class Work:
+    """The items of a product while their code is emitted."""
+
+    plan: ProductPlan
+
+    def items(self, b: ir.IRBuilder, given: Given, part: ir.Value, parts: ir.Value, kernels: InnerLoops) -> None:
+        """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
+        plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
+        group_of_packed = variable(b, I64) if plan.panels == "packed" else None
+        if group_of_packed is not None:
+            b.store(index(-1), group_of_packed, align=8)
+        with counting(b, *share(b, plan.items, part, parts)) as item:
+            at = self._place(b, item)
+            work = Item(
+                self, kernels, given.buffers, at.entry,
+                pieces_of(b, at.row_item, tiles.row_tiles, tiles.rows.pieces),
+                pieces_of(b, at.panel_item, tiles.panel_group, tiles.panels.pieces),
+                a=offset(b, given.a, entry_offset(b, p, at.entry, p.a)),
+                source=offset(b, given.source, entry_offset(b, p, at.entry, p.b)),
+                c=offset(b, given.c, entry_offset(b, p, at.entry, p.c)),
+                packed=given.panels,
+                packed_rows=self._packed_rows(b, given, at.entry),
+                sums=None if given.own is None else offset(b, given.own, plan.own_panels + plan.own_rows),
+            )  # fmt: skip
+            if group_of_packed is not None:
+                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), at.group)):
+                    work.pack_panels(b)
+                    b.store(at.group, group_of_packed, align=8)
+            work.run(b)
+
+    def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
+        """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""
+        plan, tiles = self.plan, self.plan.blocks
+        sizes = (tiles.row_items, tiles.panel_items)
+        inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
+        in_group, in_entry = sized(b, inner), sized(b, outer)
+        first, group = b.srem(item, in_group), b.sdiv(item, in_group)
+        second, entry = b.srem(group, in_entry), b.sdiv(group, in_entry)
+        row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
+        return ItemPlace(entry, group, row_item, panel_item)
+
+    def _packed_rows(self, b: ir.IRBuilder, given: Given, entry: ir.Value) -> ir.Value | None:
+        """Where rows of A are in scratch memory: all threads', or this one's after its panels."""
+        plan = self.plan
+        if plan.shares_rows and given.shared is not None:
+            return self.rows_of(b, given.shared, entry)
+        return None if given.own is None else offset(b, given.own, plan.own_panels)
+
+    def rows_of(self, b: ir.IRBuilder, shared: ir.Value, entry: ir.Value) -> ir.Value:
+        """Where an entry's rows of A are in the memory that all threads share."""
+        return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
+
+    def panel(self, b: ir.IRBuilder, panel: ir.Value, matrix: ir.Value) -> ir.Value:
+        """Where a panel of a packed matrix starts."""
+        plan = self.plan
+        return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
+
+    def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
+        """Pack a panel of the matrix at `source`, over all of K."""
+        p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
+        strides = p.b.by_row, p.b.by_column
+        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)

@@ -1,0 +1,74 @@
+"""How the work around inner loops calls them: functions of its own by the size of a tile, or those that it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from attrs import frozen
+
+from rlx_core.ir.dims import Dim
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.cuts import by_size, is_larger
+from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.microkernel import SIGNATURE, Arguments
+from rlx_cpu.native.products.row_tiles import RowTile
+
+__all__ = ["InnerLoops", "Inside", "Told"]
+
+Prefetched = Callable[["Dim | ir.Value"], ir.Value]
+"""Where a tile's part of the next panel is, from the bytes that it prefetches of every step."""
+
+
+class InnerLoops(Protocol):
+    """The inner loops of a product."""
+
+    def call(
+        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+    ) -> None:
+        """Call the one of a tile of rows and a panel."""
+
+
+@frozen(eq=False)
+class Inside:
+    """Functions of the module, by rows and vectors of a tile."""
+
+    plan: ProductPlan
+    functions: Mapping[tuple[int, int], ir.Function]
+
+    def call(
+        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+    ) -> None:
+        """See `InnerLoops.call`."""
+        plan, tiles = self.plan, self.plan.blocks
+        for rows in by_size(b, tiles.rows, tile.number, tile.part):
+            for vectors in by_size(b, tiles.panels, panel):
+                given = arguments._replace(next_panel=prefetched(plan.prefetched(vectors)))
+                b.call(self.functions[rows, vectors], given.present)
+
+
+@frozen(eq=False)
+class Told:
+    """Functions at addresses.
+
+    Attributes:
+        places: Of the larger rows and the larger panels, the larger rows and the smaller panels, the smaller and the larger, both
+            the smaller.
+        shares: What each tile of the larger panels prefetches, and of the smaller.
+    """
+
+    plan: ProductPlan
+    places: tuple[ir.Value, ir.Value, ir.Value, ir.Value]
+    shares: tuple[Dim, Dim]
+
+    def call(
+        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+    ) -> None:
+        """See `InnerLoops.call`."""
+        tiles, (both, high, wide, neither) = self.plan.blocks, self.places
+        is_high, is_wide = is_larger(b, tiles.rows, tile.number, tile.part), is_larger(b, tiles.panels, panel)
+        place = b.select(is_high, b.select(is_wide, both, high), b.select(is_wide, wide, neither))
+        large, small = (sized(b, each) for each in self.shares)
+        given = arguments._replace(next_panel=prefetched(b.select(is_wide, large, small)))
+        b.call(place, given.present, SIGNATURE)

@@ -1,0 +1,91 @@
+"""Tiles of rows one after the other, and where each lies, counted on from the one before: a division would take as long as some
+tiles do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import frozen
+
+from rlx_core.codegen.cuts import Cut
+from rlx_core.ir.dims import Dim
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, variable
+from rlx_cpu.native.llvm.cuts import start_in_line
+from rlx_cpu.native.llvm.simd import counting, index, times
+from rlx_cpu.native.llvm.sizes import sized
+
+__all__ = ["RowTile", "row_tiles"]
+
+
+@frozen(eq=False)
+class RowTile:
+    """A tile of rows.
+
+    Attributes:
+        number: Among all tiles, and `part` among those of its line.
+        row: Its first row among all rows, and `within` among those of its line.
+        line: Its line; `None` where all rows are one.
+        turn: How many tiles were begun since the first, modulo those that share what is prefetched; `None` if none do.
+    """
+
+    number: ir.Value
+    part: ir.Value
+    row: ir.Value
+    within: ir.Value
+    line: ir.Value | None
+    turn: ir.Value | None
+
+
+@contextmanager
+def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.Value, ir.Value], sharers: Dim) -> Iterator[RowTile]:
+    """A loop over a range of the tiles of a cut; what is built inside is its body.
+
+    Args:
+        sharers: How many tiles share what is prefetched; 0 for none.
+    """
+    turns = None if sharers == 0 else _Counter.of(b, index(0))
+    parts = lines = None
+    if cut.lines != 1:
+        each = sized(b, cut.each)
+        parts, lines = _Counter.of(b, b.srem(tiles[0], each)), _Counter.of(b, b.sdiv(tiles[0], each))
+    with counting(b, *tiles) as tile:
+        turn = None if turns is None else turns.value(b)
+        if parts is None or lines is None:
+            start = start_in_line(b, cut, tile)
+            yield RowTile(tile, tile, start, start, None, turn)
+        else:
+            part, line = parts.value(b), lines.value(b)
+            within = start_in_line(b, cut, part)
+            yield RowTile(tile, part, b.add(times(b, line, cut.length), within), within, line, turn)
+            is_next = parts.go_on(b, part, sized(b, cut.each))
+            lines.set(b, b.select(is_next, b.add(line, index(1)), line))
+        if turns is not None and turn is not None:
+            turns.go_on(b, turn, sized(b, sharers))
+
+
+@frozen(eq=False)
+class _Counter:
+    """A number that a loop carries on."""
+
+    _place: ir.Value
+
+    @classmethod
+    def of(cls, b: ir.IRBuilder, first: ir.Value) -> _Counter:
+        made = cls(variable(b, I64))
+        made.set(b, first)
+        return made
+
+    def value(self, b: ir.IRBuilder) -> ir.Value:
+        return b.load(self._place, typ=I64, align=8)
+
+    def set(self, b: ir.IRBuilder, value: ir.Value) -> None:
+        b.store(value, self._place, align=8)
+
+    def go_on(self, b: ir.IRBuilder, value: ir.Value, end: ir.Value) -> ir.Value:
+        """The next number, 0 after the last one before `end`; whether it begins anew."""
+        following = b.add(value, index(1))
+        is_over = b.icmp_signed("==", following, end)
+        self.set(b, b.select(is_over, index(0), following))
+        return is_over
