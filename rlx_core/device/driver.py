@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rlx_core.system.records import frozen
-
 from rlx_core.errors import DeviceError
+from rlx_core.system.records import frozen
 
 __all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
