@@ -70,6 +70,8 @@ FAULTS: dict[str, tuple[Altered, str]] = {
     ),
     "touched": (replaced("rlx_products_end();", "rlx_products_end(); sums.each[5] += 1.0f;"), "without a wgmma.fence"),
     "overwritten": (without("rlx_await_products(sums);"), "written before its product was waited for"),
+    "apart": (without("rlx_barrier();"), "a factor in shared memory"),
+    "based_elsewhere": (replaced(", 16384u)", ", 16384u) | (u64)1u << 49"), "a descriptor of a matrix"),
     "open": (without("rlx_products_end();"), "products that nobody waits for"),
     "alone": (
         replaced("rlx_products_end();", "rlx_products_end(); if (rlx_thread() < 32u) rlx_products_end();"),
