@@ -123,6 +123,6 @@ def test_one_that_holds_itself_can_be_shown() -> None:
 def test_records_of_the_core_and_of_the_cpu_are_made_this_way() -> None:
     core = Path(rlx_core.__file__).parent
     folders = [core, core.parent / "plugins" / "rlx_cpu" / "src", core.parent / "plugins" / "rlx_onnx" / "src"]
-    by_attrs = re.compile(r"^from attrs import .*\b(frozen|define)\b", re.MULTILINE)
+    by_attrs = re.compile(r"^from attrs import (\([^)]*|[^(\n]*)\b(frozen|define)\b", re.MULTILINE)
 
     assert [str(p) for folder in folders for p in folder.rglob("*.py") if by_attrs.search(p.read_text())] == []
