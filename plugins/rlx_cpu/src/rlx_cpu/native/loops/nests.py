@@ -141,6 +141,11 @@ class Loops:
     def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""
         self.values.start_unit()
+        if self.shape.rows_at_once > 1:
+            (nest,) = self.shape.plan.nests
+            with self._shared():
+                self.step(nest, ats, {}, 0)
+            return
         if len(ats) > 1 or self.shape.strip > 1:
             (nest,), finish = self.shape.plan.nests, self.shape.plan.finish
             strip = self.reduce_strip(nest, ats)

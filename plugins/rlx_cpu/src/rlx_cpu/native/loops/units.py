@@ -41,6 +41,8 @@ class Units:
             index[axis], rest = self.split(rest, shape.steps(axis))
         if shape.crossing is not None:
             self.tiled(index, piece)
+        elif shape.rows_at_once > 1:
+            self._rows(index, body)
         elif shape.block is not None:
             body([At(index, shape.lanes)], piece)
         elif shape.is_in_row:
@@ -90,6 +92,14 @@ class Units:
                     strip(left)
                 with otherwise:
                     strip(width)
+
+    def _rows(self, index: dict[int, ir.Value], body: Body) -> None:
+        """All vectors of several short rows."""
+        b, shape, axis = self.builder, self.shape, self.shape.outer[-1]
+        index = {**index, axis: scaled(b, index[axis], shape.rows_at_once), shape.lane: ir.Constant(I64, 0)}
+        rows, firsts = range(shape.rows_at_once), range(0, shape.size, shape.lanes)
+        steps = [{axis: row, shape.lane: first} for row in rows for first in firsts]
+        body([At(index, min(shape.lanes, shape.size - each[shape.lane]), steps=each) for each in steps], None)
 
     def _places(self, index: dict[int, ir.Value], rows: int, body: Body) -> None:
         """The vectors of a strip, at one place or at several side by side, of which the last unit may have fewer."""

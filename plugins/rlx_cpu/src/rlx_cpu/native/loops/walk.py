@@ -31,6 +31,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
 from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.loops.short_rows import rows_at_once
 from rlx_cpu.native.loops.windows import Windows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
@@ -208,6 +209,13 @@ class Shape:
         return windows_of(self.kernel, self.lane, self.lanes, reduces, self.isa.registers)
 
     @cached_property
+    def rows_at_once(self) -> int:
+        """How many short rows of an element-wise kernel a unit takes."""
+        if self.block is None or not self.outer or self.crossing is not None or not self.has_known_lanes:
+            return 1
+        return rows_at_once(self.kernel, self.outer[-1], self.lane, self.lanes) if self.size <= self.block else 1
+
+    @cached_property
     def units(self) -> int:
         total = self.pieces
         for axis in self.outer:
@@ -230,10 +238,12 @@ class Shape:
         return again > self.sizes.repeated_nbytes
 
     def steps(self, axis: int) -> int:
-        """Units along an axis of the grid: its elements, groups of places whose windows overlap, or bands of tiles."""
+        """Units along an axis of the grid: its elements, groups of places or of short rows, or bands of tiles."""
         size = self.kernel.extents[axis]
         if self.windows is not None and axis == self.windows.axis:
             return -(-size // self.windows.places)
+        if self.rows_at_once > 1 and axis == self.outer[-1]:
+            return size // self.rows_at_once
         return -(-size // (self.side * self.sizes.tile_rows)) if axis == self.crossing else size
 
     @property

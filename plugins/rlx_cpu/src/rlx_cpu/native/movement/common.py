@@ -12,9 +12,8 @@ from functools import cache
 from math import prod
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address, splat
 from rlx_cpu.native.llvm.isa import Isa

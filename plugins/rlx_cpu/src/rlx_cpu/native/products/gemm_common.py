@@ -13,13 +13,12 @@ from functools import cache
 from hashlib import sha256
 from typing import Final
 
-from attrs import frozen
-
 from rlx_core.codegen.cuts import Cut
 from rlx_core.codegen.product import Axes, Matrix, Product
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import DimBinding, Expr
 from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID
 from rlx_cpu.native.llvm.isa import Isa

@@ -6,8 +6,7 @@ them. What an element's sum adds up in which order depends on the shapes alone.
 
 from __future__ import annotations
 
-from attrs import frozen
-
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, variable
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of

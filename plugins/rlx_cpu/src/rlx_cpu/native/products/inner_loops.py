@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from attrs import frozen
-
 from rlx_core.ir.dims import Dim
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import by_size, is_larger
 from rlx_cpu.native.llvm.sizes import sized

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attrs import frozen
-
 from rlx_core.codegen.cuts import Cut
 from rlx_core.ir.dims import Dim
+from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, variable
 from rlx_cpu.native.llvm.cuts import start_in_line
