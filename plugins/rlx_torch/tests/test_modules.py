@@ -113,6 +113,19 @@ def test_what_draws_takes_a_key() -> None:
     assert (first != other).any()
 
 
+class Noisy(torch.nn.Module):
+    """Noise from a generator of its own, which here is the key."""
+
+    def forward(self, x: Any, generator: Any = None) -> Any:
+        return x + torch.randn(x.shape, generator=generator)
+
+
+def test_what_draws_by_a_generator_of_its_own_takes_a_key() -> None:
+    model = from_torch(Noisy(), (torch.zeros(400),))
+    found = model(np.zeros(400, np.float32), key=rlx.random.key(0))
+    assert abs(float(found.std()) - 1) < 0.15
+
+
 def test_a_model_is_saved_and_read(net: Any, tmp_path: Path) -> None:
     model = imported(net)
     rlx.save(tmp_path / "net.rlx", model)

@@ -32,12 +32,12 @@ def _drawn(*overloads: str) -> Callable[[F], F]:
     return aten(*overloads, draws=True)
 
 
-_drawn("rand")(lambda size, dtype=None: uniform(size, dtype=dtype))
-_drawn("randn")(lambda size, dtype=None: normal(size, dtype=dtype))
-_drawn("rand_like")(lambda x, dtype=None: uniform(x.shape, dtype=dtype or x.dtype))
-_drawn("randn_like")(lambda x, dtype=None: normal(x.shape, dtype=dtype or x.dtype))
-_drawn("randint")(lambda high, size, dtype=None: integers(0, high, size, dtype))
-_drawn("randint.low")(lambda low, high, size, dtype=None: integers(low, high, size, dtype))
+_drawn("rand", "rand.generator")(lambda size, dtype=None: uniform(size, dtype=dtype))
+_drawn("randn", "randn.generator")(lambda size, dtype=None: normal(size, dtype=dtype))
+_drawn("rand_like", "rand_like.generator")(lambda x, dtype=None: uniform(x.shape, dtype=dtype or x.dtype))
+_drawn("randn_like", "randn_like.generator")(lambda x, dtype=None: normal(x.shape, dtype=dtype or x.dtype))
+_drawn("randint", "randint.generator")(lambda high, size, dtype=None: integers(0, high, size, dtype))
+_drawn("randint.low", "randint.low_generator")(lambda low, high, size, dtype=None: integers(low, high, size, dtype))
 _drawn("randint_like")(lambda x, high, dtype=None: integers(0, high, x.shape, dtype or x.dtype))
 _drawn("randint_like.low_dtype")(lambda x, low, high, dtype=None: integers(low, high, x.shape, dtype or x.dtype))
 _drawn("uniform")(lambda x, low=0.0, high=1.0, generator=None: uniform(x.shape, low, high, x.dtype))
@@ -56,7 +56,7 @@ def normal_tensors(mean: Any, std: Any, generator: Any = None) -> Any:
     return normal(mean.shape, mean, std, mean.dtype)
 
 
-@_drawn("randperm")
+@_drawn("randperm", "randperm.generator")
 def randperm(n: Any, *, dtype: Any = None) -> Any:
     return convert(random.permutation(fresh_key(), rlx.arange(n)), dtype or rlx.i64)
 
