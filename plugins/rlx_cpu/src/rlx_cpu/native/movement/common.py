@@ -84,7 +84,7 @@ def _is_plain(box: Box, itemsize: int) -> bool:
 
 def name_of(isa: Isa, itemsize: int) -> str:
     """What the function for elements of one size is called."""
-    return f"rlx.move.{isa.name}.{itemsize}"
+    return f"rlx.move.{isa.vector_bytes}.{itemsize}"
 
 
 @cache
