@@ -70,7 +70,9 @@ def _key(fields: list[Any]) -> Callable[[Any], Any]:
         return lambda record: tuple(way(getattr(record, name)) for name, way in ways)
     if not fields:
         return lambda record: ()
-    return attrgetter(*(a.name for a in fields))
+    values = attrgetter(*(a.name for a in fields))
+    # Of one name alone it gives no tuple, and only tuples find the same object equal without asking it.
+    return values if len(fields) > 1 else lambda record: (values(record),)
 
 
 if TYPE_CHECKING:  # to type checkers they are those of attrs

@@ -74,6 +74,8 @@ def test_a_record_without_fields_and_one_with_a_single_one_are_compared() -> Non
     assert Single(1) == Single(1.0)
     assert Single(1) != Single(2)
     assert Single(1) != 1
+    nan = float("nan")
+    assert Single(nan) == Single(nan)
 
 
 def test_what_a_class_says_itself_stays() -> None:
