@@ -199,6 +199,7 @@ CASES |= {
     "expm": (lambda a: jax.scipy.linalg.expm(a / 4), (SYSTEMS[0],)),
     "i0e": (lax.bessel_i0e, (floats(40, low=-20, high=20),)),
     "i1e": (lax.bessel_i1e, (floats(40, low=-20, high=20),)),
+    "zeta": (jax.scipy.special.zeta, (floats(20, low=1.2, high=9), floats(20, low=0.2, high=5))),
     "gammainc": (lax.igamma, (floats(20, low=0.2, high=5), floats(20, low=0.2, high=5))),
     "gammaincc": (lax.igammac, (floats(20, low=0.2, high=5), floats(20, low=0.2, high=5))),
     "betainc": (lax.betainc, tuple(floats(20, low=0.2, high=0.9) for _ in range(3))),

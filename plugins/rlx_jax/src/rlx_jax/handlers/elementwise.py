@@ -67,6 +67,7 @@ PLAIN = {
     "sub": rlx.subtract,
     "tan": rlx.tan,
     "tanh": rlx.tanh,
+    "zeta": rlx.special.zeta,
 }
 """Primitives that are a function of rlx."""
 
