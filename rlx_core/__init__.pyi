@@ -1194,6 +1194,7 @@ def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Arr
     With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
 
     Raises:
+        ConfigError: `decimals` is no integer from -300 to 300.
         DtypeError: `x` is an integer and `decimals` below 0."""
 
 def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:

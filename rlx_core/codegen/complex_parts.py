@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from attrs import evolve
+
 from rlx_core.ir.op import Op
 from rlx_core.ops import (
     activation,
@@ -164,7 +166,14 @@ EACH_PART: Final[tuple[type[Op], ...]] = (
     dynamic.DynamicSlice,
     dynamic.DynamicUpdateSlice,
 )
-"""Ops that do to a complex tensor what they do to its parts."""
+"""Ops that do to a complex tensor what they do to its parts, see `of_parts`."""
+
+
+def of_parts(op: Any) -> tuple[Any, Any]:
+    """What an op of `EACH_PART` does to the real parts, and to the imaginary ones."""
+    if isinstance(op, indexing.Gather):
+        return evolve(op, fill=op.fill.real), evolve(op, fill=op.fill.imag)
+    return op, op
 
 
 def converted(op: conversion.Cast, x: Any) -> Any:

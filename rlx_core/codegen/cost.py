@@ -46,7 +46,7 @@ def cost_of(formula: Formula) -> int:
     last = frozenset((_last(sizes),))
     strides = _STRIDED if _walks_columns(formula) else 1
     # Rows across memory are walked side by side along the last axis, and what is one for all of them is computed once.
-    beside = sizes[_last(sizes)] if _walks_columns(formula) else 1
+    beside = max(sizes[_last(sizes)], 1) if _walks_columns(formula) else 1
     work = 0
     for term, varies, varies_beside in zip(formula.terms, along, _varying(formula, last), strict=True):
         weight = _weight(term)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rlx_core.codegen.complex_functions import FORMULAS
-from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted
+from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted, of_parts
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import copy_node
@@ -64,7 +64,8 @@ def _computed(builder: Builder, node: Node, operands: list[Any]) -> Any:
     if isinstance(op, Cast):
         return converted(op, operands[0])
     if isinstance(op, EACH_PART):
-        return tuple(op(*(v[k] if isinstance(v, tuple) else v for v in operands)) for k in (0, 1))
+        parts = enumerate(of_parts(op))
+        return tuple(part(*(v[k] if isinstance(v, tuple) else v for v in operands)) for k, part in parts)
     if type(op) in _MEASURES:
         return _MEASURES[type(op)](*operands)
     return _spread(node, _FORMULAS[type(op)](*operands))

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from rlx_core.codegen.complex_functions import FORMULAS
-from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted
+from rlx_core.codegen.complex_parts import EACH_PART, MEASURES, Parts, converted, of_parts
 from rlx_core.ir.graph import Constant, Value, ambient_builder
 from rlx_core.ir.op import Op
 from rlx_core.ops import conversion
@@ -79,7 +79,7 @@ def _each_part(op: Op, *x: Value | None) -> Any:
     if not _takes_complex(x) or (isinstance(op, Scatter) and op.mode == "mul"):
         return None
     whole = [parts(v) if v is not None and v.dtype.is_complex else (v, v) for v in x]
-    return make_complex(*(op(*(v[k] for v in whole)) for k in (0, 1)))
+    return make_complex(*(part(*(v[k] for v in whole)) for k, part in enumerate(of_parts(op))))
 
 
 for _function, _rule in FORMULAS.items():

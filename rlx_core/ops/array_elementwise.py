@@ -5,9 +5,9 @@ An integer is its own floor, and a real number its own real part and conjugate: 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from rlx_core.errors import DtypeError
+from rlx_core.errors import ConfigError, DtypeError
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
@@ -18,6 +18,10 @@ from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
 
 __all__ = ["ceil", "clip", "conj", "conjugate", "floor", "imag", "positive", "real", "round", "trunc"]
+
+
+MOST_PLACES: Final = 300
+"""Of rounding: powers of ten beyond are no numbers."""
 
 
 def dtype_of(x: Any) -> DType:
@@ -52,9 +56,12 @@ def round(x: Any, decimals: int = 0, *, ste: bool = False) -> Any:
     With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
 
     Raises:
+        ConfigError: `decimals` is no integer from -300 to 300.
         DtypeError: `x` is an integer and `decimals` below 0.
     """
     places = whole("round: decimals", decimals)
+    if abs(places) > MOST_PLACES:
+        raise ConfigError(f"round: decimals must be from -{MOST_PLACES} to {MOST_PLACES}, not {places}")
     if dtype_of(x).is_complex:
         parts = conversion.real(x), complex.imag(x)
         return complex.make_complex(*(_rounded(part, places, ste) for part in parts))

@@ -167,6 +167,7 @@ class Gather(Indexed):
         yield Sample("f32[0, 2]", "i64[0]", ranges=ids(3))
         yield Sample("f32[4, 2]", "i64[7]", oob="clip", ranges={"indices": (-3, 6)})
         yield Sample("f32[4, 2]", "i64[7]", oob="fill", fill=1.5, ranges={"indices": (-3, 6)})
+        yield Sample("c64[4, 2]", "i64[7]", oob="fill", fill=1.5 - 0.5j, ranges={"indices": (-3, 6)})
         yield Sample("f32[2, 3, 2]", "i64[2, 4]", axis=1, batch_dims=1, oob="fill", ranges={"indices": (-2, 4)})
         yield Rejected("f32[4]", "f32[2]", error=DtypeError, says="integer")
         yield Rejected("f32[4]", "i64[2]", axis=1, error=AxisError, says="outside")
