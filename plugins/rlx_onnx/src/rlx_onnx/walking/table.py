@@ -40,9 +40,9 @@ FAMILIES: Final = (
     "suppression",
     "randomness",
     "optimisers",
-    "contributed",
-    "contributed_codes",
-    "grouped",
+    "contributed.operations",
+    "contributed.codes",
+    "contributed.grouped",
 )
 """The modules of `rlx_onnx.handlers`."""
 

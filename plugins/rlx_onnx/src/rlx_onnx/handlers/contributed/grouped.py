@@ -8,7 +8,7 @@ import rlx_core as rlx
 from rlx_core.ir.dims import Dim, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.attention import by_heads, joined_heads
-from rlx_onnx.handlers.contributed import MICROSOFT, turned_by
+from rlx_onnx.handlers.contributed.operations import MICROSOFT, turned_by
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import traced
