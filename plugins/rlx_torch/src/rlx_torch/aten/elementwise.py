@@ -14,7 +14,7 @@ from rlx_torch.aten.table import aten, rows
 Unary = Callable[[Any], Any]
 
 
-def _floats(function: Unary) -> Unary:
+def of_floats(function: Unary) -> Unary:
     """A function of floats; integers become f32 first, as in torch."""
     return lambda x: function(floating(x))
 
@@ -29,7 +29,7 @@ _FLOATS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"),
     *("sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma"),
 )
-rows({name: _floats(getattr(rlx, name)) for name in _FLOATS})
+rows({name: of_floats(getattr(rlx, name)) for name in _FLOATS})
 rows({name: _unless_whole(getattr(rlx, name)) for name in ("floor", "ceil", "trunc", "round")})
 rows(
     {
@@ -43,7 +43,7 @@ rows(
         "conj _conj _conj_physical conj_physical": rlx.conj,
         "real": rlx.real,
         "imag": rlx.imag,
-        "angle": lambda x: rlx.angle(x) if is_complex(x) else rlx.where(rlx.isnan(floating(x)), math.nan, _turn(x)),
+        "angle": lambda x: rlx.angle(x if is_complex(x) else floating(x)),
         "view_as_real view_as_real_copy": rlx.view_as_real,
         "view_as_complex view_as_complex_copy": rlx.view_as_complex,
         "complex": rlx.make_complex,
@@ -67,11 +67,6 @@ def is_exact(x: Any) -> bool:
 
 def _never(x: Any) -> Any:
     return rlx.zeros(x.shape, dtype=rlx.bool_)
-
-
-def _turn(x: Any) -> Any:
-    zero = as_value(0, x.dtype)
-    return rlx.where(rlx.less(x, zero), as_value(math.pi, floating(x).dtype), as_value(0.0, floating(x).dtype))
 
 
 def truth(x: Any) -> Any:

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import rlx_core as rlx
-from rlx_torch.aten.promotion import floating, meet, met_floating
+from rlx_torch.aten.elementwise import of_floats
+from rlx_torch.aten.promotion import meet, met_floating
 from rlx_torch.aten.table import aten, rows
 
 special = rlx.special
-
-
-def _one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: function(floating(x))
 
 
 def _two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -23,14 +20,14 @@ def _two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 rows(
     {
-        "prims::ndtri special_ndtri": _one(special.ndtri),
-        "special_log_ndtr": _one(special.log_ndtr),
-        "prims::erfcx special_erfcx": _one(special.erfcx),
-        "prims::bessel_i0 special_i0 special_modified_bessel_i0": _one(special.i0),
-        "prims::bessel_i0e special_i0e": _one(special.i0e),
-        "prims::bessel_i1 special_i1 special_modified_bessel_i1": _one(special.i1),
-        "prims::bessel_i1e special_i1e": _one(special.i1e),
-        "prims::spherical_bessel_j0 special_spherical_bessel_j0": _one(lambda x: rlx.sinc(x * (1 / math.pi))),
+        "prims::ndtri special_ndtri": of_floats(special.ndtri),
+        "special_log_ndtr": of_floats(special.log_ndtr),
+        "prims::erfcx special_erfcx": of_floats(special.erfcx),
+        "prims::bessel_i0 special_i0 special_modified_bessel_i0": of_floats(special.i0),
+        "prims::bessel_i0e special_i0e": of_floats(special.i0e),
+        "prims::bessel_i1 special_i1 special_modified_bessel_i1": of_floats(special.i1),
+        "prims::bessel_i1e special_i1e": of_floats(special.i1e),
+        "prims::spherical_bessel_j0 special_spherical_bessel_j0": of_floats(lambda x: rlx.sinc(x * (1 / math.pi))),
         "prims::zeta special_zeta": _two(special.zeta),
         "prims::igamma igamma": _two(special.gammainc),
         "prims::igammac igammac": _two(special.gammaincc),
