@@ -8,6 +8,9 @@ other threads hold, and not the threads that would give it back. So whatever is 
 * Threads that wait for each other in a circle, which only a handler can close, are told so.
 * A fork waits until no other thread holds one, or is in a `forks_wait`; those that hold nothing wait for the fork before
   they begin. Where that would take too long or for ever, the child gets new locks for those it could never acquire.
+* rlx never waits for a foreign lock while it blocks forks: a hook of another library (`logging` has one) may have acquired
+  that lock for the fork already. Calls of foreign code (log handlers, listeners) are `fork_safepoint`s, for which a fork does
+  not wait; neither does it wait for a thread that stands still in foreign code (a function that is traced, say).
 
 Whatever a fork has to do in the core is here, and `rlx_core.public` registers it; others add what they have to forget in a
 child by `in_child`.
@@ -15,6 +18,7 @@ child by `in_child`.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import warnings
@@ -22,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from functools import cached_property
 from threading import get_ident
+from types import FrameType
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -34,6 +39,7 @@ __all__ = [
     "after_fork",
     "after_fork_in_child",
     "before_fork",
+    "fork_safepoint",
     "forks_wait",
     "in_child",
     "lazy",
@@ -49,11 +55,23 @@ LOOK_AGAIN: Final = 0.05
 _PATIENCE: Final = 30.0
 """Seconds that a fork waits for other threads to come out of rlx."""
 
+_FOREIGN_PATIENCE: Final = 0.5
+"""Seconds that a fork waits for calls of foreign code: nearly all end in microseconds, and leave nothing half done then."""
+
+_STANDSTILL: Final = 1.0
+"""Seconds after which a thread that executes no instruction of foreign code is taken to wait for the thread that forks."""
+
+_NATIVE_CALLERS: Final = ("rlx_", "llvmlite", "numpy", "ctypes", "importlib", "zipimport", "_frozen_importlib")
+"""Beginnings of the modules whose calls of native code and files end by themselves: a fork waits for these."""
+
 _held: dict[int, int] = {}
 """Thread → how many locks and sections it is inside of; each thread changes its own."""
 
 _waits: dict[int, Waited] = {}
 """Thread → what it waits for."""
+
+_outside: dict[int, int] = {}
+"""Thread → how many locks and sections it left for a call of foreign code."""
 
 _forking: dict[int, int] = {}
 """Threads that are about to fork, and how often: a signal handler may fork while its own thread does."""
@@ -145,6 +163,37 @@ forks_wait: Final = _Section()
 """Inside, this thread does what a fork would leave half done: it imports, or is in a library that has locks of its own."""
 
 
+class _Safepoint(ContextDecorator):
+    """Part of a section, or of what is done under a lock, for which a fork does not wait. For `with`, or as a decorator."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        me = get_ident()
+        depth = _held.pop(me, 0)
+        if depth:
+            _outside[me] = _outside.get(me, 0) + depth  # before looking who forks, as in `_begin`
+            while _forking and me not in _forking and not _is_awaited(me):
+                left = _outside.pop(me, 0)
+                time.sleep(0.001)
+                _outside[me] = left
+
+    def __exit__(self, *raised: object) -> None:
+        me = get_ident()
+        depth = _outside.pop(me, 0)
+        if depth:
+            _held[me] = _held.get(me, 0) + depth
+            if _forking:
+                _let_fork(me)
+
+
+fork_safepoint: Final = _Safepoint()
+"""Inside, this thread calls foreign code, which may wait for a lock that the thread that forks has acquired.
+
+What the thread has under way is then as consistent as in a signal handler, which may run at any instruction.
+"""
+
+
 class lazy(cached_property[T]):
     """A property that is worked out when it is first asked for: `functools.cached_property` without the lock of Python 3.11.
 
@@ -172,9 +221,9 @@ def _begin(me: int) -> None:
 def _let_fork(me: int) -> None:
     """Wait for whoever is about to fork before this thread begins anything, unless the fork waits for it in the end."""
     while _forking and me not in _forking and not _is_awaited(me):
-        _held.pop(me, None)
+        depth = _held.pop(me, 1)
         time.sleep(0.001)
-        _held[me] = 1
+        _held[me] = depth
 
 
 def _end(me: int) -> None:
@@ -260,20 +309,47 @@ def _is_inside(thread: int, forker: int) -> bool:
     seen = {thread}
     waits = _waits_for(thread)
     while waits is not None and waits not in seen:
-        if waits == forker:
+        if waits == forker or waits in _outside:
             return False
         seen.add(waits)
         waits = _waits_for(waits)
     return thread in _held
 
 
+class _Standstill:
+    """Threads that executed nothing between two looks, `_STANDSTILL` seconds apart, in foreign code."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, tuple[tuple[int, int], float]] = {}
+
+    def includes(self, thread: int, frame: FrameType | None, now: float) -> bool:
+        """Return whether the thread stands still, given its innermost frame."""
+        name = "rlx_" if frame is None else str(frame.f_globals.get("__name__", ""))
+        if frame is None or name.startswith(_NATIVE_CALLERS):
+            self._since.pop(thread, None)
+            return False
+        position = id(frame), frame.f_lasti
+        before, since = self._since.setdefault(thread, (position, now))
+        if before != position:
+            self._since[thread] = position, now
+            return False
+        return now - since > _STANDSTILL
+
+
 def before_fork() -> None:
     """Wait until no other thread is inside of anything that a child would find half done."""
     me = get_ident()
     _forking[me] = _forking.get(me, 0) + 1
-    end = time.monotonic() + _PATIENCE
-    while any(_is_inside(thread, me) for thread in list(_held)):
-        if time.monotonic() > end:
+    standstill, begin = _Standstill(), time.monotonic()
+    while True:
+        now = time.monotonic()
+        awaited = [thread for thread in list(_held) if _is_inside(thread, me)]
+        if not awaited and (now > begin + _FOREIGN_PATIENCE or not any(thread != me for thread in list(_outside))):
+            return
+        frames = sys._current_frames() if now > begin + LOOK_AGAIN else {}
+        if awaited and frames and all(standstill.includes(thread, frames.get(thread), now) for thread in awaited):
+            return
+        if now > begin + _PATIENCE:
             warnings.warn(
                 f"fork: another thread has been compiling for {_PATIENCE:.0f} seconds; in the child, what it was in the "
                 "middle of (an import, say) stays half done",
@@ -281,6 +357,7 @@ def before_fork() -> None:
                 stacklevel=2,
             )
             return
+        del frames  # they refer to everything that the threads' functions refer to
         time.sleep(0.001)
 
 
@@ -297,7 +374,7 @@ def after_fork() -> None:
 def after_fork_in_child() -> None:
     """Forget the threads that are not in this process, and what they held."""
     me = get_ident()
-    for table in (_held, _waits, _forking):
+    for table in (_held, _waits, _outside, _forking):
         for thread in [each for each in table if each != me]:
             del table[thread]
     for lock in list(_locks):

@@ -3,6 +3,8 @@
 Nothing is logged above INFO, because what is wrong is raised or warned about; and no handler is installed, so that nothing is
 seen until a program asks for it: `logging.basicConfig(level="INFO")`, or "DEBUG" for every pass. Where nobody has imported
 `logging` there is no handler either, and it is not imported for this.
+
+`logging` has locks, which a thread that forks acquires before it waits for rlx: so a fork does not wait for a thread that logs.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any, Final, Literal
+
+from rlx_core.system.locks import fork_safepoint
 
 __all__ = ["LOGGED", "log_event"]
 
@@ -21,6 +25,7 @@ LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
     "compile-end": ("rlx.compile", "INFO", "%(program)s for %(target)s: %(source)s, %(seconds).3f s"),
     "specialize": ("rlx.compile", "INFO", "%(program)s: planned for %(sizes)s, %(seconds).3f s"),
     "binary-refused": ("rlx.cache", "INFO", "%(device)s: %(reason)s"),
+    "traced-for-every-call": ("rlx.compile", "INFO", "%(program)s is traced again for every call: %(reason)s"),
     "build": ("rlx.compile", "INFO", "%(program)s for %(target)s: code %(code)s, %(seconds).3f s"),
 }
 """Event → its logger, its level and its message, in the names of the event's facts."""
@@ -32,6 +37,13 @@ def log_event(event: str, facts: Mapping[str, Any]) -> None:
     if logging is None or event not in LOGGED:
         return
     name, level, words = LOGGED[event]
-    logger, number = logging.getLogger(name), getattr(logging, level)
-    if logger.isEnabledFor(number):
-        logger.log(number, words, facts)
+    with fork_safepoint:
+        logger, number = _logger(logging, name), getattr(logging, level)
+        if logger.isEnabledFor(number):
+            logger.log(number, words, facts)
+
+
+def _logger(logging: Any, name: str) -> Any:
+    """Return a logger, without the lock of `logging` where it exists already."""
+    logger = logging.Logger.manager.loggerDict.get(name)
+    return logger if isinstance(logger, logging.Logger) else logging.getLogger(name)

@@ -226,6 +226,58 @@ IMPORTS_THE_LOCKS = """
     assert forked(imported) == 0
 """
 
+LOGS_INSIDE = """
+    import logging
+    from rlx_core.system.logs import log_event
+    os.register_at_fork(before=lambda: (begun.set(), time.sleep(0.3)))
+    logging.getLogger("rlx.cache").setLevel("INFO")
+    def other():
+        with lock:
+            while True:
+                logging.Logger.manager._clear_cache()  # so that every record asks for the lock of `logging`
+                log_event("cache-miss", {"program": "p"})
+                begun.set()
+    run(other)
+    for _ in range(5):
+        begin = time.monotonic()
+        assert forked(taken) == 0
+        assert time.monotonic() - begin < 5
+"""
+
+STANDS_STILL = """
+    foreign = threading.Lock()
+    os.register_at_fork(before=foreign.acquire, after_in_parent=foreign.release, after_in_child=foreign.release)
+    def other():
+        with forks_wait:
+            foreign.acquire()
+            begun.set()
+            foreign.release()
+            while not locks._forking:
+                pass
+            with foreign:
+                pass
+    run(other)
+    begin = time.monotonic()
+    assert forked(taken) == 0
+    assert time.monotonic() - begin < 10
+"""
+
+WAITS_FOR_ONE_AT_A_SAFEPOINT = """
+    never = threading.Event()
+    def other():
+        with lock, locks.fork_safepoint:
+            begun.set()
+            never.wait()
+    def third():
+        taken()
+    run(other)
+    threading.Thread(target=third, daemon=True).start()
+    time.sleep(0.2)
+    begin = time.monotonic()
+    assert forked(taken) == 0
+    assert time.monotonic() - begin < 5
+"""
+
 IN_OUR_OWN = """
     with lock, forks_wait:
         assert forked(lambda: taken() and forked(taken) == 0) == 0
@@ -236,8 +288,18 @@ IN_OUR_OWN = """
 @POSIX
 @pytest.mark.parametrize(
     "program",
-    [WAITED, HELD_TOO_LONG, WAITS_FOR_US, WAITS_FOR_ONE_WHO_BEGINS, IMPORTS_THE_LOCKS, IN_OUR_OWN],
-    ids=["waited", "long", "ours", "awaited", "imported", "own"],
+    [
+        WAITED,
+        HELD_TOO_LONG,
+        WAITS_FOR_US,
+        WAITS_FOR_ONE_WHO_BEGINS,
+        IMPORTS_THE_LOCKS,
+        IN_OUR_OWN,
+        LOGS_INSIDE,
+        STANDS_STILL,
+        WAITS_FOR_ONE_AT_A_SAFEPOINT,
+    ],
+    ids=["waited", "long", "ours", "awaited", "imported", "own", "logs", "standstill", "safepoint"],
 )
 def test_a_fork_waits_for_others_and_its_child_has_every_lock(program):
     """But for those that wait for the one who forks, and for those that never end."""
@@ -270,3 +332,53 @@ def test_nobody_begins_while_another_thread_forks():
         thread.join()
     finally:
         locks._forking.pop(-1, None)
+
+
+FOREIGN_LOCKS = """
+    import signal
+    {before}
+    import numpy as np
+    from rlx_core.system import locks
+    import rlx_core as rlx
+    {after}
+    import logging, threading, os, time, warnings
+    warnings.simplefilter("error", RuntimeWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    logging.basicConfig(level="DEBUG", filename=os.devnull)
+    signal.alarm(60)
+    ends = time.monotonic() + {seconds}
+    def compile_often():
+        n = 1
+        while time.monotonic() < ends:
+            n += 1
+            rlx.jit(lambda x: rlx.exp(x) * n)(np.ones((n,), np.float32))
+    threads = [threading.Thread(target=compile_often) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    longest, forks = 0.0, 0
+    while time.monotonic() < ends:
+        begin = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            os._exit(0 if rlx.jit(lambda x: x + 1)(np.ones(3, np.float32)).shape == (3,) else 1)
+        longest, forks = max(longest, time.monotonic() - begin), forks + 1
+        assert os.waitpid(child, 0)[1] == 0
+    for thread in threads:
+        thread.join()
+    assert forks, "no fork was made"
+    assert longest < 10, longest
+"""
+
+FOREIGN_MODULES = "import logging, concurrent.futures.thread, multiprocessing.pool"
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("before", "after"), [(FOREIGN_MODULES, ""), ("", FOREIGN_MODULES)], ids=["imported-before", "imported-after"]
+)
+def test_forks_pass_threads_that_compile_and_log(before, after):
+    """Hooks run in reverse order of registration, so modules imported after rlx acquire their locks first."""
+    program = dedent(FOREIGN_LOCKS).format(before=before, after=after, seconds=3)
+    ran = subprocess.run([sys.executable, "-c", program], timeout=120, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -191,9 +191,15 @@ LIMITED = """
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the address space cannot be limited, or not be read")
 @pytest.mark.parametrize(
-    ("before", "found"),
-    [pytest.param("check(4)", "NoneType", marks=pytest.mark.slow), ("import rlx_core.errors", "OutOfMemoryError")],
+    ("before", "mib", "found"),
+    [
+        pytest.param("check(4)", 64, "NoneType", marks=pytest.mark.slow),
+        pytest.param("check(4)", 16, "OutOfMemoryError", marks=pytest.mark.slow),
+        ("rlx.jit, rlx.softmax", 16, "OutOfMemoryError"),
+    ],
 )
-def test_without_memory_a_compilation_ends_and_the_next_is_as_ever(before: str, found: str, tmp_path: Path) -> None:
-    """16 MB hold no further thread, whose work is then done by whoever waits for it, nor LLVM, if it is not there yet."""
-    assert run(f"{LIMITED}\n    {before}\n    print(limited(16 << 20))\n", tmp_path).strip() == found
+def test_without_memory_a_compilation_ends_and_the_next_is_as_ever(
+    before: str, mib: int, found: str, tmp_path: Path
+) -> None:
+    """16 MiB hold neither what LLVM may need for a module nor, if it is not there yet, LLVM itself."""
+    assert run(f"{LIMITED}\n    {before}\n    print(limited({mib} << 20))\n", tmp_path).strip() == found

@@ -19,9 +19,8 @@ from functools import cache, partial
 from threading import get_ident
 from typing import Any, Final, Generic, TypeVar
 
-from llvmlite.binding import ffi
-
 from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waiting, waits_for_itself
+from rlx_cpu.native.llvm.boundary import is_entered
 from rlx_cpu.native.threads import started, usable_cpus
 
 __all__ = ["Later", "later", "share_out", "yielding"]
@@ -94,7 +93,7 @@ class Later(Generic[T]):
         self._waiting.append(mine)
         with waiting(self):
             while self._result is None and self._begun:
-                if _is_in_llvm() or waits_for_itself():
+                if is_entered() or waits_for_itself():
                     return False
                 if mine.acquire(timeout=LOOK_AGAIN):
                     break
@@ -113,7 +112,7 @@ _workers: dict[object, float] = {}
 def later(job: Callable[[], T]) -> Later[T]:
     """Run a job in the background."""
     made = Later(job)
-    if _is_in_llvm():  # a signal handler's: until it returns, nobody else gets into LLVM
+    if is_entered():  # a signal handler's: until it returns, nobody else gets into LLVM
         return made
     _jobs.append(made)
     now = time.monotonic()
@@ -166,35 +165,10 @@ def _forget() -> None:
     """In a forked child: there are no workers, and what they had not begun is for those who ask for it."""
     _workers.clear()
     _doing.clear()
-    _llvm[:] = [each for each in _llvm if each == get_ident()]
 
 
 atexit.register(drain)  # so that what was begun is finished, and no file half written
 in_child(_forget)
-
-
-# ------------------------------------------------------------------------------------------- LLVM's lock
-
-_llvm: list[int] = []
-"""The thread that has llvmlite's lock, as often as it has entered it."""
-
-
-def _is_in_llvm() -> bool:
-    """Whether this thread has llvmlite's lock here already: then it is a signal handler, and no other thread gets into LLVM.
-
-    What the lock says itself comes first: a handler may interrupt between the taking of the lock and the note of it.
-    """
-    lock = getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
-    owned = getattr(lock, "_is_owned", None)
-    return get_ident() in _llvm if owned is None else bool(owned())
-
-
-def _left_llvm() -> None:
-    with suppress(IndexError):  # entered before this module was there to note it
-        _llvm.pop()
-
-
-ffi.register_lock_callback(lambda: _llvm.append(get_ident()), _left_llvm)
 
 
 # ------------------------------------------------------------------------------------------- sharing

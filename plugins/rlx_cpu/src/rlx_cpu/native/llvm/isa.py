@@ -6,20 +6,17 @@ another. NEON can be compiled for on any machine and run where it exists.
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from attrs import evolve
-from llvmlite import binding as llvm
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
+from rlx_cpu.native.llvm.host import Host, this_host
 from rlx_cpu.native.machine import MACHINE, Machine, assumed
 
-__all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named", "portable"]
+__all__ = ["ISAS", "Isa", "available", "host_isa", "named", "portable"]
 
 
 @frozen
@@ -64,12 +61,17 @@ class Isa:
         """Whether float16 is converted by instructions."""
         return self.arch != "x86_64" or "f16c" in self.needs
 
-    def features(self, host: Mapping[str, bool]) -> str:
+    def features(self, host: Host) -> str:
         """The feature string for LLVM: the host's, less what this set does without."""
-        if self.cpu is not None or self.arch != _machine():
+        if self.cpu is not None or self.arch != host.arch:
             return ",".join(f"+{f}" for f in self.needs)
-        off = {f for f in host if any(f == w or (w.endswith("*") and f.startswith(w[:-1])) for w in self.without)}
-        return ",".join(f"{'+' if on and f not in off else '-'}{f}" for f, on in sorted(host.items()))
+        off = {
+            feature
+            for feature in host.features | host.missing
+            if any(feature == w or (w.endswith("*") and feature.startswith(w[:-1])) for w in self.without)
+        } | host.missing
+        # What is off comes last: LLVM then switches off what implies it too, where `+vaes` after `-avx` would bring AVX back.
+        return ",".join([*(f"+{f}" for f in sorted(host.features - off)), *(f"-{f}" for f in sorted(off))])
 
 
 _X86: Final = ("llvm.x86.sse2.pause", "llvm.x86.sse.sfence")
@@ -100,39 +102,17 @@ PORTABLE: Final = {
 """What all processors with a set have in common, as LLVM calls it: the levels of the x86-64 psABI."""
 
 
-def _machine() -> str:
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+def available(host: Host | None = None) -> tuple[Isa, ...]:
+    """The instruction sets that a processor can run, this machine's by default, widest first."""
+    host = host or this_host()
+    return tuple(i for i in ISAS if i.arch == host.arch and host.features.issuperset(i.needs))
 
 
-@cache
-def host_name() -> str:
-    """What LLVM calls this machine's processor."""
-    found: str = llvm.get_host_cpu_name()
-    return found
-
-
-@cache
-def host_features() -> Mapping[str, bool]:
-    """LLVM's feature names for this machine, each with whether it has it."""
-    try:
-        found = dict(llvm.get_host_cpu_features())
-    except RuntimeError:  # LLVM does not know how to ask on this platform
-        found = {}
-    if not found and _machine() == "aarch64":
-        found = {"neon": True}
-    return found
-
-
-def available() -> tuple[Isa, ...]:
-    """The instruction sets that this machine can run, widest first."""
-    host = host_features()
-    return tuple(i for i in ISAS if i.arch == _machine() and all(host.get(f, False) for f in i.needs))
-
-
-def host_isa() -> Isa | None:
-    """The instruction set that is best on this machine, or `None` if it has none of those known."""
-    is_slow = host_name() in SLOW_PAIRS
-    return next((i for i in available() if not (is_slow and i.multiplies_bf16)), None)
+def host_isa(host: Host | None = None) -> Isa | None:
+    """The instruction set that is best on a processor, this machine's by default; `None` if it has none of those known."""
+    host = host or this_host()
+    is_slow = host.cpu in SLOW_PAIRS
+    return next((i for i in available(host) if not (is_slow and i.multiplies_bf16)), None)
 
 
 def named(name: str) -> Isa:
@@ -149,7 +129,7 @@ def named(name: str) -> Isa:
     if found not in there:
         raise ConfigError(
             f"cpu.isa: this machine has {', '.join(i.name for i in there) or 'none of them'}, not {name}",
-            Fact("machine", f"{host_name()} ({platform.machine()})"),
+            Fact("machine", str(this_host())),
         )
     return evolve(found, machine=assumed())
 

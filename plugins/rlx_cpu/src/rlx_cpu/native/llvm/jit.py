@@ -13,18 +13,16 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from llvmlite import binding as llvm
-
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.system.disk import DiskCache
-from rlx_core.system.locks import forks_wait
 from rlx_core.system.private import cache_directory
-from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm import boundary, ir
 from rlx_cpu.native.llvm.background import Later, later
+from rlx_cpu.native.llvm.boundary import Engine
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.optimise import generate, machine, machine_words, triple
+from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
 __all__ = [
     "Code",
@@ -47,11 +45,12 @@ class Code:
 
     def __init__(
         self,
-        engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine],
+        engine: Engine | Later[Engine],
         is_cached: bool,
         stored: Later[bool] | None = None,
     ) -> None:
         self._engine = engine
+        self._addresses: dict[str, int] = {}
         self.is_cached = is_cached
         self._stored = stored
 
@@ -75,13 +74,16 @@ class Code:
         Raises:
             RuntimeError: LLVM did not take the code.
         """
+        known = self._addresses.get(function)  # a call of LLVM waits for another thread
+        if known is not None:
+            return known
         engine = self._engine
         if isinstance(engine, Later):
             engine = self._engine = engine.result()
-        with forks_wait:
-            found = int(engine.get_function_address(function))
+        found = engine.address(function)
         if not found:
             raise KeyError(f"the code has no function {function}")
+        self._addresses[function] = found
         return found
 
 
@@ -141,17 +143,11 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
     return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
+def link(objects: Sequence[bytes], isa: Isa) -> Engine:
     """Object files in this process.
 
     Raises:
         RuntimeError: LLVM does not take one.
+        OutOfMemoryError: LLVM may need more memory than is available.
     """
-    # In the context that is always there: an engine goes with its module, at a time that the collector of cycles may choose.
-    with forks_wait:
-        empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
-        engine = llvm.create_mcjit_compiler(empty, machine(isa))
-        for data in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        engine.finalize_object()
-        return engine
+    return boundary.link(objects, processor(isa))

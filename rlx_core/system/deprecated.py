@@ -1,0 +1,33 @@
+"""Deprecated names of public modules: they work for two minor releases, and warn with the new name."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["deprecated_names"]
+
+
+def deprecated_names(module: str, names: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module whose names were replaced.
+
+    Args:
+        module: The module's full name.
+        names: Deprecated name → the address of what replaced it (`package.module:name`), and the release that removes it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        address, release = names[name]
+        place, _, attribute = address.partition(":")
+        warnings.warn(
+            f"{module}.{name} is deprecated and is removed in rlx-core {release}: use {place}.{attribute}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(importlib.import_module(place), attribute)
+
+    return get
