@@ -10,15 +10,17 @@ that fills it, which imports this one:
 """
 
 from rlx_core.codegen.places import Fault, Layout, Place
-from rlx_cpu.native.contract import Emit, Emitted, Pack
-from rlx_cpu.native.llvm.build import memory_type
-from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
+from rlx_cpu.native.contract import Emit, Emitted, Pack, aligned
+from rlx_cpu.native.llvm.build import constant, memory_type
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.systems.elimination import Elimination, Rows
 from rlx_cpu.native.table import NativeTable
 
 __all__ = [
     "WORTH_THREADS",
+    "Elimination",
     "Emit",
     "Emitted",
     "Fault",
@@ -26,7 +28,11 @@ __all__ = [
     "NativeTable",
     "Pack",
     "Place",
+    "Rows",
+    "aligned",
+    "constant",
     "counting",
+    "index",
     "memory_type",
     "offset",
     "pointer_at",

@@ -45,7 +45,7 @@ class NotPositiveDefiniteError(LinearAlgebraError):
     NotPositiveDefiniteError: cholesky: the matrix is not positive definite: ...
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
-    array([[2., 0.],
+    Array([[2., 0.],
            [1., 2.]])
 
     A covariance that is positive definite on paper may miss it by rounding: add a
@@ -97,7 +97,7 @@ class NotConvergedError(LinearAlgebraError):
     NotConvergedError: sparse.solve: cg for the matrix did not converge: ...
 
     >>> cg(a, np.ones(4), maxiter=2, preconditioner="jacobi")
-    array([1.   , 0.5  , 0.02 , 0.001])
+    Array([1.   , 0.5  , 0.02 , 0.001])
 
     Args:
         residual: The norm of b - a x where it ended.

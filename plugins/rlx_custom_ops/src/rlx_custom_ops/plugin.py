@@ -33,5 +33,6 @@ def rlx_ops() -> Iterator[OpFamily]:
 def rlx_kernels() -> list[KernelSpec]:
     return [
         KernelSpec("cpu", "rlx_custom_ops.kernels:kernels", summary="LAPACK, through SciPy."),
+        KernelSpec("cpu", "rlx_custom_ops.native:native", summary="Factors of small matrices, as machine code."),
         KernelSpec("cuda", "rlx_custom_ops.device_kernels:kernels", summary="cuSOLVER, through CuPy."),
     ]

@@ -74,7 +74,7 @@ def kron(a: Any, b: Any) -> Any:
     """The Kronecker product of matrices; see `Kron`. Leading dims broadcast.
 
     >>> kron(np.eye(2), np.array([[1.0, 2.0]]))
-    array([[1., 2., 0., 0.],
+    Array([[1., 2., 0., 0.],
            [0., 0., 1., 2.]])
     """
     a, b = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))

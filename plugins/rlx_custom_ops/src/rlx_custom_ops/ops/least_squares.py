@@ -209,7 +209,7 @@ def lstsq(a: Any, b: Any, *, rtol: float | None = None) -> Any:
 
     >>> import numpy as np
     >>> lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0])).round(6)
-    array([2.])
+    Array([2.])
     """
     return of_systems(lambda a, b: _lstsq(a, b, rtol=rtol), a, b)
 

@@ -104,7 +104,7 @@ def solve(a: Any, b: Any) -> Any:
 
     >>> import numpy as np
     >>> solve(np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([3.0, 4.0]))
-    array([1., 1.])
+    Array([1., 1.])
     """
     return of_systems(_solve, a, b)
 

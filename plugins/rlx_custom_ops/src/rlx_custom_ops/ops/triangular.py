@@ -157,7 +157,7 @@ def triangular_solve(
 
     >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 4.0]]), np.array([2.0, 9.0]))
-    array([1., 2.])
+    Array([1., 2.])
     """
     op = TriangularSolve(lower, operation, unit_diagonal)
     return of_systems(op, a, b)

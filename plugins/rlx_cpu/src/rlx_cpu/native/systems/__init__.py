@@ -1,0 +1,1 @@
+"""Dense linear systems of a few unknowns as native code."""

@@ -1,0 +1,106 @@
+"""Factors of small matrices as machine code, so that loops which compute them are native."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+from rlx_core import i32, i64
+from rlx_core.kit import Node
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.emitters import (
+    WORTH_THREADS,
+    Elimination,
+    Emitted,
+    Layout,
+    Rows,
+    aligned,
+    constant,
+    counting,
+    index,
+    memory_type,
+    offset,
+    pointer_at,
+    share,
+    starting,
+)
+from rlx_custom_ops.native import native
+from rlx_custom_ops.ops.determinant import Slogdet
+from rlx_custom_ops.ops.lu import Lu
+
+__all__ = ["determinant", "factors"]
+
+MAX_SMALL: Final = 32
+"""Rows of a matrix up to which a call of LAPACK takes longer."""
+
+
+@condition(f"{MAX_SMALL} or fewer rows")
+def is_small(node: Node) -> bool:
+    (a,) = (v.type for v in node.present())
+    return a.is_static and a.static_shape[-1] <= MAX_SMALL
+
+
+@native.register(Lu, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
+def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
+    """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1), a thread a matrix."""
+    a = layout.results[0].type
+    *leading, n, _ = a.static_shape
+    stack, size, rows = prod(leading), a.dtype.itemsize, Rows.of(isa, a.dtype, n)
+    b, buffers, tid, nthreads = starting(module, name)
+    if not stack * n:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    source, packed, pivots, permutation, scratch = (pointer_at(b, buffers, k) for k in range(5))
+    number, place, room = memory_type(i32), memory_type(i64), aligned(rows.nbytes + 8 * n)
+    start = offset(b, scratch, (tid, room))
+    chosen = offset(b, start, rows.nbytes)
+    with counting(b, *share(b, stack, tid, nthreads)) as s:
+        matrix = Elimination.begin(b, rows, start)
+        matrix.read(offset(b, source, (s, n * n * size)), 0, n)
+        matrix.eliminate(chosen)
+        matrix.write(offset(b, packed, (s, n * n * size)), 0, n)
+        exchanged, order = (offset(b, x, (s, 4 * n)) for x in (pivots, permutation))
+        with counting(b, 0, n) as i:
+            b.store(b.trunc(i, number), offset(b, order, (i, 4)), align=4)
+        with counting(b, 0, n) as i:
+            pivot = b.load(offset(b, chosen, (i, 8)), typ=place, align=8)
+            b.store(b.trunc(pivot, number), offset(b, exchanged, (i, 4)), align=4)
+            ends = [offset(b, order, (r, 4)) for r in (i, pivot)]
+            upper, lower = (b.load(end, typ=number, align=4) for end in ends)
+            b.store(lower, ends[0], align=4)
+            b.store(upper, ends[1], align=4)
+    b.ret_void()
+    return Emitted(name, workspace=room, uses_threads=stack > 1 and stack * rows.products * size >= WORTH_THREADS)
+
+
+@native.register(Slogdet, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
+def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
+    """The diagonal of LU with partial pivoting, a thread a matrix."""
+    (a,) = (v.type for v in node.present())
+    *leading, n, _ = a.static_shape
+    stack, size, rows = prod(leading), a.dtype.itemsize, Rows.of(isa, a.dtype, n)
+    b, buffers, tid, nthreads = starting(module, name)
+    if not stack:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    source, signs, logarithms, scratch = (pointer_at(b, buffers, k) for k in range(4))
+    start = offset(b, scratch, (tid, aligned(rows.nbytes)))
+    element = memory_type(a.dtype)
+    zero, one = (constant(element, number) for number in (0.0, 1.0))
+    with counting(b, *share(b, stack, tid, nthreads)) as s:
+        matrix = Elimination.begin(b, rows, start)
+        matrix.read(offset(b, source, (s, n * n * size)), 0, n)
+        matrix.eliminate()
+        sign_at, log_at = (offset(b, x, (s, size)) for x in (signs, logarithms))
+        is_odd = b.icmp_signed("!=", b.and_(b.load(matrix.swaps, typ=memory_type(i64), align=8), index(1)), index(0))
+        b.store(b.select(is_odd, b.fneg(one), one), sign_at, align=size)
+        b.store(zero, log_at, align=size)
+        with counting(b, 0, n) as i:
+            x = matrix.load(matrix.at(i, i))
+            direction = b.select(b.fcmp_ordered("==", x, zero), zero, b.copysign(one, x))
+            direction = b.select(b.fcmp_unordered("uno", x, x), x, direction)
+            for at, value, combine in ((sign_at, direction, b.fmul), (log_at, matrix.log_modulus(x), b.fadd)):
+                b.store(combine(b.load(at, typ=element, align=size), value), at, align=size)
+    b.ret_void()
+    uses_threads = stack > 1 and stack * rows.products * size >= WORTH_THREADS
+    return Emitted(name, workspace=max(1, rows.nbytes), uses_threads=uses_threads)
