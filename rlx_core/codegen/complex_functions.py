@@ -25,7 +25,7 @@ from rlx_core.codegen.complex_parts import (
 from rlx_core.ops import activation, arithmetic, trigonometry
 from rlx_core.ops.activation import exp, exp2, expm1, log, log1p, sqrt
 from rlx_core.ops.arithmetic import absolute, atan2
-from rlx_core.ops.comparison import isinf
+from rlx_core.ops.comparison import isfinite, isinf, isnan
 from rlx_core.ops.floating import copysign
 from rlx_core.ops.selection import where
 from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
@@ -67,13 +67,14 @@ def logarithm_of_one_more(z: Parts) -> Parts:
 
 def exponential_less_one(z: Parts) -> Parts:
     half = sin(0.5 * z[1])
-    size = exp(z[0])
-    return times(expm1(z[0]), cos(z[1])) - 2 * half * half, times(size, sin(z[1]))
+    re, im = exponential(z)
+    near = times(expm1(z[0]), cos(z[1])) - 2 * half * half
+    # Below 1 the difference cancels; beyond, and of e^-∞ = 0 whatever the angle is, it does not.
+    return where((z[0] > 80) | (z[0] == -math.inf), re - 1, near), im
 
 
 def power_of_two(z: Parts) -> Parts:
-    size, angle = exp2(z[0]), z[1] * math.log(2)
-    return times(size, cos(angle)), times(size, sin(angle))
+    return exponential(z, exp2, math.log(2))
 
 
 def power(a: Parts, b: Parts) -> Parts:
@@ -90,15 +91,26 @@ def power(a: Parts, b: Parts) -> Parts:
 
 
 def hyperbolic_tangent(z: Parts) -> Parts:
-    """(sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)"""
+    """(sinh x cosh x + i sin y cos y) / (sinh² x + cos² y); ±1 + 0i where x is infinite, whatever y is.
+
+    Source:
+        C17, Annex G.6.2.6.
+    """
     x, y = z
+    is_infinite = isinf(x)
     is_steep = absolute(x) > _STEEP
     near = where(is_steep, 0, x)
     s, c = sinh(near), cos(y)
     below = s * s + c * c
     both = sin(y) * c
-    re = where(is_steep, copysign(1 + 0 * x, x), s * cosh(near) / below)
-    return re, where(is_steep, times(exp(-2 * absolute(x)), 4 * both), both / below)
+    re = where(is_steep, copysign(1.0, x), s * cosh(near) / below)
+    re = where(isfinite(y) | is_infinite, re, where(x == 0, x, math.nan))
+    # Of an infinite x the imaginary part is a zero with the sign of sin 2y, where y has one.
+    decay = exp(-2 * absolute(x))
+    im = where(is_steep, times(decay, 4 * both), both / below)
+    im = where((y == 0) & isnan(x), y, im)  # tanh(NaN ± 0i) = NaN ± 0i
+    im = where(isfinite(y), im, math.nan)
+    return re, where(is_infinite & ~isfinite(y), 0, im)
 
 
 def sides(z: Parts) -> tuple[Any, Any, Any]:
@@ -106,7 +118,8 @@ def sides(z: Parts) -> tuple[Any, Any, Any]:
     is x over the first result, which is the other one's y; then the imaginary part; and where z is far."""
     x, y = (absolute(part) for part in z)
     is_far = ordered(z)[0] > _FAR
-    size = where(isinf(x) | isinf(y), float("inf"), modulus((x, y)))
+    # By halves: the modulus itself may be too large for its type, its logarithm is not.
+    half = where(isinf(x) | isinf(y), float("inf"), modulus((0.5 * x, 0.5 * y)))
     x, y = (where(is_far, 1, part) for part in (x, y))
     r, s = modulus((x + 1, y)), modulus((x - 1, y))
     a = 0.5 * (r + s)
@@ -127,18 +140,20 @@ def sides(z: Parts) -> tuple[Any, Any, Any]:
     less = where(is_inside, less_inside, less_outside)
     root_of_both = where(is_inside, near_inside, sqrt(less_outside * (a + 1)))
     im = where(a < 1.5, log1p(less + root_of_both), log(a + sqrt((a - 1) * (a + 1))))
-    return where(is_inside, inside, outside), where(is_far, log(size) + math.log(2), im), is_far
+    return where(is_inside, inside, outside), where(is_far, log(half) + math.log(4), im), is_far
 
 
 def arc_sine(z: Parts) -> Parts:
     adjacent, im, is_far = sides(z)
     re = atan2(absolute(z[0]), where(is_far, absolute(z[1]), adjacent))
-    return copysign(re, z[0]), copysign(im, z[1])
+    # Of an imaginary number the arc sine is one too, of NaN·i as well.
+    return where(z[0] == 0, z[0], copysign(re, z[0])), copysign(im, z[1])
 
 
 def arc_cosine(z: Parts) -> Parts:
     opposite, im, is_far = sides(z)
-    return atan2(where(is_far, absolute(z[1]), opposite), z[0]), -copysign(im, z[1])
+    re = atan2(where(is_far, absolute(z[1]), opposite), z[0])
+    return where(z[0] == 0, math.pi / 2, re), -copysign(im, z[1])
 
 
 def hyperbolic_arc_cosine(z: Parts) -> Parts:
@@ -149,16 +164,20 @@ def hyperbolic_arc_cosine(z: Parts) -> Parts:
 def hyperbolic_arc_tangent(z: Parts) -> Parts:
     """½ ln((1 + z) / (1 - z)), by logarithms of both where z is near ±1."""
     x, y = absolute(z[0]), z[1]
-    is_far = ordered(z)[0] > _FAR
-    inverse, _ = quotient((1 + 0 * x, 0 * x), (x, y))
-    far = where(isinf(x) | isinf(y), 0, inverse)
+    is_far = (ordered(z)[0] > _FAR) | isinf(x) | isinf(y)
+    # ±iπ/2 + 1/z, by halves, whose modulus is finite.
+    half = where(is_far, modulus((0.5 * x, 0.5 * y)), 1)
+    far, far_im = (where(isinf(x) | isinf(y), 0, 0.5 * (0.5 * part / half / half)) for part in (x, y))
     x, y = where(is_far, 0, x), where(is_far, 0, y)
     r, s = modulus((x + 1, y)), modulus((x - 1, y))
     is_near_one = s < 0.5
     wide = where(is_near_one, 1, s)
     re = where(is_near_one, 0.5 * (log(r) - log(s)), 0.25 * log1p(4 * (x / wide) / wide))
     im = 0.5 * atan2(2 * y, (1 - x) * (1 + x) - y * y)
-    return copysign(where(is_far, far, re), z[0]), where(is_far, copysign(math.pi / 2 + 0 * x, z[1]), im)
+    # Of an imaginary number it is imaginary, of NaN·i as well.
+    re = where(z[0] == 0, z[0], copysign(where(is_far, far, re), z[0]))
+    far_im = copysign(math.pi / 2, z[1]) - far_im
+    return re, where(is_far & ~isnan(z[1]), far_im, where(isnan(z[1]), z[1], im))
 
 
 FORMULAS: Final[dict[Any, Callable[..., Parts]]] = {

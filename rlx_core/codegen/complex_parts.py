@@ -102,15 +102,38 @@ def logarithm(z: Parts) -> Parts:
     return where((size > 0.7) & (size < 1.5), near, away), atan2(z[1], z[0])
 
 
+_LARGE_EXPONENT: Final = 80.0
+"""An exponent below which e^x overflows in no dtype of complex parts."""
+
+
 def times(a: Any, b: Any) -> Any:
     """a · b, of which a factor of 0 makes 0 even if the other one is not finite: C's rules for functions of complex numbers."""
     found = a * b
-    return where(comparison.isfinite(found), found, where(a == 0, a, where(b == 0, b, found)))
+    zero = where(a == 0, a * copysign(1.0, b), b * copysign(1.0, a))
+    return where(comparison.isfinite(found) | ((a != 0) & (b != 0)), found, zero)
 
 
-def exponential(z: Parts) -> Parts:
-    size = exp(z[0])
-    return times(size, cos(z[1])), times(size, sin(z[1]))
+def exponential(z: Parts, power: Callable[[Any], Any] = exp, scale: float = 1.0) -> Parts:
+    """power(re) (cos(scale·im) + i sin(scale·im)), by default e^z; by two factors where a power overflows before a part does.
+
+    Source:
+        C17, Annex G.6.3.1: e^-∞ is 0 whatever the angle is, and an infinite or NaN angle makes NaN of every finite size.
+    """
+    re, im = z
+    angle = im if scale == 1.0 else scale * im
+    is_large = re > _LARGE_EXPONENT
+    half = power(where(is_large, 0.5 * re, re))
+    rest = where(is_large, half, 1)
+    # Of an infinite angle sine and cosine are NaN, which a size of 0 by underflow must not hide.
+    is_undefined = ~comparison.isfinite(im) & comparison.isfinite(re)
+    parts = (times(times(half, part), rest) for part in (cos(angle), sin(angle)))
+    first, second = (where(is_undefined, math.nan, part) for part in parts)
+    return where((re == math.inf) & ~comparison.isfinite(im), math.inf, first), second
+
+
+def unbounded(part: Any, size: Any, angle: Any) -> Any:
+    """A part of a hyperbolic function that is infinite where the argument's size is, though the angle is no number."""
+    return where(comparison.isinf(size) & ~comparison.isfinite(angle), math.inf, part)
 
 
 FORMULAS: Final[dict[Any, Callable[..., Parts]]] = {
@@ -125,10 +148,10 @@ FORMULAS: Final[dict[Any, Callable[..., Parts]]] = {
     activation.exp: exponential,
     activation.log: logarithm,
     activation.sqrt: square_root,
-    trigonometry.sin: lambda z: (times(sin(z[0]), cosh(z[1])), times(cos(z[0]), sinh(z[1]))),
-    trigonometry.cos: lambda z: (times(cos(z[0]), cosh(z[1])), -times(sin(z[0]), sinh(z[1]))),
-    trigonometry.sinh: lambda z: (times(sinh(z[0]), cos(z[1])), times(cosh(z[0]), sin(z[1]))),
-    trigonometry.cosh: lambda z: (times(cosh(z[0]), cos(z[1])), times(sinh(z[0]), sin(z[1]))),
+    trigonometry.sin: lambda z: (times(sin(z[0]), cosh(z[1])), unbounded(times(cos(z[0]), sinh(z[1])), z[1], z[0])),
+    trigonometry.cos: lambda z: (unbounded(times(cos(z[0]), cosh(z[1])), z[1], z[0]), -times(sin(z[0]), sinh(z[1]))),
+    trigonometry.sinh: lambda z: (unbounded(times(sinh(z[0]), cos(z[1])), z[0], z[1]), times(cosh(z[0]), sin(z[1]))),
+    trigonometry.cosh: lambda z: (unbounded(times(cosh(z[0]), cos(z[1])), z[0], z[1]), times(sinh(z[0]), sin(z[1]))),
 }
 """Functions of complex numbers → the parts of their results."""
 

@@ -12,17 +12,18 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
+import numpy as np
 from attrs import field
 
 from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
 from rlx_core.codegen.in_parts import PARTS
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
 from rlx_core.ir.dims import Dim, product
-from rlx_core.ir.dtypes import DType, i64
+from rlx_core.ir.dtypes import DType, i64, u64
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value, infer
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
-from rlx_core.ops.arithmetic import add, divide
+from rlx_core.ops.arithmetic import add, divide, minimum
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import DimValue, Full, Iota
@@ -309,6 +310,10 @@ class _Walk:
         if isinstance(size, int) and size < 1:
             raise NoFormula("a table with elements")
         index = yield indices, (*place[:batch], *place[axis : axis + count])
+        if self.terms[index].dtype is u64:
+            # As a signed number an index of 2⁶³ or more would be negative, and its nearest end the first.
+            largest = self.add(Const(u64, int(np.iinfo(np.int64).max)))
+            index = self.add(Apply(u64, minimum.op(), (index, largest)))
         bound = self.add(Bound(i64, self._cast(index, i64), _sized(size), op.oob == "error"))
         # A table that is computed is computed at the element alone: of a row of log-probabilities, the label's.
         return (yield table, (*place[:axis], Affine(None, chosen=bound), *place[axis + count :]))

@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlx_core.errors import Fact, RlxError
+from rlx_core.errors.contained import reraise
+from rlx_core.ir import nonfinite
 from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.element_functions import preferred_functions
 from rlx_core.ir.graph import Builder, as_results, building
 from rlx_core.ir.op import Op, exact
 from rlx_core.ir.provenance import current_origin
@@ -34,9 +37,14 @@ def evaluate(op: Op, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
             kinds.append(None if operand is None else (operand, exact(operand)))
     tape = tape_for(op, tuple(kinds))
     try:
-        return tape.play(arrays)
+        results = tape.play(arrays, functions=preferred_functions() if tape.is_inexact else None)
     except RlxError as error:
         raise error.with_fact(Fact("op", op.title, current_origin().source)) from None
+    except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
+        reraise(error, "ops", op.name, "its reference")
+    if nonfinite.active() is not None:
+        nonfinite.expect_finite(op, operands, results, current_origin().source)
+    return results
 
 
 @lru_cache(KEPT)

@@ -8,7 +8,7 @@ reference interpreter plays it for each node that decomposes, and an op that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from attrs import evolve
 
 from rlx_core.errors import MissingRuleError
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.element_functions import ElementFunctions, is_inexact
 from rlx_core.ir.graph import Argument, Graph, Node, Value, decomposition
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -31,14 +32,20 @@ KEPT = 2048
 
 @frozen(eq=False)
 class Step:
-    """One reference: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it."""
+    """One op: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it.
 
-    reference: Callable[..., Any]
+    Attributes:
+        reference: The NumPy reference, or the tape of the decomposition of an element-wise op.
+        element: The op and the dtypes of its operands, if a target's function may be used in place of `reference`.
+    """
+
+    reference: Callable[..., Any] | Tape
     reads: tuple[int | None, ...]
     narrow: bool  # whether an operand is declared f16 or bf16
     writes: tuple[int, ...]
     types: tuple[DType, ...]
     frees: tuple[int, ...]
+    element: tuple[Op, tuple[DType, ...]] | None = None
 
 
 @frozen(eq=False)
@@ -50,21 +57,37 @@ class Tape:
     results: tuple[int, ...]
     slots: int
 
-    def play(self, arrays: Sequence[np.ndarray], *, is_wide: bool = False) -> tuple[np.ndarray, ...]:
+    @cached_property
+    def is_inexact(self) -> bool:
+        """Return whether a target's functions may be used for some step."""
+        return any(step.element is not None for step in self.steps)
+
+    def play(
+        self, arrays: Sequence[np.ndarray], *, is_wide: bool = False, functions: ElementFunctions | None = None
+    ) -> tuple[np.ndarray, ...]:
         """The results on operands in the order of their places, absent ones left out.
 
         Args:
             is_wide: Whether floats are held in f64 and complex numbers in c128, whatever was declared.
+            functions: The functions of a target for inexact element-wise ops, which are not used if `is_wide`.
         """
         slots: list[Any] = [held(a, d, is_wide) for a, d in zip(arrays, self.operands, strict=True)]
         slots += [None] * (self.slots - len(slots))
         # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
         with np.errstate(all="ignore"):
             for step in self.steps:
-                operands = [None if i is None else slots[i] for i in step.reads]
-                if step.narrow:
-                    operands = [None if a is None else widened(a) for a in operands]
-                found = step.reference(*operands)
+                operands: list[Any] = [None if i is None else slots[i] for i in step.reads]
+                function = None
+                if functions is not None and step.element is not None and not is_wide:
+                    function = functions(*step.element)
+                if function is not None:
+                    found: Any = function(*operands)
+                elif isinstance(step.reference, Tape):
+                    found = step.reference.play(operands, is_wide=is_wide, functions=functions)
+                else:
+                    if step.narrow:
+                        operands = [None if a is None else widened(a) for a in operands]
+                    found = step.reference(*operands)
                 if len(step.writes) == 1 and not isinstance(found, tuple | list):
                     slots[step.writes[0]] = held(found, step.types[0], is_wide)
                 else:
@@ -122,17 +145,32 @@ def tape_of_graph(graph: Graph) -> Tape:
     return Tape(tuple(n.type.dtype for n in operands), freeing(steps, {*outputs}), outputs, count)
 
 
+def read_only(reference: Callable[..., Any], *operands: np.ndarray | None) -> Any:
+    """The result of a contributed reference, which is given views that it cannot write to: the arrays are the caller's."""
+    views = [None if each is None else each.view() for each in operands]
+    for each in views:
+        if each is not None:
+            each.flags.writeable = False
+    return reference(*views)
+
+
 def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step], int, tuple[int, ...]]:
     """The steps of one node, how many slots there are after it, and those of its results.
 
-    A node that decomposes is the steps of its own tape, moved to slots of this one.
+    A node that decomposes is the steps of its own tape, moved to slots of this one, unless it is an element-wise op that a
+    target may have a function for.
     """
     op, reads = node.op, tuple(None if v is None else slots[v] for v in node.operands)
-    if op.reference is not None:
-        narrow = any(v is not None and v.dtype.is_narrow for v in node.operands)
+    dtypes = tuple(v.dtype for v in node.operands if v is not None)
+    element = (op, dtypes) if is_inexact(op, [None if v is None else v.dtype for v in node.operands]) else None
+    if op.reference is not None or (element is not None and len(node.types) == 1):
+        reference = tape_of_op(op, node.operand_types) if op.reference is None else op.reference
+        narrow = any(d.is_narrow for d in dtypes)
         writes = tuple(range(count, count + len(node.types)))
         types = tuple(t.dtype for t in node.types)
-        return [Step(op.reference, reads, narrow, writes, types, ())], count + len(writes), writes
+        if op.reference is not None and not op.name.startswith("rlx."):
+            reference = partial(read_only, op.reference)
+        return [Step(reference, reads, narrow, writes, types, (), element)], count + len(writes), writes
     body = tape_of_op(op, node.operand_types)
     present = [slot for slot in reads if slot is not None]
     moved = [*present, *range(count, count + body.slots - len(present))]

@@ -1,14 +1,16 @@
-"""Constant folding: what depends on literal data alone is computed now, in the op's own dtype."""
+"""Constant folding: what depends on literal data alone is computed now, in the op's own dtype, to the bits of the target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from attrs import evolve
 from attrs.validators import ge
 
 from rlx_core.errors import RlxError
+from rlx_core.ir.element_functions import ElementFunctions, preferred_functions
 from rlx_core.ir.graph import Builder, Constant, Graph, Literal, Node, Value, literal, nested_graphs
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import rebuild
@@ -16,10 +18,18 @@ from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each
 
 __all__ = ["FoldConstants", "fold", "literal_of"]
 
+Functions: TypeAlias = "Callable[[], ElementFunctions | None]"
+"""Returns a target's functions of element-wise ops; called when a constant expression is evaluated."""
+
+
+def no_functions() -> None:
+    """Return no functions: the NumPy references are used."""
+
 
 @define_pass("fold-constants")
 class FoldConstants(Pass):
-    """Evaluate every op whose operands are all constants, with the reference interpreter, in the op's own dtype.
+    """Evaluate every op whose operands are all constants, with the reference interpreter, in the op's own dtype; inexact
+    element-wise ops by the target's own functions, so that a folded expression has the bits of a computed one.
 
     Random and otherwise impure ops, barriers, ops with nested graphs and anything that reads a param are left alone; so is an
     op whose reference refuses the values, which then reports it when the program runs.
@@ -31,10 +41,12 @@ class FoldConstants(Pass):
     limit: int = field(default=1 << 20, validator=ge(0))  # bytes
 
     def run(self, graph: Graph, context: Context) -> Result:
-        return each_graph(graph, lambda g: fold(g, self.limit))
+        target = context.target
+        functions = preferred_functions if target is None else lambda: target.element_functions
+        return each_graph(graph, lambda g: fold(g, self.limit, functions))
 
 
-def fold(graph: Graph, limit: int) -> Result:
+def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Result:
     """`graph` with constant expressions of at most `limit` bytes replaced by literals; nested graphs are left alone."""
     if not any(may_fold(n, limit) and all(isinstance(v.node.op, Constant) for v in n.present()) for n in graph.nodes):
         return Result.unchanged(graph)
@@ -47,7 +59,7 @@ def fold(graph: Graph, limit: int) -> Result:
         literals = [None if v is None else literal_of(v) for v in operands]
         if any(v is not None and found is None for v, found in zip(operands, literals, strict=True)):
             return None
-        results = evaluate(node, literals)
+        results = evaluate(node, literals, functions)
         if results is None:
             return None
         folded += 1
@@ -73,13 +85,13 @@ def may_fold(node: Node, limit: int) -> bool:
     return all(t.is_static and t.static_nbytes <= limit for t in node.types)
 
 
-def evaluate(node: Node, literals: Sequence[Literal | None]) -> list[Literal] | None:
+def evaluate(node: Node, literals: Sequence[Literal | None], functions: Functions) -> list[Literal] | None:
     """The results of one node on literals, or `None` if the op has none for these values."""
     builder = Builder(node.op.name)
     operands = [None if x is None else builder.constant(x) for x in literals]
     graph = builder.finish(builder.emit(node.op, operands, types=node.types))
     try:
-        arrays = interpret(graph, {})
+        arrays = interpret(graph, {}, functions=functions())
     except (RlxError, ArithmeticError, ValueError):  # numpy.linalg.LinAlgError is a ValueError
         return None
     return [literal(np.asarray(a), t.dtype) for a, t in zip(arrays, node.types, strict=True)]

@@ -25,6 +25,7 @@ from rlx_core.pipeline.backend import (
     Unpack,
 )
 from rlx_cpu import tier
+from rlx_cpu.element_functions import element_functions
 
 __all__ = ["CpuBackend"]
 
@@ -49,6 +50,7 @@ class CpuBackend(Backend):
             region_limits=(LONGEST_KERNEL, None),
             properties=tier.properties(options),
             tiers=tier.tiers(options),
+            element_functions=element_functions(options),
             adopt=partial(tier.adopt, is_native=tier.is_native(options)),
         )
 

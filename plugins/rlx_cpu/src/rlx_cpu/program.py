@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import RlxError
+from rlx_core.errors.contained import reraise
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.profile import active
 from rlx_core.system.records import frozen
 from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, SharedParams
 from rlx_cpu.kernels.control import driven
 from rlx_cpu.poison import Guard
-from rlx_cpu.profile import active
 
 __all__ = ["Instruction", "NumpyProgram", "instruction"]
 
@@ -32,6 +33,7 @@ class Instruction:
     operands: tuple[int | None, ...]
     results: tuple[int, ...]
     workspace: int | None
+    plugin: str | None = None
 
     def run(self, arrays: list[Any]) -> None:
         """Run the step on a frame's arrays; what goes wrong says at which node."""
@@ -42,11 +44,27 @@ class Instruction:
             self.call(self.step.node.op, *operands, out=out, workspace=workspace)
         except RlxError as error:
             raise at_step(error, self.step) from error.__cause__
+        except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
+            reraise(error, "kernels", self.step.kernel, f"a run of {self.step.node.op.name}", self.plugin)
+
+
+def protected(
+    run: Callable[..., None], in_place: tuple[int, ...], op: Any, /, *operands: Any, out: Any, workspace: Any
+) -> None:
+    """Run another package's kernel with operands that it cannot write to, except those that it declares as `in_place`."""
+    views = [None if each is None else each.view() for each in operands]
+    for number, each in enumerate(views):
+        if each is not None and number not in in_place:
+            each.flags.writeable = False
+    run(op, *views, out=out, workspace=workspace)
 
 
 def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]) -> Instruction:
     """A step of a program as a call; `program` makes programs of the plans in it."""
-    run: Callable[..., None] = kernels.get(step.kernel).run
+    row = kernels.get(step.kernel)
+    run: Callable[..., None] = row.run
+    if row.plugin not in (None, kernels.plugin, "cpu"):
+        run = partial(protected, run, row.in_place)
     if step.nested:
         run = partial(driven, programs={name: program(plan) for name, plan in step.nested.items()})
     return Instruction(
@@ -55,6 +73,7 @@ def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Calla
         tuple(None if v is None else frames.places[v] for v in step.node.operands),
         tuple(frames.places[v] for v in step.node.results),
         frames.workspaces.get(id(step)),
+        row.plugin,
     )
 
 

@@ -7,10 +7,11 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
@@ -28,6 +29,7 @@ __all__ = [
     "adopt",
     "another",
     "is_native",
+    "isa_of",
     "keeping",
     "kernel_table",
     "levels",
@@ -56,7 +58,24 @@ def reason_without() -> str | None:
             raise lacking("cpu: LLVM", error) from error
         return f"llvmlite's library cannot be loaded ({error.__context__ or error})"
 
-    return None if host_isa() is not None else "no instruction set that native code is made for"
+    return None if host_isa() is not None else NO_ISA
+
+
+NO_ISA: Final = "this processor has no instruction set that native code is made for"
+
+
+@cache
+def warn_of_numpy() -> None:
+    """Say once that programs run with NumPy because of the processor: results are the same, and everything is slower."""
+    from rlx_cpu.native.llvm.host import this_host
+    from rlx_cpu.native.llvm.isa import ISAS
+
+    warnings.warn(
+        f"cpu: {NO_ISA}: {this_host()} has none of {', '.join(isa.name for isa in ISAS)}. Programs run with NumPy, which is "
+        "slower; the option cpu.tier=numpy asks for that without this warning.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def is_native(options: Mapping[str, Any]) -> bool:
@@ -70,6 +89,8 @@ def is_native(options: Mapping[str, Any]) -> bool:
         raise ConfigError(f"cpu.tier: {wanted!r} is none of {', '.join(TIERS)}", hint=nearest(wanted, TIERS))
     if wanted == "native" and reason is not None:
         raise ConfigError("cpu.tier: native was asked for and is not here", Fact("because", reason))
+    if wanted == "auto" and reason == NO_ISA:
+        warn_of_numpy()
     return wanted != "numpy" and reason is None
 
 

@@ -27,5 +27,8 @@ def take(op: Gather, table: np.ndarray, indices: np.ndarray, *, out: np.ndarray,
         if low < 0 or high >= size:
             worst = low if low < 0 else high
             raise IndexRangeError(f"gather: index {worst} is outside an axis of {size} elements")
+    if indices.dtype.kind == "u" and indices.dtype.itemsize == 8:
+        # NumPy reads an index of 2⁶³ or more as a negative one.
+        indices = np.minimum(indices, indices.dtype.type(max(size - 1, 0))).astype(np.int64)
     if out.size:
         np.take(table, indices, axis=op.axis, out=out, mode="clip")

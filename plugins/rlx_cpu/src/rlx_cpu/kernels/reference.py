@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.graph import as_results
-from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
+from rlx_core.pipeline.select.kernels import run_reference
 from rlx_cpu.kernels.table import has_reference, kernels
 
 
 @kernels.register(Op, when=has_reference, accepts_strides=True, priority=-10, name="reference")
 def reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
     """Any primitive: two-byte floats are widened to f32, computed and rounded once."""
-    results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
-    for place, result in zip(as_results(out), results, strict=True):
-        np.copyto(place, np.asarray(result), casting="unsafe")
+    run_reference(op, *operands, out=out, workspace=workspace)

@@ -16,8 +16,8 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
+from rlx_core.pipeline.profile import bytes_of
 from rlx_cpu.native.machine import Speed
-from rlx_cpu.profile import bytes_of
 
 __all__ = ["estimated_us", "takes_longer"]
 

@@ -24,6 +24,9 @@ NEEDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Instruction set → the architecture, and what portable code for it (`llvm.isa.PORTABLE`) uses, in the words of /proc/cpuinfo."""
 
+_BASELINE: Final[Mapping[str, tuple[str, ...]]] = {"aarch64": ("asimd", "fp"), "x86_64": ("sse2",)}
+"""Architecture → the features that its ABI guarantees. Under an emulator `/proc/cpuinfo` is of another architecture."""
+
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
@@ -33,7 +36,8 @@ def reason_against(wanted: str, needs: Sequence[str]) -> str | None:
         return f"is for Linux, and this is {platform.system() or sys.platform}"
     if arch() != wanted:
         return f"is for {wanted}, and this machine is {arch()}"
-    missing = [feature for feature in needs if feature not in features()]
+    present = {*_BASELINE.get(wanted, ()), *features()}
+    missing = [feature for feature in needs if feature not in present]
     return f"needs {', '.join(missing)}, which this processor lacks" if missing else None
 
 

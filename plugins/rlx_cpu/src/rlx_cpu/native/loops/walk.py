@@ -322,8 +322,11 @@ class Shape:
         """Whether there are kept values, for which there is a workspace."""
         return bool(self.plan.kept)
 
-    @property
+    @cached_property
     def workspace(self) -> int:
+        """Bytes of the kept values of a thread."""
+        if not self.keeps_rows:
+            return 0
         # A row without elements still has a place: its loop is printed, though it never runs.
         nbytes = self.row_bytes
         lines = -(-max(nbytes, 1) // ALIGNMENT) if isinstance(nbytes, int) else nbytes // ALIGNMENT + 1

@@ -16,13 +16,13 @@ from attrs import field
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.profile import watchers
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, Code
 from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
-from rlx_cpu.profile import watchers
 
 __all__ = ["Given", "Made", "NativeEntry", "Source", "Team", "build"]
 

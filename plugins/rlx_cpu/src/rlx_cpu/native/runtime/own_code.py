@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from llvmlite import binding as llvm
-
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.boundary import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import Code, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
@@ -49,5 +48,4 @@ def compiled(name: str) -> Code:
 @cache
 def make_interpreter_known() -> None:
     """Tell LLVM where the interpreter's functions are."""
-    for function, address in interpreter.addresses().items():
-        llvm.add_symbol(function, address)
+    add_symbols(interpreter.addresses())

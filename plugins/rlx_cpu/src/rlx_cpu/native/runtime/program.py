@@ -18,6 +18,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.profile import Profile, active
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import define, frozen
 from rlx_cpu.arena import allocate, empty
@@ -36,7 +37,7 @@ from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
 from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
 from rlx_cpu.native.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
-from rlx_cpu.profile import Profile, active
+from rlx_cpu.profile import add_native
 from rlx_cpu.program import Instruction, instruction
 
 __all__ = ["NativeProgram"]
@@ -345,7 +346,7 @@ class NativeProgram(Program):
             run_alone(steps, run.count, base, record)
         if profile is not None and stamps is not None:
             # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
-            profile.add_native(run.steps, stamps[stamps[:, -1, 2] > 0])
+            add_native(profile, run.steps, stamps[stamps[:, -1, 2] > 0])
 
     def _raise(self, table: Table) -> None:
         """Raise why a loop was left, or the first fault that a step reported, in program order."""

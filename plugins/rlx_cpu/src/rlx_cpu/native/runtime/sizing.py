@@ -63,14 +63,25 @@ class Made:
         """The function as it is called."""
         if self.emitted is None or self.code is None:
             return None
-        emitted = evolve(
-            self.emitted,
-            workspace=call.workspace,
-            shared_workspace=call.shared_workspace,
-            fault=call.fault,
-            uses_threads=call.uses_threads,
-            parts=call.parts,
-        )
+        wanted = call.workspace, call.shared_workspace, call.fault, call.uses_threads, call.parts
+        emitted = self.emitted
+        if wanted != (
+            emitted.workspace,
+            emitted.shared_workspace,
+            emitted.fault,
+            emitted.uses_threads,
+            emitted.parts,
+        ):
+            workspace, shared_workspace, fault, uses_threads, parts = wanted
+            emitted = evolve(
+                emitted,
+                workspace=workspace,
+                shared_workspace=shared_workspace,
+                fault=fault,
+                uses_threads=uses_threads,
+                parts=parts,
+            )
+            self.emitted = emitted  # most sizes are called as the last ones were
         return Sized(self.form, emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
 
 
@@ -81,10 +92,12 @@ class Forms:
     Attributes:
         known: The forms, by what their steps compute.
         fixed: Functions of steps in which no size is unknown, by kernel, op and layout.
+        is_fixed: Whether no size of a node is unknown.
     """
 
     known: dict[Hashable, list[Made]] = field(factory=dict)
     fixed: dict[Hashable, tuple[Emitted, Code]] = field(factory=dict)
+    is_fixed: dict[Node, bool] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
     def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm) -> tuple[Made, Call] | None:
@@ -119,7 +132,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
         for number, layout in layouts.items():
             step = lir.steps[number]
             find = table.sized(step.kernel)
-            if find is None or step.nested or is_fixed(nodes[step.node]):
+            if find is None or step.nested or is_fixed(nodes[step.node], forms.is_fixed):
                 continue
             which[number] = key = step.kernel, step.node.op, layout
             if key not in found:
@@ -136,14 +149,17 @@ def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[t
     forms, nodes = _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     for number, layout in layouts.items():
         step = lir.steps[number]
-        if is_fixed(nodes[step.node]):
+        if is_fixed(nodes[step.node], forms.is_fixed):
             yield number, Fixed(forms.fixed, (step.kernel, step.node.op, layout))
 
 
-def is_fixed(node: Node) -> bool:
-    """Whether no size of a node is unknown."""
-    types = (*node.types, *(value.type for value in node.present()))
-    return all(type.is_static for type in types) and not symbols_inside(node.op)
+def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
+    """Whether no size of a node is unknown; `known` has the answers so far."""
+    found = known.get(node)
+    if found is None:
+        types = (*node.types, *(value.type for value in node.present()))
+        known[node] = found = all(type.is_static for type in types) and not symbols_inside(node.op)
+    return found
 
 
 @frozen(eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from attrs import evolve, field
 
 from rlx_core.codegen.places import Layout
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import layout_of
@@ -171,7 +172,15 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
     """The same under a name; what holds graphs brings the functions of their steps."""
     emit = table.emitter(function.kernel)
     if not isinstance(emit, EmitNested):
-        return None if emit is None else emit(module, function.node, function.layout, isa, name)
+        if emit is None:
+            return None
+        # Where a row is a package's own, its name begins with the package's plugin.
+        plugin = function.kernel.partition(".")[0] if is_guest(function.kernel) else "cpu"
+        with contained("kernels", function.kernel, f"the code of {function.node.op.name}", plugin):
+            made = emit(module, function.node, function.layout, isa, name)
+            if not isinstance(made, Emitted):
+                raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
+        return made
 
     def inside(name: str, step: Step, layout: Layout) -> Emitted:
         inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
