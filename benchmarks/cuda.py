@@ -55,19 +55,24 @@ class Case:
 
 @frozen
 class Row:
-    """What was measured: microseconds a call; `None` where there is no peer."""
+    """The times of a case in microseconds per call; `None` where there is no peer, and rlx's where the case failed.
+
+    Attributes:
+        failure: The error of a case that was refused, ran out of memory or had another result than PyTorch.
+    """
 
     name: str
-    rlx: float
+    rlx: float | None
     eager: float | None
     compiled: float | None
     goal: float
     rate: str
+    failure: str = ""
 
     @property
     def ratio(self) -> float | None:
         peers = [each for each in (self.eager, self.compiled) if each is not None]
-        return self.rlx / min(peers) if peers else None
+        return self.rlx / min(peers) if peers and self.rlx is not None else None
 
 
 def cases(scale: int) -> list[Case]:
@@ -196,6 +201,14 @@ def host_time(call: Callable[[], Any]) -> float:
 
 
 def measured(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
+    """The row of a case; one that fails has a row too, so that the others are timed."""
+    try:
+        return timed(case, torch, clock)
+    except (RlxError, MemoryError, RuntimeError) as error:  # PyTorch's errors of devices are RuntimeErrors
+        return Row(case.name, None, None, None, case.goal, "", f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def timed(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape, np.float32).astype(DTYPES[case.dtype]) for shape in case.shapes]
     there = [rlx.device_put(each, "cuda") for each in arrays]
@@ -219,12 +232,20 @@ def each_of(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
+class DifferenceError(RuntimeError):
+    """Two systems have different results."""
+
+
 def expect_close(ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:
-    """Require that both computed the same, to a few roundings of the largest element."""
+    """Require that both computed the same, to a few roundings of the largest element.
+
+    Raises:
+        DifferenceError: They did not.
+    """
     most = float(np.abs(ours.astype(np.float32).reshape(theirs.shape) - theirs).max())
-    assert most <= {"f32": 1e-4, "bf16": 3e-2}[case.dtype] * float(np.abs(theirs).max()), (
-        f"{case.name} differs by {most}"
-    )
+    allowed = {"f32": 1e-4, "bf16": 3e-2}[case.dtype] * float(np.abs(theirs).max())
+    if not most <= allowed:  # a NaN is no agreement
+        raise DifferenceError(f"results differ from PyTorch's by {most:.3g}, of which {allowed:.3g} is allowed")
 
 
 FIRST = """
@@ -272,17 +293,24 @@ def main(words: Sequence[str] | None = None) -> int:
             continue
         row = measured(case, torch, by_wall if is_stand_in else by_events)
         rows.append(row)
-        numbers = [f"{each:9.1f}" if each is not None else f"{'-':>9}" for each in (row.rlx, row.eager, row.compiled)]
-        ratio = f"{row.ratio:6.2f}" if row.ratio is not None else f"{'-':>6}"
-        print(f"{row.name:44} {' '.join(numbers)} {ratio} {row.goal:5.2f}  {row.rate}", flush=True)
+        print(line(row), flush=True)
+        if asked.json is not None:  # after each case: what follows may end the process
+            asked.json.write_text(json.dumps([asdict(each) for each in rows], indent=1))
     if not asked.names:
         small = rlx.device_put(np.ones(64, np.float32), "cuda")
         call = rlx.jit(lambda x: x + 1, target="cuda", outputs="device")
         print(f"host time of a call: {host_time(lambda: call(small)):.1f} us (goal 15)")
         print(f"first call, with an empty cache and after it: {', '.join(f'{s:.2f} s' for s in first_calls())}")
-    if asked.json is not None:
-        asked.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    return 0
+    return 1 if any(row.failure for row in rows) else 0
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    if row.failure:
+        return f"{row.name:44} {row.failure}"
+    numbers = [f"{each:9.1f}" if each is not None else f"{'-':>9}" for each in (row.rlx, row.eager, row.compiled)]
+    ratio = f"{row.ratio:6.2f}" if row.ratio is not None else f"{'-':>6}"
+    return f"{row.name:44} {' '.join(numbers)} {ratio} {row.goal:5.2f}  {row.rate}"
 
 
 if __name__ == "__main__":

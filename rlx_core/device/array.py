@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rlx_core.device.driver import At, View
-from rlx_core.device.pool import Block
+from rlx_core.device.pool import Block, DonatedBlock
 from rlx_core.errors import IndexRangeError, PlaceError, TraceError
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.placed import Placed
@@ -99,6 +99,19 @@ class DeviceArray(Placed):
         """A copy on the same device; it is dense whatever `order` says."""
         return self._part(lambda x: x)
 
+    def block_until_ready(self) -> DeviceArray:
+        """This array, once the run that makes it has ended.
+
+        Raises:
+            IndexRangeError: The run was given an index outside; and whatever else a run reports.
+        """
+        self._shown()
+        self.device.synchronize()
+        return self
+
+    def donate(self, to: str) -> None:
+        object.__setattr__(self, "block", DonatedBlock(to, self.type))
+
     @property
     def T(self) -> DeviceArray:
         """The array with its axes in the opposite order, a dense copy on the same device."""
@@ -148,6 +161,23 @@ class DeviceArray(Placed):
             raise ValueError(f"an array on {self.place} can only be copied to the host")
         found = self.to_host()
         return found if dtype is None else found.astype(dtype, copy=False)
+
+    def item(self) -> bool | int | float | complex:
+        """The only element, read to the host.
+
+        Raises:
+            ValueError: The array has more elements than one, or none.
+        """
+        return self.to_host().item()
+
+    def __float__(self) -> float:
+        return float(self.to_host())
+
+    def __int__(self) -> int:
+        return int(self.to_host())
+
+    def __bool__(self) -> bool:
+        return bool(self.to_host())
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.device.driver.export(self._shown(), options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 from weakref import WeakSet
 
 from attrs import Factory, field
@@ -16,10 +16,12 @@ from attrs import Factory, field
 from rlx_core.device.driver import Driver
 from rlx_core.device.turns import Turns
 from rlx_core.errors import Fact, OutOfMemoryError
+from rlx_core.ir.array import donated_error
+from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define
 
-__all__ = ["Block", "Holder", "Pool", "capacity_for"]
+__all__ = ["Block", "DonatedBlock", "Holder", "Pool", "capacity_for"]
 
 _STEPS = 8
 """Sizes between one power of two and the next; so at most an eighth of a block is unused."""
@@ -55,6 +57,16 @@ class Block:
     def __del__(self) -> None:
         if self.pool is not None:
             self.pool.take_back(self)
+
+
+class DonatedBlock:
+    """In the place of the memory of an array that was donated: whoever asks for anything of it gets the error."""
+
+    def __init__(self, to: str, type: TensorType) -> None:
+        self._error = donated_error(to, type)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._error
 
 
 class Holder(Protocol):

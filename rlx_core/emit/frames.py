@@ -177,8 +177,10 @@ class Frames:
                 return
 
     def bind(self, frame: Frame, space: Space, at: At) -> None:
-        """Have a space lie elsewhere from now on; launches that touch it are told."""
-        if frame.bound.get(space) == at:
+        """Move a space to another address and update the arguments of the launches that use it."""
+        bound = frame.bound.get(space)
+        # Buffers are compared by identity: `==` of a driver's buffers may compare their contents, as it does for bytearrays.
+        if bound is not None and bound.buffer is at.buffer and bound.offset == at.offset:
             return
         frame.bound[space] = at
         buffer, base = at

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from attrs import evolve
 
 from rlx_core.codegen import formula_of
+from rlx_core.codegen.gpu.indexing import index_refusal
 from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
 from rlx_core.codegen.gpu.units.warpgroup_products import refusal_of_sizes, warpgroup_refusal
 from rlx_core.codegen.layout import whole_kernel
@@ -39,13 +41,18 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
     """
 
     def lacking(node: Node) -> str | None:
-        return language.lacking(node.type.dtype.accumulator)
+        return language.lacking(node.type.dtype.accumulator) or too_large(node)
+
+    def too_large(node: Node) -> str | None:
+        types = [v.type for v in (*node.present(), *node.results)]
+        return index_refusal(language.dialect, *(prod(t.static_shape) for t in types if t.is_static))
 
     def lacking_after(node: Node) -> str | None:
         op, types = node.op, node.operand_types
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
         product = product_type(types)
-        return language.refusal(op.region, (product, *types[2:])) or language.lacking(product.dtype.accumulator)
+        said = language.refusal(op.region, (product, *types[2:])) or language.lacking(product.dtype.accumulator)
+        return said or too_large(node)
 
     has_sums = Condition("sums of a dtype that the device has", lambda node: lacking(node) is None, lacking)
     has_steps = Condition("steps that have code", lambda node: lacking_after(node) is None, lacking_after)

@@ -7,7 +7,9 @@ together once, and stay there; donated ones are written where they lie.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,17 +25,18 @@ from rlx_core.emit.code import Code, code_of
 from rlx_core.emit.control import drive
 from rlx_core.emit.delivery import Delivery
 from rlx_core.emit.emitters import Language
-from rlx_core.emit.frames import Frame, Frames, PendingRun
+from rlx_core.emit.frames import Frame, Frames, Part, PendingRun
 from rlx_core.emit.host_steps import run_on_host
 from rlx_core.emit.parameters import Binder, Params
 from rlx_core.emit.places import CONSTANTS, STATUS, Space
 from rlx_core.emit.poison import Poison
-from rlx_core.emit.profile import active
 from rlx_core.emit.runs import Started, StepFault, in_turn
 from rlx_core.errors import Fact, OutOfMemoryError
+from rlx_core.errors.contained import reraise
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.profile import Profile, active, watchers
 from rlx_core.pipeline.select.backend import Bindings, ObjectStore, Outputs, Program, Traffic
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.system.records import define
@@ -118,6 +121,8 @@ class DeviceProgram(Program):
             return in_turn(turns, lambda: self._started(inputs, outputs, params), self._finished)
         except OutOfMemoryError as lack:
             raise lack.with_fact(Fact(f"plan of {self._lir.graph.name}", self._frames.sizes()))  # noqa: B904  it is the same error
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything; it is raised again, with its owner
+            reraise(error, "backends", self._lir.target, "a run on its device")
 
     def run_inside(self, inputs: Sequence[DeviceArray]) -> list[DeviceArray]:
         """Run once inside a run of the program that this one is a part of: from the device to the device.
@@ -152,7 +157,7 @@ class DeviceProgram(Program):
         wanted = [(e.type, e.type.dtype.numpy, e.type.static_shape) for e in self._lir.manifest.inputs]
 
         def call(*arrays: Any) -> Any:
-            if len(arrays) != len(wanted):
+            if len(arrays) != len(wanted) or watchers[0]:
                 return NotImplemented
             for array, (type_, dtype, shape) in zip(arrays, wanted, strict=True):
                 if type(array) is DeviceArray:
@@ -232,14 +237,25 @@ class DeviceProgram(Program):
             poison.begin(frame)
         for part in self._frames.parts:
             if part.on_host is not None:
-                crossed += self._on_host(part.on_host, frame, inputs, params)
+                with nullcontext() if profile is None else profile.timing(part.on_host):
+                    crossed += self._on_host(part.on_host, frame, inputs, params)
             elif profile is not None:
-                profile.launch(driver, self._lir, self._code.emissions, part, frame)
+                self._profiled(profile, part, frame)
             else:
                 driver.submit(self._frames.ready(frame, part))
             if poison is not None:
                 poison.after(part.steps[-1], frame)
         return crossed
+
+    def _profiled(self, profile: Profile, part: Part, frame: Frame) -> None:
+        """Run a part launch by launch, each timed by the device's own clock and waited for."""
+        place = part.first
+        for number in part.steps:
+            count = len(self._code.emissions.steps[number].calls)
+            start = time.perf_counter()
+            seconds = sum(self._device.driver.timed(launch) for launch in frame.launches[place : place + count])
+            profile.add(self._lir.steps[number], seconds, start=start)
+            place += count
 
     def _on_host(self, step: Step, frame: Frame, inputs: Sequence[Any], params: Params) -> int:
         if step.nested:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from rlx_core.codegen.gpu.functions import Printed
-from rlx_core.codegen.gpu.scatter import OwnedScatter, print_scatter
+from rlx_core.codegen.gpu.scatter import OwnedScatter, print_scatter, refusal
 from rlx_core.codegen.gpu.tiles import Factor
-from rlx_core.codegen.places import Fault, Layout
+from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.movement import buffers_of
@@ -30,18 +29,23 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
     def lacking(node: Node) -> str | None:
         if isinstance(node.op, Scatter) and node.op.mode == "mul" and node.types[0].dtype.is_complex:
             return "real numbers to multiply"
-        return next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
+        said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
+        if said is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return said
+        operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
+        layout = Layout(operands, tuple(Place.dense(t) for t in node.types))
+        return refusal(problem_of(node.op, layout), language.dialect)
 
     is_there = Condition("dtypes that the device has", lambda node: lacking(node) is None, lacking)
 
     @table.emitter(Scatter, ScatterAdd, when=is_there, accepts_strides=False, name="scatter_by_owners")
     def scatter_by_owners(node: Node, layout: Layout) -> Emitted:
-        """Every element of the result reads all indices of its batch."""
+        """Every element of the result combines the updates that go there; many updates are sorted first."""
         op: Any = node.op
         problem = problem_of(op, layout)
         size = problem.extents[problem.axis]
         fault = Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {size} elements")
-        return language.printed(lambda *given: Printed((print_scatter(*given),)), problem, fault)
+        return language.printed(print_scatter, problem, fault)
 
 
 def problem_of(op: Any, layout: Layout) -> OwnedScatter:

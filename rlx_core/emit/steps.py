@@ -8,8 +8,9 @@ from math import gcd
 from attrs import evolve
 
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.emit.emitters import Emitted, Function, emitter_of
+from rlx_core.emit.emitters import Emit, Emitted, Function, emitter_of
 from rlx_core.emit.places import aligned
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.strides import WIDEST
@@ -50,10 +51,20 @@ def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
         layout = aligned_layout(step, lir)
         key = (step.kernel, step.node.op, step.node.operand_types, layout)
         if key not in known:
-            known[key] = emit(step.node, layout)
+            known[key] = _emitted(emit, step, layout, kernels)
         steps[number] = known[key]
     functions = {f.name: f for each in known.values() for f in each.functions}
     return Emissions(steps, tuple(functions.values()))
+
+
+def _emitted(emit: Emit, step: Step, layout: Layout, kernels: KernelTable) -> Emitted:
+    """What an emitter makes of a step; what it raises names its row."""
+    row = kernels.get(step.kernel)
+    with contained("kernels", row.name, f"the code of {step.node.op.name}", row.plugin or kernels.target):
+        made = emit(step.node, layout)
+        if not isinstance(made, Emitted):
+            raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
+    return made
 
 
 def aligned_layout(step: Step, lir: Lir) -> Layout:

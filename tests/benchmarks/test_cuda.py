@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from rlx_core.errors import DeviceUnavailableError
+from rlx_core.errors import DeviceUnavailableError, OutOfMemoryError
 from rlx_core.testing.shim.compiler import compiler
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,31 @@ def test_every_kind_of_case_is_there_with_its_goal() -> None:
     assert {c.name.split()[0] for c in cases} == {"chain", "softmax", "layer", "RMS", "product", "attention"}
     assert len({c.name for c in cases}) == len(cases)
     assert all(bool(c.nbytes) != bool(c.flops) for c in cases)
+
+
+def test_a_case_that_fails_is_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    def timed(case: cuda.Case, *_: object) -> cuda.Row:
+        if "of 512" in case.name:
+            raise OutOfMemoryError("cuda:0: the device has no memory left")
+        return cuda.Row(case.name, 1.0, None, None, case.goal, "")
+
+    monkeypatch.setattr(cuda, "timed", timed)
+    monkeypatch.setattr(cuda.rlx, "devices", lambda _: ["a device"])
+    path = tmp_path / "rows.json"
+    assert cuda.main(["--json", str(path), "softmax"]) == 1
+    rows = json.loads(path.read_text())
+    assert [row["name"] for row in rows if row["failure"]] == [row["name"] for row in rows if "of 512" in row["name"]]
+    assert len(rows) > 1
+    assert "OutOfMemoryError: cuda:0: the device has no memory left" in capsys.readouterr().out
+
+
+def test_another_result_than_the_peers_is_a_failure() -> None:
+    case = next(c for c in cuda.cases(1) if c.dtype == "f32")
+    expected = np.ones(4, np.float32)
+    cuda.expect_close(expected, expected, case)
+    for value in (1.1, np.nan):
+        with pytest.raises(cuda.DifferenceError, match="differ from PyTorch's"):
+            cuda.expect_close(np.full(4, value, np.float32), expected, case)
 
 
 @pytest.mark.slow

@@ -14,7 +14,14 @@ from fake_cupy import X, require_a_lost_device_is_an_error, require_every_step_i
 import rlx_core as rlx
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.driver import At
-from rlx_core.errors import DeviceLostError, IndexRangeError, KernelBuildError, OutOfMemoryError, PlaceError
+from rlx_core.errors import (
+    DeviceCallError,
+    DeviceLostError,
+    IndexRangeError,
+    KernelBuildError,
+    OutOfMemoryError,
+    PlaceError,
+)
 from rlx_core.plugins import PluginHost
 
 
@@ -282,6 +289,49 @@ def test_a_full_device_says_what_was_asked_for(driven: PluginHost, world: Any, m
 
 def test_a_device_that_is_lost_is_an_error_and_the_process_lives(driven: PluginHost, world: Any) -> None:
     require_a_lost_device_is_an_error(world, on(driven, steps), "cuda:0")
+
+
+@pytest.mark.parametrize("status", [1, 701, 801, 901])
+def test_a_call_that_fails_alone_leaves_the_device_usable(driven: PluginHost, world: Any, status: int) -> None:
+    f = on(driven, steps)
+    f(X)
+    world.lost = status
+    try:
+        with pytest.raises(DeviceCallError, match="cuda:0: ") as caught:
+            f(X)
+        assert str(status) in str(caught.value)
+    finally:
+        world.lost = None
+    np.testing.assert_allclose(f(X), right(X), rtol=2e-5)
+
+
+def test_the_first_error_of_a_recording_is_raised_and_the_next_can_be_recorded(
+    driven: PluginHost, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture that a failing launch invalidated ends with an error of its own, which must not hide the launch's."""
+    import cupy
+
+    driver = put(driven, X).device.driver
+
+    class Failing:
+        def run(self, stream: Any) -> None:
+            raise cupy.cuda.driver.CUDADriverError(701)
+
+    ends = cupy.cuda.Stream.end_capture
+
+    def invalidated(stream: Any) -> None:
+        ends(stream)
+        raise cupy.cuda.runtime.CUDARuntimeError(901)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cupy.cuda.Stream, "end_capture", invalidated)
+        with pytest.raises(DeviceCallError, match="more registers") as caught:
+            driver.record([Failing()] * 8)
+    assert "701" in str(caught.value)
+    assert caught.value.__notes__ == ["the capture ended with: cudaError 901"]
+    f = on(driven, steps)
+    for _ in range(4):
+        np.testing.assert_allclose(f(X), right(X), rtol=2e-5)
 
 
 def test_a_binary_of_another_driver_is_compiled_again(driven: PluginHost) -> None:

@@ -19,7 +19,7 @@ from rlx_core.cli.main import app
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.device.device import Device
 from rlx_core.emit.gpu_backend import GpuBackend
-from rlx_core.errors import ConfigError, DeviceLostError, DeviceUnavailableError, FormatError
+from rlx_core.errors import ConfigError, DeviceCallError, DeviceUnavailableError, FormatError
 from rlx_core.files.packages.container import read_container
 from rlx_core.plugins import PluginHost
 from rlx_cuda import backend, nvrtc
@@ -106,7 +106,7 @@ def test_a_launch_that_asked_for_less_than_it_takes_fails(
 
     own = cupy.cuda.driver.funcSetAttribute
     monkeypatch.setattr(cupy.cuda.driver, "funcSetAttribute", lambda f, attribute, nbytes: own(f, attribute, asked))
-    with pytest.raises(DeviceLostError) as caught:
+    with pytest.raises(DeviceCallError) as caught:
         on(driven, layer)(X, W, B, R)
     assert "CUDA_ERROR 1" in str(caught.value)
 

@@ -63,7 +63,7 @@ def test_where_neither_has_one_both_say_why(monkeypatch: pytest.MonkeyPatch) -> 
     assert "cupy cannot be imported" in str(caught.value)
     with pytest.raises(DeviceUnavailableError, match="cupy cannot be imported") as caught:
         roads.wanted({"rocm.road": "cupy"})
-    assert "rlx_rocm[cupy]" in str(caught.value)
+    assert "rlx-rocm[cupy]" in str(caught.value)
 
 
 def test_a_road_is_one_of_three() -> None:

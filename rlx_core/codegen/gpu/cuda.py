@@ -70,6 +70,9 @@ template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_
 CUDA_TF32 = evolve(CUDA, matrix_unit=CUDA_TF32_UNIT)
 """The same language, whose products of f32 are rounded to TF32."""
 
+CUDA_TURING = evolve(CUDA, matrix_unit=None)
+"""The same language of compute capability 7.5, which has none of the matrix instructions and asynchronous copies of 8.0."""
+
 CUDA_WGMMA = evolve(CUDA, has_warpgroups=True)
 """The same language of sm_90a, whose products of f16 and bf16 are multiplied by warpgroups."""
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from rlx_core.codegen.gpu.assembler import TextAssembler
 from rlx_core.codegen.gpu.faults import SITE_WORDS
+from rlx_core.codegen.gpu.indexing import as_index, index_type
 from rlx_core.codegen.gpu.languages import Argument
 from rlx_core.system.records import frozen
 
@@ -86,10 +87,11 @@ def assembled(
 @contextmanager
 def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator[None]:
     """What follows runs for every one of `total` shares of work, whose number is `name`, a group at a time."""
+    kind = index_type(total)
     if total <= groups:
-        b.writer.line(b.language.declared("u32", name, b.language.group))
+        b.writer.line(b.language.declared(kind, name, b.language.group))
         yield
         return
-    with b.writer.block(b.language.loop("u32", name, b.language.group, f"{total}u", f"{groups}u")):
+    with b.writer.block(b.language.loop(kind, name, as_index(b.language.group, kind), f"{total}u", f"{groups}u")):
         yield
         b.writer.line(b.language.barrier)  # nobody writes what is shared before all have read it

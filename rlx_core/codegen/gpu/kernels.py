@@ -5,18 +5,24 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlx_core.codegen.gpu.functions import Function, Printed
+from rlx_core.codegen.gpu.indexing import index_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.printer import print_function
 from rlx_core.codegen.gpu.stages import Stage, stages_of
-from rlx_core.codegen.gpu.walks import Machine, is_far, schedule_of, strides_fault
+from rlx_core.codegen.gpu.walks import Machine, index_count, schedule_of, strides_fault
 from rlx_core.codegen.loops import Apply, Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
 
-__all__ = ["print_loops", "refusal"]
+__all__ = ["print_loops", "refusal", "values_refusal"]
 
 
 def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
     """Why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
+    return values_refusal(kernel, language, scalars) or index_refusal(language, index_count(kernel))
+
+
+def values_refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
+    """Why the values of a kernel cannot be printed, whoever counts its points, as "needs …" would continue."""
     for item in (*kernel.buffers, *kernel.values):
         if (reason := language.refusal(item.dtype)) is not None:
             return reason
@@ -25,8 +31,6 @@ def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | N
             dtypes = tuple(kernel.values[a].dtype for a in value.args)
             if (reason := scalars.refusal(value.op, dtypes)) is not None:
                 return reason
-    if language.buffers == "words" and is_far(kernel):
-        return f"fewer than 2147483648 elements in {language.name}"
     return strides_fault(kernel)
 
 

@@ -11,6 +11,7 @@ import math
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.indexing import length_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.lines.template import Template
 from rlx_core.codegen.gpu.walks import Machine
@@ -22,18 +23,13 @@ from rlx_core.system.records import frozen
 
 __all__ = ["print_systems", "refusal"]
 
-_MOST = 1 << 31
-"""Elements from which indices would have 64 bits."""
-
 _MATRIX, _SIDES, _RESULT, _ROWS = range(4)
 """Buffers: the operands, the result, and the workspace."""
 
 
 def refusal(problem: LinearSystems, language: Language) -> str | None:
     """Why systems cannot be solved, as "needs …" would continue."""
-    if problem.elements >= _MOST:
-        return f"systems of less than {_MOST} elements"
-    return language.refusal(problem.dtype)
+    return length_refusal("systems", problem.elements) or language.refusal(problem.dtype)
 
 
 def print_systems(problem: LinearSystems, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:

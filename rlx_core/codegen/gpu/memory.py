@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.indexing import as_index
 from rlx_core.codegen.gpu.registers import stored_dtype
 from rlx_core.ir.dtypes import DType, bool_, i8, i16, i32, i64
 from rlx_core.system.records import define
@@ -17,13 +18,13 @@ def is_whole_words(dtype: DType, lanes: int) -> bool:
     return lanes > 1 and lanes * dtype.itemsize in (4, 8, 16)
 
 
-def index_text(strides: Sequence[int], offset: int, itemsize: int, coordinates: Mapping[int, str]) -> str:
-    """`offset + Σ coordinate·stride`, in elements. Steps backwards wrap around; their sum does not."""
+def index_text(strides: Sequence[int], offset: int, itemsize: int, coordinates: Mapping[int, str], kind: str) -> str:
+    """`offset + Σ coordinate·stride`, in elements, of type `kind`. Steps backwards wrap around; their sum does not."""
     terms: list[tuple[str, str]] = []
     for axis, stride in enumerate(strides):
         step = abs(stride) // itemsize
         if step:
-            coordinate = coordinates[axis]
+            coordinate = as_index(coordinates[axis], kind)
             terms.append(("-" if stride < 0 else "+", coordinate if step == 1 else f"{coordinate} * {step}u"))
     if offset or not terms:
         terms.insert(0, ("+", f"{offset // itemsize}u"))

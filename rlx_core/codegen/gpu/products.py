@@ -14,15 +14,16 @@ from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
+from rlx_core.codegen.gpu.indexing import as_index, index_type
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.registers import register_dtype
-from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile
+from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile, product_refusal
 from rlx_core.codegen.gpu.units.products import print_unit_product
 from rlx_core.codegen.gpu.units.tiles import unit_for
 from rlx_core.codegen.gpu.units.warpgroup_products import print_warpgroup_product
 from rlx_core.codegen.gpu.values import At, Values
-from rlx_core.codegen.gpu.walks import Machine, Schedule
+from rlx_core.codegen.gpu.walks import Machine, Schedule, index_count
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import define, frozen
@@ -66,7 +67,8 @@ def _threads(tiles: Tiles) -> int:
 
 
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
-    """The function that computes a product whose result has elements and whose indices fit into 32 bits."""
+    """The function that computes a product whose result has elements and that `product_refusal` does not refuse."""
+    assert (reason := product_refusal(problem, language)) is None, f"the product needs {reason}"
     if language.has_warpgroups:
         return print_warpgroup_product(problem, language, machine, scalars)
     if (unit := unit_for(problem, language, machine)) is not None:
@@ -76,7 +78,9 @@ def print_product(problem: TiledProduct, language: Language, machine: Machine, s
     used = sorted({a.buffer for a in kernel.accesses} | {problem.lhs.buffer, problem.rhs.buffer})
     names = {buffer: f"m{i}" for i, buffer in enumerate(used)}
     group = _threads(tiles)
-    values = Values(b, renamed(kernel, names), Schedule("point", 1, group, 1, 1), scalars)
+    values = Values(
+        b, renamed(kernel, names), Schedule("point", 1, group, 1, 1, kind=index_type(index_count(kernel))), scalars
+    )
     *batch, m, n = kernel.extents
     total = -(-m // tiles.rows) * -(-n // tiles.columns)
     for size in batch:
@@ -113,7 +117,7 @@ class _Printing:
         return self.values.b
 
     def let(self, name: str, text: str) -> None:
-        self.b.writer.line(self.b.language.declared("u32", name, text))
+        self.b.writer.line(self.b.language.declared(self.problem.positions, name, text))
 
     def tile(self) -> None:
         """The tile of the result whose number is `i`."""
@@ -124,7 +128,9 @@ class _Printing:
         self.let("x", f"{b.language.thread} % {wide}u")
         held = register_dtype(self.dtype)
         sums = [[b.variable(b.literal(held, 0), "sum") for _ in range(t.thread_columns)] for _ in range(t.thread_rows)]
-        with b.writer.block(b.language.loop("u32", "k0", "0u", f"{self.problem.depth}u", f"{t.depth}u")):
+        with b.writer.block(
+            b.language.loop(self.problem.positions, "k0", "0u", f"{self.problem.depth}u", f"{t.depth}u")
+        ):
             self._bring(self.problem.lhs, "tile_of_lhs", len(grid), "row0", t.rows, grid)
             self._bring(self.problem.rhs, "tile_of_rhs", len(grid) + 1, "column0", t.columns, grid)
             b.writer.line(b.language.barrier)
@@ -138,7 +144,8 @@ class _Printing:
         kernel, t = self.values.kernel, self.tiles
         span = Span(axis, start, kernel.extents[axis], size)
         depth = Span(len(kernel.extents), "k0", self.problem.depth, t.depth)
-        bring(self.b, factor, kernel.buffers[factor.buffer], tile, span, depth, grid, self.dtype, _threads(t))
+        kinds = self.problem.positions, self.problem.index_type(factor)
+        bring(self.b, factor, kernel.buffers[factor.buffer], tile, span, depth, grid, self.dtype, _threads(t), kinds)
 
     def _add(self, sums: Sequence[Sequence[Register]]) -> None:
         """The products of both tiles added to the sums of a thread."""
@@ -155,6 +162,7 @@ class _Printing:
         self.let(column, f"column0 + x + {c * across}u")
         with b.writer.block(f"if ({row} < {m}u && {column} < {n}u) {{"):
             axes = {**grid, len(batch): row, len(batch) + 1: column}
+            axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
             place = " + ".join(f"{axes[a]} * {_after(kernel.extents, a)}u" for a in sorted(axes))
             at = At(axes, place, place, None, {self.problem.element: element})
             self.values.store(kernel.stores, at)

@@ -31,6 +31,11 @@ class Reductions:
     shared: list[str] = field(factory=list)
     _count: int = 0
 
+    @property
+    def exchanging(self) -> int | None:
+        """Threads that exchange registers, if the group is made of whole subgroups."""
+        return self.subgroup if self.subgroup is not None and self.group % self.subgroup == 0 else None
+
     def identity(self, combine: Combine, dtype: DType) -> Register:
         """What changes nothing when it is combined."""
         if combine in ("sum", "prod"):
@@ -67,8 +72,8 @@ class Reductions:
     def totals(self, shares: Sequence[tuple[Combine, DType, Register]]) -> list[Register]:
         """The shares of all threads of the group combined; every thread has every total."""
         exchanged = [self._exchanged(*share) for share in shares]
-        width = self.subgroup or 1
-        if all(e is not None for e in exchanged) and self.subgroup is not None:
+        width = self.exchanging or 1
+        if all(e is not None for e in exchanged) and self.exchanging is not None:
             found = [e for e in exchanged if e is not None]
             if width == self.group:
                 return found
@@ -81,10 +86,10 @@ class Reductions:
     def _exchanged(self, combine: Combine, dtype: DType, share: Register) -> Register | None:
         """The total of a subgroup, in all its threads; `None` where registers of this type cannot be exchanged."""
         b = self.b
-        if self.subgroup is None or share.dtype not in b.language.exchanged_dtypes:
+        if self.exchanging is None or share.dtype not in b.language.exchanged_dtypes:
             return None
         distance = 1
-        while distance < self.subgroup:
+        while distance < self.exchanging:
             other = b.named(b.language.exchanged(share.text, distance), share.dtype)
             share = self.combined(combine, dtype, share, other)
             distance *= 2

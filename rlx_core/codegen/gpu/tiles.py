@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.indexing import IndexType, index_refusal, index_type, reach
+from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.registers import register_dtype
+from rlx_core.codegen.gpu.walks import index_count
 from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.system.records import frozen
 
-__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied", "place_tile"]
+__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied", "place_tile", "product_refusal"]
 
 
 @frozen
@@ -40,6 +43,27 @@ class TiledProduct:
     rhs: Factor
     depth: int
 
+    @property
+    def positions(self) -> IndexType:
+        """The type of a position along an axis or the depth."""
+        return index_type(*self.kernel.extents, self.depth)
+
+    def elements(self, factor: Factor) -> int:
+        """The elements of a factor's buffer that the product reaches."""
+        extents = (*self.kernel.extents, self.depth)
+        itemsize = self.kernel.buffers[factor.buffer].dtype.itemsize
+        return reach((*factor.strides, factor.depth), extents, itemsize, factor.offset)
+
+    def index_type(self, factor: Factor) -> IndexType:
+        """The type of an index into a factor's buffer."""
+        return index_type(self.elements(factor))
+
+
+def product_refusal(problem: TiledProduct, language: Language) -> str | None:
+    """Why a language cannot index a product, as "needs …" would continue."""
+    counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
+    return index_refusal(language, index_count(problem.kernel), *counts)
+
 
 @frozen
 class Span:
@@ -61,29 +85,31 @@ def bring(
     coordinates: Mapping[int, str],
     dtype: DType,
     threads: int,
+    kinds: tuple[IndexType, IndexType],
 ) -> None:
     """An operand's tile into the shared array `[depth, along + 1]` by all threads of a group, zeros where the operand ends.
 
     Args:
         coordinates: The other axes along which the operand moves.
         dtype: Of the sums, in which the tile is held.
+        kinds: The types of a position and of an index into the operand.
     """
-    memory, flat, place, deep = Memory(b, "u32"), *(b.writer.fresh(p) for p in ("e", "a", "k"))
+    memory, flat, place, deep = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
     with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
         # Neighbouring threads read neighbouring elements.
         is_deep_first = abs(factor.depth) <= abs(factor.strides[along.axis])
         inner, outer, size = (deep, place, depth.size) if is_deep_first else (place, deep, along.size)
-        for name, text in (
-            (inner, f"{flat} % {size}u"),
-            (outer, f"{flat} / {size}u"),
-            (f"{place}_at", f"{along.start} + {place}"),
-            (f"{deep}_at", f"{depth.start} + {deep}"),
+        for name, text, kind in (
+            (inner, f"{flat} % {size}u", "u32"),
+            (outer, f"{flat} / {size}u", "u32"),
+            (f"{place}_at", f"{along.start} + {place}", kinds[0]),
+            (f"{deep}_at", f"{depth.start} + {deep}", kinds[0]),
         ):
-            b.writer.line(b.language.declared("u32", name, text))
+            b.writer.line(b.language.declared(kind, name, text))
         is_inside = b.named(f"{place}_at < {along.extent}u && {deep}_at < {depth.extent}u", bool_)
         moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
         strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-        index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving)
+        index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
 
         def loaded() -> Register:
             return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
@@ -114,11 +140,12 @@ def multiplied(
 
 def place_tile(b: TextAssembler, extents: Sequence[int], rows: int, columns: int) -> dict[int, str]:
     """Name where the tile whose number is `i` begins, `row0` and `column0`, and its index along each batch axis."""
+    kind = index_type(*extents)
     *batch, m, n = extents
     down, across = -(-m // rows), -(-n // columns)
 
     def let(name: str, text: str) -> None:
-        b.writer.line(b.language.declared("u32", name, text))
+        b.writer.line(b.language.declared(kind, name, text))
 
     let("row0", f"i / {across}u % {down}u * {rows}u")
     let("column0", f"i % {across}u * {columns}u")

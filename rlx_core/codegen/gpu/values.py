@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.indexing import fault_place
 from rlx_core.codegen.gpu.memory import Memory, index_text, is_whole_words
 from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.gpu.walks import Schedule
@@ -155,7 +156,7 @@ class Values:
 
     def _address(self, access: Load | Store, lane: int, at: At) -> str:
         size = self.kernel.buffers[access.buffer].dtype.itemsize
-        text = index_text(access.strides, access.offset, size, self._coordinates(lane, at))
+        text = index_text(access.strides, access.offset, size, self._coordinates(lane, at), self.schedule.kind)
         if isinstance(access, Load):
             for value, stride in access.dynamic:
                 index = self.b.language.index(self._argument(value, lane, at).text, self.schedule.kind)
@@ -180,9 +181,7 @@ class Values:
             place = at.place if self.schedule.lanes == 1 else f"({at.place}) * {self.schedule.lanes}u + {lane}u"
             if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
                 place = at.row_place
-            if self.schedule.kind == "u64":
-                # What lies beyond the words for faults is reported as their last place.
-                place = f"(u32)({place} < 0xfffffffe ? {place} : 0xfffffffe)"
+            place = fault_place(place, self.schedule.kind)
             with b.writer.block(f"if (!{is_inside.text}) {{"):
                 b.writer.line(b.language.fault(self.sites[number], place, index.text))
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)

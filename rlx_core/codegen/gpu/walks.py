@@ -10,11 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from rlx_core.codegen.gpu.indexing import IndexType, index_type, reach
 from rlx_core.codegen.gpu.memory import is_whole_words
 from rlx_core.codegen.loops import Bound, Kernel, Load, Store
 from rlx_core.system.records import frozen
 
-__all__ = ["Machine", "Schedule", "Walk", "has_pairs", "is_far", "schedule_of", "strides_fault", "walk_of"]
+__all__ = [
+    "Machine",
+    "Schedule",
+    "Walk",
+    "has_pairs",
+    "index_count",
+    "kernel_reach",
+    "schedule_of",
+    "strides_fault",
+    "walk_of",
+]
 
 Walk = Literal["point", "row_thread", "row_group"]
 
@@ -36,6 +47,7 @@ class Machine:
         few_rows: Rows below which long ones are computed in parts, by two launches.
         long_row: Elements from which a row is long.
         part: Elements of a part, at least.
+        few_updates: Updates of a scatter up to which each element of the result reads all their indices; more are sorted.
         many_groups: Groups that fill a large device: into so many all rows together are cut.
     """
 
@@ -52,6 +64,12 @@ class Machine:
     long_row: int = 1 << 14
     part: int = 4096
     many_groups: int = 1024
+    few_updates: int = 32
+
+    @property
+    def min_group(self) -> int:
+        """Threads of the smallest group that a short row or line has: a whole subgroup, whose threads exchange registers."""
+        return max(32, self.subgroup or 0)
 
 
 @frozen
@@ -76,7 +94,7 @@ class Schedule:
     shares: int
     items: int = 0
     part: int = 0
-    kind: Literal["u32", "u64"] = "u32"
+    kind: IndexType = "u32"
     flat_axes: int = 0
 
     @property
@@ -89,13 +107,13 @@ def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
     """How a kernel is launched; `parts` is the size of its first axis where that counts parts of rows."""
     walk = walk_of(kernel, machine) if kernel.row_axes else "point"
     lanes = _lanes(kernel, machine, walk)
-    kind: Literal["u32", "u64"] = "u64" if is_far(kernel) else "u32"
+    kind = index_type(index_count(kernel, parts))
     group, items = machine.group, 0
     if walk == "row_group":
         runs = kernel.row_size // lanes
         share = -(-runs // parts) if parts else runs
         group = min(group, machine.row_group or group)
-        while group > 32 and group // 2 >= share:
+        while group > machine.min_group and group // 2 >= share:
             group //= 2
         shares = kernel.grid_size
         items = -(-runs // group)
@@ -166,15 +184,21 @@ def _is_aligned(kernel: Kernel, access: Load | Store, axis: int, lanes: int) -> 
     return is_whole_words(dtype, lanes) and all(s % nbytes == 0 for s in (*steps, access.offset, begin))
 
 
-def is_far(kernel: Kernel) -> bool:
-    """Whether a point's number or an element's index may need more than 31 bits."""
-    most = kernel.grid_size * kernel.row_size
+def index_count(kernel: Kernel, parts: int = 0) -> int:
+    """The most that a thread of the kernel counts: points, or elements of a buffer; `parts` of a row are counted as one row."""
+    return max(kernel.grid_size // max(parts, 1) * kernel.row_size, kernel_reach(kernel))
+
+
+def kernel_reach(kernel: Kernel) -> int:
+    """The elements of a buffer that a kernel reaches, at most."""
+    most = 0
     for access in kernel.accesses:
-        terms = [abs(s) * (n - 1) for s, n in zip(access.strides, kernel.extents, strict=True)]
+        strides, extents = access.strides, kernel.extents
         if isinstance(access, Load):
-            terms += [abs(s) * (_size(kernel, v) - 1) for v, s in access.dynamic]
-        most = max(most, (access.offset + sum(terms)) // _itemsize(kernel, access))
-    return most >= 1 << 31
+            strides = (*strides, *(s for _, s in access.dynamic))
+            extents = (*extents, *(_size(kernel, v) for v, _ in access.dynamic))
+        most = max(most, reach(strides, extents, _itemsize(kernel, access), access.offset))
+    return most
 
 
 def _size(kernel: Kernel, value: int) -> int:

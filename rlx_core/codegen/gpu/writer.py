@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from attrs import field
 
 from rlx_core.system.records import define
 
-__all__ = ["Writer"]
+__all__ = ["TYPE_NAMES", "Writer"]
+
+TYPE_NAMES: Final = frozenset(f"{kind}{bits}" for kind in "iuf" for bits in (8, 16, 32, 64))
+"""What the preludes of the languages call the types of numbers."""
 
 
 @define(eq=False)
@@ -21,9 +25,10 @@ class Writer:
     _count: int = 0
 
     def fresh(self, prefix: str = "v") -> str:
-        """A name that this function does not have yet."""
+        """A name that this function does not have yet, and that no type of the preludes has."""
+        name = f"{prefix}{self._count}"
         self._count += 1
-        return f"{prefix}{self._count - 1}"
+        return f"{prefix}_{self._count - 1}" if name in TYPE_NAMES else name
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)

@@ -249,9 +249,18 @@ class CupyDriver(Driver):
                 try:
                     for each in launches:
                         each.run(self._recorder)
-                finally:
-                    graph = self._recorder.end_capture()
+                except BaseException as error:
+                    self._end_failed_capture(error)
+                    raise
+                graph = self._recorder.end_capture()
         return Recording(graph, tuple(launches))
+
+    def _end_failed_capture(self, error: BaseException) -> None:
+        """End a capture in which a launch failed, so that the stream can be captured again; its error becomes a note."""
+        try:
+            self._recorder.end_capture()
+        except (self._cupy.cuda.driver.CUDADriverError, self._runtime.CUDARuntimeError) as second:
+            error.add_note(f"the capture ended with: {second}")
 
     def timed(self, launch: Submitted) -> float:
         with self._queue as stream:

@@ -8,18 +8,16 @@ the streams are one queue.
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from rlx_core.errors import DeviceLostError, Fact, OutOfMemoryError
+from rlx_core.device.cupy.failures import driver_error
+from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.system.locks import Lock
 
 __all__ = ["Queue"]
 
 PER_THREAD: Final = 2
 """The handle of the default stream that every thread has for itself: one number, and as many streams."""
-
-NO_MEMORY: Final = 2
-"""The number of the error for memory that is not there, CUDA's and HIP's."""
 
 
 class _Thread(threading.local):
@@ -90,15 +88,9 @@ class Queue:
         """Raise the platform's errors as rlx's; others are left to whoever has them."""
         cuda = self.cuda
         if isinstance(error, cuda.memory.OutOfMemoryError):
-            self._raise_full(error)
+            raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None
         if isinstance(error, cuda.runtime.CUDARuntimeError | cuda.driver.CUDADriverError):
-            if error.status == NO_MEMORY:
-                self._raise_full(error)
-            raise DeviceLostError(
-                f"{self.place}: the device does not answer any more",
-                Fact("driver", error),
-                hint="the process has to be started again before it can use this device",
-            ) from None
-
-    def _raise_full(self, error: BaseException) -> NoReturn:
-        raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None
+            typed = driver_error(self.place, error.status, error)
+            for note in getattr(error, "__notes__", ()):
+                typed.add_note(note)
+            raise typed from None

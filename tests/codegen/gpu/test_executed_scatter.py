@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rlx_core.codegen.gpu.faults import Report
-from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.scatter import print_scatter
 from rlx_core.codegen.gpu.walks import Machine
@@ -26,15 +25,17 @@ from tests.codegen.gpu.problems import ScatterCase as Case
     ("machine", "step"),
     [
         (Machine(group=32, most_groups=1), 17),
+        (Machine(group=32, most_groups=1, few_updates=0), 7),
+        pytest.param(Machine(few_updates=0), 1, marks=pytest.mark.slow),
         pytest.param(Machine(group=32, most_groups=1), 5, marks=pytest.mark.slow),
         pytest.param(Machine(), 1, marks=pytest.mark.slow),
     ],
-    ids=["some in few groups", "more in few groups", "all as usual"],
+    ids=["some in few groups", "some sorted", "all sorted", "more in few groups", "all as usual"],
 )
 def test_scatter_is_a_loop_over_the_updates(executor: Executor, machine: Machine, step: int) -> None:
     cases = CASES[::step]
     language, machine = executor.language, executor.machine(machine)
-    made = [Printed((print_scatter(c.problem, language, machine, scalars_of(language)),)) for c in cases]
+    made = [print_scatter(c.problem, language, machine, scalars_of(language)) for c in cases]
     programs = executor.programs(made)
     for case, functions in zip(cases, made, strict=True):
         rng = np.random.default_rng(1)
@@ -48,14 +49,17 @@ def test_scatter_is_a_loop_over_the_updates(executor: Executor, machine: Machine
         assert reports == ([Report(first, int(index[first]))] if case.outside == "report" else [])
 
 
+@pytest.mark.parametrize("few_updates", [0, 32], ids=["sorted", "searched"])
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
-def test_the_update_that_is_reported_is_numbered_among_those_of_all_batches(executor: Executor) -> None:
+def test_the_update_that_is_reported_is_numbered_among_those_of_all_batches(
+    executor: Executor, few_updates: int
+) -> None:
     """Two batches have an index outside at the same place of their own; their bits must not be mixed."""
     shapes = (TensorType(f32, (2, 3)), TensorType(i32, (2, 3)), TensorType(f32, (2, 4)))
     places = [Place.dense(t) for t in shapes]
     problem = problem_of(ScatterAdd(size=4, axis=1, batch_dims=1), Layout(tuple(places[:2]), (places[2],)))
-    language, machine = executor.language, executor.machine(Machine())
-    made = Printed((print_scatter(problem, language, machine, scalars_of(language)),))
+    language, machine = executor.language, executor.machine(Machine(group=32, few_updates=few_updates))
+    made = print_scatter(problem, language, machine, scalars_of(language))
     index = np.array([[0, 1, 2], [0, -6, 9]], np.int32)
     for first, wrong in (((1, 1), -6), ((0, 1), 5)):
         index[0, 1] = wrong if first == (0, 1) else 1

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_WGMMA
+from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.attention_rows import attention_unit_rows
@@ -126,7 +126,8 @@ class CudaBackend(GpuBackend):
 
     def language(self, device: Device) -> Language:
         has_library = library.FEATURE in device.facts.features
-        return CudaLanguage(CUDA, self.machine(device), self.level, device.facts.lacks, has_library=has_library)
+        dialect = CUDA_TURING if nvrtc.TURING in device.facts.features else CUDA
+        return CudaLanguage(dialect, self.machine(device), self.level, device.facts.lacks, has_library=has_library)
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, CudaLanguage), "it is what this backend made"
@@ -150,6 +151,8 @@ class CudaBackend(GpuBackend):
                 f"cuda.wgmma: {device.name} ({device.facts.name}) is not known to be of {HOPPER}",
                 hint=f"to print code for one: --arch {HOPPER}",
             )
+        if tf32 and nvrtc.TURING in device.facts.features:
+            raise ConfigError(f"cuda.tf32: {device.name} ({device.facts.name}) has no matrix units for TF32")
         if products == "library" and not has_library:
             raise ConfigError(
                 f"cuda.products: {device.name} ({device.facts.name}) has no library",
@@ -168,9 +171,8 @@ class CudaBackend(GpuBackend):
         return self._languages[device, name]
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts:
-        if options.get("cuda.arch") != HOPPER:
-            return self.usual
-        return evolve(self.usual, features=self.usual.features | {HOPPER})
+        architecture = {str(options.get("cuda.arch", ""))}
+        return evolve(self.usual, features=self.usual.features | (architecture & {HOPPER, nvrtc.TURING}))
 
     def kernel_features(self, target: Target) -> frozenset[str]:
         found = super().kernel_features(target)

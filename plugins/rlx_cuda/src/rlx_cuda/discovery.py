@@ -20,8 +20,11 @@ from rlx_cuda.plugin import INSTALL, STAND_IN
 
 __all__ = ["Found", "found", "wanted"]
 
-OLDEST: Final = 80
-"""The compute capability from which kernels are compiled and tried: sm_80."""
+OLDEST: Final = 75
+"""The compute capability from which kernels are compiled; below 8.0 products use no matrix units."""
+
+AMPERE: Final = 80
+"""The compute capability from which devices have the matrix instructions of the language."""
 
 
 @frozen(eq=False)
@@ -121,6 +124,8 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
     if capability == 90:
         facts = evolve(facts, features=facts.features | {nvrtc.HOPPER})
+    elif capability < AMPERE:
+        facts = evolve(facts, features=facts.features | {nvrtc.TURING})
     return Found(number, architecture, facts)
 
 

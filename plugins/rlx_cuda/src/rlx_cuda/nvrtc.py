@@ -16,7 +16,7 @@ from attrs import frozen
 from rlx_core.device.runtime_compiler import RuntimeCompiler
 from rlx_cuda.libraries import paths_of
 
-__all__ = ["HOPPER", "Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
+__all__ = ["HOPPER", "TURING", "Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
 
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 """Wheels that hold it."""
@@ -26,6 +26,9 @@ INSTALL: Final = "python -m pip install nvidia-cuda-nvrtc"
 
 HOPPER: Final = "sm_90a"
 """Compute capability 9.0 with what no other has: warpgroups that multiply. It names that feature of a device, too."""
+
+TURING: Final = "sm_75"
+"""Compute capability 7.5, the oldest that kernels are compiled for; its language has no matrix units."""
 
 
 @frozen

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 
-from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
+from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec, Trial
 from rlx_core.hooks import hookimpl
 
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
@@ -75,6 +75,7 @@ def rlx_options() -> list[OptionSpec]:
             "generated",
             doc="Who multiplies matrices: generated (kernels of rlx), or library (cuBLASLt, with what follows if it has that).",
             env="RLX_CUDA_PRODUCTS",
+            trials=(Trial("library"),),
         ),
         OptionSpec(
             "cuda.stand-in",
@@ -89,6 +90,7 @@ def rlx_options() -> list[OptionSpec]:
             False,
             doc="Whether tensor cores multiply f32, rounded to TF32 (ten bits of mantissa), in products and attention.",
             env="RLX_CUDA_TF32",
+            trials=(Trial(True, dtypes=("f32",), epsilon=2.0**-10),),
         ),
         OptionSpec(
             "cuda.wgmma",
@@ -96,5 +98,6 @@ def rlx_options() -> list[OptionSpec]:
             False,
             doc="Whether warpgroups multiply f16 and bf16 (wgmma, sm_90a) where sizes pay; nobody has measured it yet.",
             env="RLX_CUDA_WGMMA",
+            trials=(Trial(True, dtypes=("f16", "bf16")),),
         ),
     ]

@@ -15,7 +15,7 @@ INSTALL_OPENCL = "python -m pip install pyopencl"
 OLDEST = "2024.1"
 """The version of PyOpenCL from which on it is what the driver was written for."""
 
-INSTALL_CUPY = 'python -m pip install "./plugins/rlx_rocm[cupy]", and ROCm 7 with its libraries'
+INSTALL_CUPY = 'python -m pip install "rlx-rocm[cupy]", and ROCm 7 with its libraries'
 
 STAND_IN = "RLX_ROCM_STAND_IN"
 """The variable of `rocm.stand-in`, which makes the target usable where there is neither a library nor a driver."""

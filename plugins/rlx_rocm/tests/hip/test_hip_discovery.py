@@ -31,7 +31,7 @@ def test_a_cupy_for_cuda_is_refused(world: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(world, "is_hip", False)
     with pytest.raises(DeviceUnavailableError, match="the installed CuPy is built on CUDA") as caught:
         wanted(world)
-    assert "rlx_rocm[cupy]" in str(caught.value)
+    assert "rlx-rocm[cupy]" in str(caught.value)
 
 
 def test_a_driver_without_a_device_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAtt
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.attention.forward import storing
 from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles
+from rlx_core.codegen.gpu.indexing import IndexType, as_index, index_type
 from rlx_core.codegen.gpu.memory import Memory
 from rlx_core.codegen.loops import Apply, Buffer, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.ops.conversion import Cast
@@ -70,20 +71,20 @@ class Cotangents:
             inverse = b.select(is_empty, b.constant(total, 0.0 if p.empty_row == "zero" else 1 / p.sizes[KEY]), inverse)
         if p.empty_row != "uniform":
             most = t.finite(most)
-        t.let("place", self._row(query))
+        self._place(t, query)
         for number, value in zip(self._statistics, (most, inverse, b.fmul(weighted, inverse)), strict=True):
             name, dtype = t.buffer(number, is_written=True)
-            Memory(b, "u32").store(name, dtype, "place", value)
+            Memory(b, t.index_type(number)).store(name, dtype, "place", value)
 
     def statistics(self, t: ScoreTiles, query: str) -> list[Register]:
         """m, 1/Σ and δ of a query, zeros where there is no such query: nothing weighs there."""
         b = t.b
         found = [b.variable(t.zero()) for _ in self._statistics]
         with t.when(f"{query} < {self.problem.sizes[QUERY]}u"):
-            t.let("place", self._row(query))
+            self._place(t, query)
             for one, number in zip(found, self._statistics, strict=True):
                 name, dtype = t.buffer(number)
-                b.assign(one, Memory(b, "u32").load(name, dtype, "place"))
+                b.assign(one, Memory(b, t.index_type(number)).load(name, dtype, "place"))
         return found
 
     def share_statistics(self, t: ScoreTiles) -> None:
@@ -93,9 +94,14 @@ class Cotangents:
                 t.line(f"{array}[t] = {one.text};")
         t.barrier()
 
-    def _row(self, query: str) -> str:
+    def _place(self, t: ScoreTiles, query: str) -> None:
+        """The name of a query's place among the statistics."""
+        kind = t.index_type(self._statistics[0])
+        t.line(t.language.declared(kind, "place", self._row(query, kind)))
+
+    def _row(self, query: str, kind: IndexType) -> str:
         _, heads, queries, _ = self.problem.sizes
-        return f"(batch * {heads}u + head) * {queries}u + {query}"
+        return f"({as_index('batch', kind)} * {heads}u + head) * {queries}u + {query}"
 
     # ------------------------------------------------------------------------------------- one score
 
@@ -123,7 +129,9 @@ class Cotangents:
 
     def store_dw(self, t: ScoreTiles, query: str, key: str, dw: Register) -> None:
         name, dtype = t.buffer(self._dw, is_written=True)
-        Memory(t.b, "u32").store(name, dtype, f"({self._row(query)}) * {self.problem.sizes[KEY]}u + {key}", dw)
+        kind = index_type(prod(self.problem.sizes))
+        index = f"({self._row(query, kind)}) * {self.problem.sizes[KEY]}u + {key}"
+        Memory(t.b, kind).store(name, dtype, index, dw)
 
     # ------------------------------------------------------------------------------------------ bias
 

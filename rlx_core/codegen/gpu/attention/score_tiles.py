@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from math import inf
+from math import inf, prod
 
 from attrs import evolve, field
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
-from rlx_core.codegen.gpu.kernels import refusal as loops_refusal
+from rlx_core.codegen.gpu.indexing import IndexType, as_index, index_refusal, index_type, length_refusal, reach
+from rlx_core.codegen.gpu.kernels import values_refusal
 from rlx_core.codegen.gpu.languages import Argument, Language
-from rlx_core.codegen.gpu.lines.template import reach_fault
 from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.gpu.tiles import Factor, Span, bring, multiplied
 from rlx_core.codegen.gpu.values import At, Values
-from rlx_core.codegen.gpu.walks import Machine, Schedule
+from rlx_core.codegen.gpu.walks import Machine, Schedule, kernel_reach
 from rlx_core.codegen.loops import Buffer
+from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.activation import exp
@@ -47,15 +48,20 @@ Sums = list[list[Register]]
 
 def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) -> str | None:
     """Why attention cannot be printed, as "needs …" would continue."""
-    if (reason := loops_refusal(problem.scores.kernel, language, scalars)) is not None:
+    if (reason := values_refusal(problem.scores.kernel, language, scalars)) is not None:
         return reason
     if (reason := scalars.refusal(exp.op(), (problem.dtype,))) is not None:
         return reason
-    places = [p for p in (*problem.layout.operands, *problem.layout.results) if p is not None]
-    steps = [abs(s) * n for p in places for s, n in zip(p.strides, p.type.static_shape, strict=True)]
-    batch, heads, queries, keys = problem.sizes
-    most = max(batch * heads * queries * keys, *steps)
-    return "indices of 32 bits" if most >= 1 << 31 else reach_fault(most, language)
+    # Scores are numbered by nobody: only positions along each of their axes are.
+    if (reason := length_refusal("axes of scores", *problem.sizes)) is not None:
+        return reason
+    places = (*problem.layout.operands, *problem.layout.results)
+    return index_refusal(language, *(place_reach(p) for p in places if p is not None))
+
+
+def place_reach(place: Place) -> int:
+    """The elements of a buffer that an operand or result reaches."""
+    return reach(place.strides, place.type.static_shape, place.type.dtype.itemsize)
 
 
 @define(eq=False)
@@ -66,6 +72,7 @@ class ScoreTiles:
         buffers: Those of the problem and then workspaces.
         arrays: The shared arrays that the function has beside the tiles of operands.
         rows: Queries of a tile, where they do not follow from how many fit.
+        threads: Of a group, where they are not as many across as down.
         groups: Of the launch, once `each_tile` has said them.
     """
 
@@ -76,6 +83,7 @@ class ScoreTiles:
     buffers: tuple[Buffer, ...]
     arrays: tuple[str, ...]
     rows: int | None = None
+    threads: int | None = None
     b: TextAssembler = field(init=False)
     values: Values = field(init=False)
     size: int = field(init=False)
@@ -91,7 +99,8 @@ class ScoreTiles:
             self.across //= 2
         named = tuple(evolve(buffer, name=f"m{i}") for i, buffer in enumerate(self.buffers))
         kernel = evolve(self.problem.scores.kernel, buffers=named)
-        self.values = Values(self.b, kernel, Schedule("point", 1, self.group, 1, 1), self.scalars)
+        schedule = Schedule("point", 1, self.group, 1, 1, kind=index_type(kernel_reach(kernel)))
+        self.values = Values(self.b, kernel, schedule, self.scalars)
         self._written.update({load.buffer: False for load in kernel.loads})
 
     def _nbytes(self, size: int) -> int:
@@ -111,7 +120,7 @@ class ScoreTiles:
 
     @property
     def group(self) -> int:
-        return self.across * self.across
+        return self.threads or self.across * self.across
 
     @property
     def each(self) -> int:
@@ -251,23 +260,34 @@ class ScoreTiles:
             number, tuple(s.position if a == axis else (s.batch, s.head, 0, 0)[a] for a in range(4)), s.feature
         )
 
+    def index_type(self, number: int) -> IndexType:
+        """The type of an index into a buffer: that of a workspace has at most a number for each query."""
+        count = len(self.problem.buffers)
+        return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
+
     def _index(self, number: int, axis: int, head: str, position: str, feature: str) -> str:
         factor = self.factor(number, axis)
         size = self.buffers[number].dtype.itemsize
         places = {BATCH: "batch", HEAD: head, axis: position, 4: feature}
         strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-        return index_text(strides, factor.offset, size, {a: f"({text})" for a, text in places.items()})
+        return index_text(
+            strides, factor.offset, size, {a: f"({text})" for a, text in places.items()}, self.index_type(number)
+        )
 
     def load(self, number: int, axis: int, head: str, position: str, feature: str) -> Register:
         """An element of an operand that has heads."""
         name, dtype = self.buffer(number)
-        found = Memory(self.b, "u32").load(name, dtype, self._index(number, axis, head, position, feature))
+        found = Memory(self.b, self.index_type(number)).load(
+            name, dtype, self._index(number, axis, head, position, feature)
+        )
         return self.b.converted(found, dtype.accumulator, self.dtype)
 
     def store(self, number: int, axis: int, head: str, position: str, feature: str, value: Register) -> None:
         name, dtype = self.buffer(number, is_written=True)
         index = self._index(number, axis, head, position, feature)
-        Memory(self.b, "u32").store(name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator))
+        Memory(self.b, self.index_type(number)).store(
+            name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator)
+        )
 
     # ---------------------------------------------------------------------------------------- scores
 
@@ -285,7 +305,16 @@ class ScoreTiles:
                 buffer = evolve(self.buffers[number], name=name)
                 axes = {BATCH: "batch", HEAD: head}
                 bring(
-                    self.b, self.factor(number, span.axis), buffer, tile, span, features, axes, self.dtype, self.group
+                    self.b,
+                    self.factor(number, span.axis),
+                    buffer,
+                    tile,
+                    span,
+                    features,
+                    axes,
+                    self.dtype,
+                    self.group,
+                    ("u32", self.index_type(number)),
                 )
             self.barrier()
             multiplied(self.b, "left", "right", (self.size, self.size), (self.across, self.across), DEPTH, sums)
@@ -315,7 +344,9 @@ class ScoreTiles:
         needs_slope = self.problem.is_backward and scores.slope is not None
         slope = b.variable(self.zero(), "slope") if needs_slope else None
         with self.is_there(query, key):
-            at = At({BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}, "0u", "0u", None, {scores.element: dot})
+            places = {BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}
+            places = {axis: as_index(text, self.values.schedule.kind) for axis, text in places.items()}
+            at = At(places, "0u", "0u", None, {scores.element: dot})
             b.assign(score, self.values.value(scores.score, 0, at))
             if slope is not None and scores.slope is not None:
                 b.assign(slope, self.values.value(scores.slope, 0, at))

@@ -10,9 +10,10 @@ from contextlib import nullcontext
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
+from rlx_core.codegen.gpu.indexing import index_refusal, length_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.lines.keys import key_dtype, load_key
-from rlx_core.codegen.gpu.lines.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype
 from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Extreme
@@ -25,9 +26,11 @@ __all__ = ["print_extreme", "refusal"]
 
 def refusal(problem: Extreme, language: Language) -> str | None:
     """Why an extreme cannot be found, as "needs …" would continue."""
-    if problem.n >= 1 << 31:
-        return "lines of less than 2147483648 elements"
-    return language.refusal(problem.keys.dtype) or reach_fault(problem.lines * problem.n, language)
+    return (
+        length_refusal("lines", problem.n)
+        or language.refusal(problem.keys.dtype)
+        or index_refusal(language, problem.lines * problem.n)
+    )
 
 
 def print_extreme(problem: Extreme, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
@@ -68,7 +71,7 @@ class _Stages:
         p, machine = self.problem, self.machine
         is_group = size > machine.short_row and (p.inner == 1 or p.lines < machine.group)
         group = machine.group
-        while is_group and group > 32 and group // 2 >= size:
+        while is_group and group > machine.min_group and group // 2 >= size:
             group //= 2
         t = Template(self.language, machine, self.scalars, group, p.lines * p.n)
         count = p.lines * parts

@@ -12,9 +12,10 @@ from contextlib import nullcontext
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
+from rlx_core.codegen.gpu.indexing import index_refusal, length_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.lines.scan_rules import Rule, State, registers_of
-from rlx_core.codegen.gpu.lines.template import Template, reach_fault
+from rlx_core.codegen.gpu.lines.template import Template
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.scans import Scan
@@ -36,7 +37,7 @@ def refusal(problem: Scan, language: Language, scalars: ScalarTable) -> str | No
         for op in (exp.op(), log.op()):
             if (reason := scalars.refusal(op, (problem.dtype.accumulator,))) is not None:
                 return reason
-    return reach_fault(problem.lines * problem.n, language)
+    return length_refusal("lines", problem.n) or index_refusal(language, problem.lines * problem.n)
 
 
 def print_scan(problem: Scan, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.indexing import index_refusal, length_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.lines.keys import count_before, load_key
-from rlx_core.codegen.gpu.lines.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Search
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -16,9 +17,11 @@ __all__ = ["print_search", "refusal"]
 
 def refusal(problem: Search, language: Language) -> str | None:
     """Why places cannot be found, as "needs …" would continue."""
-    if problem.n >= 1 << 31:
-        return "lines of less than 2147483648 elements"
-    return language.refusal(problem.keys.dtype) or reach_fault(problem.lines * max(problem.n, problem.count), language)
+    return (
+        length_refusal("lines", problem.n)
+        or language.refusal(problem.keys.dtype)
+        or index_refusal(language, problem.lines * max(problem.n, problem.count))
+    )
 
 
 def print_search(problem: Search, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:

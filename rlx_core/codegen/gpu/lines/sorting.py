@@ -14,9 +14,10 @@ from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
+from rlx_core.codegen.gpu.indexing import index_refusal, length_refusal
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.lines.keys import count_before, key_dtype, load_key
-from rlx_core.codegen.gpu.lines.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -28,15 +29,14 @@ __all__ = ["print_sorting", "refusal"]
 ITEMS = 4
 """Elements of a tile that one thread has, at most."""
 
-_MOST = 1 << 31
-"""Places have 32 bits."""
-
 
 def refusal(problem: Sorting, language: Language) -> str | None:
     """Why a line cannot be sorted, as "needs …" would continue."""
-    if problem.n >= _MOST:
-        return f"lines of less than {_MOST} elements"
-    return language.refusal(problem.keys.dtype) or reach_fault(problem.lines * problem.n, language)
+    return (
+        length_refusal("lines", problem.n)
+        or language.refusal(problem.keys.dtype)
+        or index_refusal(language, problem.lines * problem.n)
+    )
 
 
 def print_sorting(problem: Sorting, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:

@@ -13,6 +13,7 @@ from attrs import field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
+from rlx_core.codegen.gpu.indexing import IndexType, as_index, index_type
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.memory import Memory
 from rlx_core.codegen.gpu.registers import register_dtype
@@ -22,22 +23,12 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
 from rlx_core.system.records import define
 
-__all__ = ["Template", "bits_dtype", "reach_fault"]
-
-_NARROW = 1 << 31
-"""Elements from which indices have 64 bits."""
+__all__ = ["Template", "bits_dtype"]
 
 
 def bits_dtype(dtype: DType) -> DType:
     """The whole number of the size of an element, for what only moves its bits."""
     return {1: i8, 2: i16, 4: i32, 8: i64}[dtype.itemsize]
-
-
-def reach_fault(elements: int, language: Language) -> str | None:
-    """Why a language cannot index so many elements, as "needs …" would continue."""
-    if language.buffers == "words" and elements >= _NARROW:
-        return f"indices of 64 bits in {language.name}"
-    return None
 
 
 @define(eq=False)
@@ -66,9 +57,9 @@ class Template:
         self.memory = Memory(self.b, self.kind)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> IndexType:
         """The type of an index into memory."""
-        return "u32" if self.elements < _NARROW else "u64"
+        return index_type(self.elements)
 
     @property
     def writer(self) -> Writer:
@@ -118,7 +109,7 @@ class Template:
 
     def wide(self, text: str) -> str:
         """A whole number of 32 bits as an index into memory."""
-        return text if self.kind == "u32" else f"(u64)({text})"
+        return as_index(text, self.kind)
 
     def chosen(self, condition: str, yes: str, no: str) -> str:
         return f"({self.language.select(f'({condition})', yes, no)})"
@@ -173,6 +164,6 @@ class Template:
         with self.loop(first, f"{shares}u", f"{self._groups * self.group}u", "i", self.kind) as i:
             yield i
 
-    def done(self, stem: str) -> Function:
-        """The function that was written."""
-        return assembled(stem, self.b, self._arguments, self.shared, self.group, self._groups)
+    def done(self, stem: str, checked: tuple[int, ...] = ()) -> Function:
+        """The function that was written; `checked` are the sites that report an index."""
+        return assembled(stem, self.b, self._arguments, self.shared, self.group, self._groups, checked)

@@ -31,7 +31,9 @@ def print_unit_attention(
     problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
     """The function that computes attention for which `unit_for_attention` found a unit."""
-    t = ScoreTiles(problem, language, machine, scalars, problem.buffers, (), rows=SUBGROUPS * unit.size)
+    t = ScoreTiles(
+        problem, language, machine, scalars, problem.buffers, (), SUBGROUPS * unit.size, SUBGROUPS * unit.threads
+    )
     count = keys_at_once(problem, unit, machine)
     assert count is not None, "there is room for its tiles"
     printing = _Printing(HeadUnits(t, unit), count)

@@ -48,8 +48,8 @@ def print_unit_cotangents(
     language = evolve(language, head=unit.roomy_head or language.head)
 
     def begun(axis: int, *wanted: int) -> _Printing:
-        rows = SUBGROUPS * unit.size
-        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), rows=rows)
+        rows, threads = SUBGROUPS * unit.size, SUBGROUPS * unit.threads
+        t = ScoreTiles(cotangents.problem, language, machine, scalars, cotangents.buffers, (), rows, threads)
         return _Printing(HeadUnits(t, unit), cotangents, axis, wanted)
 
     of_queries = begun(QUERY, _Q).statistics(), begun(QUERY, _Q).queries()

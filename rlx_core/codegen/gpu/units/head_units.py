@@ -84,7 +84,7 @@ class HeadUnits:
             t.line(f"const bool {e}_is = {position} < {extent}u && {feature} < {tile.features}u;")
             places = {BATCH: "batch", HEAD: head, tile.axis: position, 4: feature}
             strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-            index = index_text(strides, factor.offset, dtype.itemsize, places)
+            index = index_text(strides, factor.offset, dtype.itemsize, places, t.index_type(tile.number))
             to = f"{tile.name}[{row} * {tile.step}u + {feature}]"
             if width == 1:
                 t.line(f"{to} = {e}_is ? {name}[{index}] : ({self.type})0;")

@@ -24,7 +24,7 @@ __all__ = ["print_unit_product"]
 def print_unit_product(
     problem: TiledProduct, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
-    """The function that computes a product for which `unit_for` found a unit, and whose indices fit into 32 bits."""
+    """The function that computes a product for which `unit_for` found a unit."""
     tiles = unit_tiles_of(problem, machine, unit)
     values = values_of(problem, language, scalars, tiles.subgroups * unit.threads)
     printing = _Printing(problem, values, tiles, unit)
@@ -72,7 +72,7 @@ class _Printing(TilePrinting[_PaddedSide]):
         steps = -(-self.problem.depth // t.depth)
         for stage in range(t.stages - 1):
             self.bring(f"{stage * t.depth}u", f"{stage}u", grid)
-        with b.writer.block(b.language.loop("u32", "turn", "0u", f"{steps}u", "1u")):
+        with b.writer.block(b.language.loop(self.problem.positions, "turn", "0u", f"{steps}u", "1u")):
             b.writer.line(f"rlx_await_copies<{t.stages - 2}>();")
             b.writer.line(b.language.barrier)  # what was brought is there for all, and the stage before is read by all
             self.let("ahead", f"turn + {t.stages - 1}u")

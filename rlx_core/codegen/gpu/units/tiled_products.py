@@ -16,6 +16,7 @@ from attrs import evolve, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
+from rlx_core.codegen.gpu.indexing import as_index, index_type
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.printer import renamed
@@ -23,7 +24,7 @@ from rlx_core.codegen.gpu.registers import spelled, stored_dtype
 from rlx_core.codegen.gpu.tiles import Factor, TiledProduct, place_tile
 from rlx_core.codegen.gpu.units.tiles import COPIED
 from rlx_core.codegen.gpu.values import At, Values
-from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs
+from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs, index_count
 from rlx_core.codegen.loops import Index, Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType, f32
@@ -42,7 +43,7 @@ def values_of(problem: TiledProduct, language: Language, scalars: ScalarTable, g
     sums = Index(f32, len(kernel.extents) - 1)
     values = tuple(sums if i == problem.element else v for i, v in enumerate(kernel.values))
     lanes = 2 if has_pairs(kernel) else 1
-    schedule = Schedule("point", lanes, group, 1, 1)
+    schedule = Schedule("point", lanes, group, 1, 1, kind=index_type(index_count(kernel)))
     return Values(TextAssembler(language), renamed(evolve(kernel, values=values), names), schedule, scalars)
 
 
@@ -132,7 +133,7 @@ class TilePrinting(Generic[S]):
         return self.values.schedule.group
 
     def let(self, name: str, text: str) -> None:
-        self.b.writer.line(self.b.language.declared("u32", name, text))
+        self.b.writer.line(self.b.language.declared(self.problem.positions, name, text))
 
     def unrolled(self, name: str, count: int) -> str:
         return self.b.language.unrolled + self.b.language.loop("u32", name, "0u", f"{count}u", "1u")
@@ -189,7 +190,8 @@ class TilePrinting(Generic[S]):
             b.writer.line(f"const bool {flat}_is = {along}_at < {extent}u && {deep}_at < {problem.depth}u;")
             moving = {**grid, side.axis: f"{along}_at", len(kernel.extents): f"{deep}_at"}
             strides = [s if a in moving else 0 for a, s in enumerate((*side.factor.strides, side.factor.depth))]
-            index = index_text(strides, side.factor.offset, buffer.dtype.itemsize, moving)
+            kind = problem.index_type(side.factor)
+            index = index_text(strides, side.factor.offset, buffer.dtype.itemsize, moving, kind)
             to = f"{side.name}[{stage} * {side.elements}u + {side.place(along, deep)}]"
             if width == 1:
                 b.writer.line(f"{to} = {flat}_is ? {buffer.name}[{index}] : ({side.type})0;")
@@ -217,6 +219,7 @@ class TilePrinting(Generic[S]):
         extents = self.kernel.extents
         last = len(extents) - 1
         axes = {**grid, last - 1: "row", last: column}
+        axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
         point = " + ".join(f"{axes[a]} * {prod(extents[a + 1 :])}u" for a in sorted(axes))
         place = point if len(sums) == 1 else f"({point}) / {len(sums)}u"
         at = At(axes, place, place, None, {})

@@ -100,7 +100,7 @@ def warpgroup_tiles_of(problem: TiledProduct, machine: Machine) -> WarpgroupTile
 def print_warpgroup_product(
     problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
-    """The function that computes a product of f16 or bf16 with sums in f32, and whose indices fit into 32 bits."""
+    """The function that computes a product of f16 or bf16 with sums in f32."""
     tiles = warpgroup_tiles_of(problem, machine)
     values = values_of(problem, language, scalars, tiles.warpgroups * THREADS)
     printing, shared, place = _Printing(problem, values, tiles), ["rlx_dynamic(tiles);"], 0
@@ -148,7 +148,9 @@ class _Printing(TilePrinting[_Panels]):
         b.writer.line("rlx_wide_sums sums = {};")
         for stage in range(stages - 1):
             self.bring(f"{stage * PANEL}u", f"{stage}u", grid)
-        with b.writer.block(b.language.loop("u32", "turn", "0u", f"{-(-self.problem.depth // PANEL)}u", "1u")):
+        with b.writer.block(
+            b.language.loop(self.problem.positions, "turn", "0u", f"{-(-self.problem.depth // PANEL)}u", "1u")
+        ):
             b.writer.line(f"rlx_await_copies<{stages - 2}>();")
             b.writer.line("rlx_show_units();")
             b.writer.line("rlx_await_products(sums);")
