@@ -104,9 +104,9 @@ def test_a_wrong_rule_is_found_by_the_laws(rlx) -> None:
 def test_a_pass_that_depends_on_the_hash_seed_is_found(rlx) -> None:
     ran = rlx("check", not_installed(rlx, BY_ORDER), "--json")
     assert ran.code == 1
-    (row,) = [row for row in ran.json["checks"] if row["verdict"] == "wrong"]
-    assert row["section"] == "plans"
-    assert "its program depend" in row["found"]
+    wrong = [row for row in ran.json["checks"] if row["verdict"] == "wrong"]
+    assert {row["section"] for row in wrong} == {"laws", "plans"}  # it changes results, too
+    assert any("its program depend" in row["found"] for row in wrong if row["section"] == "plans")
 
 
 def package_of(rlx, *, when: tuple[str, ...]) -> Package:

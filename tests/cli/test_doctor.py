@@ -37,8 +37,11 @@ def test_every_broken_plugin_is_found_with_what_mends_it(broken, kinds) -> None:
     assert found["targets", "nodriver"]["found"] == "no driver"
 
 
-def test_without_a_backend_nothing_can_be_compiled(rlx) -> None:
-    assert "plugins/rlx_cpu" in checks(rlx)["targets", "(none)"]["mend"]
+def test_without_a_backend_programs_are_interpreted_and_the_remedy_is_a_package(rlx) -> None:
+    check = checks(rlx)["targets", "(none)"]
+    assert check["verdict"] == "wrong"
+    assert "interpreted" in check["found"]
+    assert "pip install rlx-cpu" in check["mend"]
 
 
 def test_a_backend_that_raises_is_wrong_and_not_the_end(rlx) -> None:

@@ -128,7 +128,11 @@ def test_a_kernel_of_a_lower_tier_comes_with_the_reasons_of_the_better_ones(rlx)
     softmax = ask("softmax")
     assert softmax["tier"] == "native"
     assert (softmax["kernel"], softmax["not_better_because"]) == ("native_loop_rows[rlx.softmax]", None)
-    for library in (ask("dense_solve"), ask("matmul", "--types", "c64[4,4], c64[4,4]")):
+    assert ask("dense_solve", "--types", "f32[4,4], f32[4,1]")["tier"] == "native"
+    for library in (
+        ask("dense_solve", "--types", "f32[64,64], f32[64,1]"),
+        ask("matmul", "--types", "c64[4,4], c64[4,4]"),
+    ):
         assert (library["tier"], library["not_better_because"]) == ("library", None)
     assert ask("add", "--types", "c64[4,4], c64[4,4]")["tier"] == "native"
     assert ask("pow", "--types", "c64[4,4], c64[4,4]")["tier"] == "native"

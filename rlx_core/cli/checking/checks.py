@@ -18,10 +18,21 @@ from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.plugins import PluginHost, PluginStatus, State
 from rlx_core.plugins.entry import CORE, normalized
+from rlx_core.plugins.journal import journal_file, recorded
 from rlx_core.plugins.states import attempt
 from rlx_core.system.records import frozen
 
-__all__ = ["Finding", "caches", "contributions", "dependencies", "environment", "plugins", "python", "targets"]
+__all__ = [
+    "Finding",
+    "caches",
+    "contributions",
+    "dependencies",
+    "environment",
+    "failures_at_use",
+    "plugins",
+    "python",
+    "targets",
+]
 
 Verdict = Literal["ok", "note", "wrong"]
 OLDEST_PYTHON: Final = (3, 11)
@@ -150,10 +161,20 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
         where = f" ({fault.where})" if fault.where else ""
         said = f"{fault.what}, of {fault.owner.distribution} {fault.owner.version}: {fault.reason}{where}"
         yield Finding("contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", said, fault.mend)
+    yield from failures_at_use(host)
     count = sum(len(host.registry().table(kind)) for kind in KINDS)
     bad = sum(fault.is_wrong for fault in found)
     used = f"{bad} of them cannot be used" if bad else "all of them can be used"
     yield Finding("contributions", "(all)", "ok", f"{count} looked at, {used}")
+
+
+def failures_at_use(host: PluginHost) -> Iterator[Finding]:
+    """What raised when it was used, in this process or an earlier one, of plugins that are installed in the same version."""
+    for failure in recorded((entry.distribution, entry.version) for entry in host.entries):
+        where = f" ({failure.where})" if failure.where else ""
+        said = f"{failure.record}, of {failure.distribution} {failure.version}, failed at use: {failure.reason}{where}"
+        mend = f"{failure.mend}; when it is corrected, remove {journal_file()}"
+        yield Finding("contributions", failure.plugin, "wrong", said, mend)
 
 
 def mending(row: PluginStatus) -> str | None:
@@ -188,8 +209,11 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
         error = no_backend(host)
-        said = "; ".join(str(fact.found) for fact in error.facts) or "no backend that works is installed"
-        yield Finding("targets", "(none)", "wrong", f"nothing can be compiled: {said}", error.hint)
+        lacks = "; ".join(str(fact.found) for fact in error.facts)
+        consequence = (
+            f"nothing can be compiled: {lacks}" if lacks else "no backend is installed: programs are interpreted"
+        )
+        yield Finding("targets", "(none)", "wrong", consequence, error.hint)
 
 
 def devices(host: PluginHost, name: str) -> list[str]:

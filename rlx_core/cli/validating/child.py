@@ -1,0 +1,48 @@
+"""One step in a process of its own: `python -m rlx_core.cli.validating.child FOLDER STEP`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Final
+
+from rlx_core.cli.session import Session
+from rlx_core.cli.validating.bench import Bench, one_line
+from rlx_core.cli.validating.results import END, Row, append
+from rlx_core.cli.validating.steps import chosen
+
+__all__ = ["main"]
+
+STOPS_AFTER: Final = 0.8
+"""The part of a step's time after which it begins no further check."""
+
+
+def main(folder: Path, name: str) -> None:
+    """Run a step, and write each row as soon as it is known."""
+    begun = time.monotonic()
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    (step,) = chosen([name])
+    rows = folder / "rows" / f"{name.replace('/', '_')}.jsonl"
+    rows.parent.mkdir(exist_ok=True)
+    try:
+        enable, block, allow = (tuple(request[kind]) for kind in ("enable", "block", "allow"))
+        session = Session(enable, block, allow, Path(request["config"]) if request["config"] else None)
+        host = session.host
+        host.activate_all()
+        deadline = begun + STOPS_AFTER * min(step.seconds, request["limit"])
+        bench = Bench(request["target"], host, folder, name, deadline)
+        module, _, function = step.run.partition(":")
+        for row in getattr(importlib.import_module(module), function)(bench, step.argument):
+            append(rows, row)
+    except Exception as error:  # noqa: BLE001  the rows before it count, and it is one more
+        traceback.print_exc()
+        append(rows, Row("(step)", "failed", one_line(error), {"error": type(error).__name__}))
+    append(rows, END)  # a library that ends the process with code 0 is no success
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

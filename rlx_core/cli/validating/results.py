@@ -1,0 +1,103 @@
+"""Results of a validation: rows of a step, and the step's status, as lines of JSON in a folder that is also a zip."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attrs import asdict, field
+
+from rlx_core.system.records import frozen
+
+__all__ = ["BAD", "END", "Result", "Row", "Status", "append", "archive", "read_rows", "status_of"]
+
+Status = Literal["passed", "failed", "skipped", "timed out", "crashed"]
+
+BAD: Final = ("failed", "timed out", "crashed")
+"""The statuses that make the command exit with 1."""
+
+
+@frozen
+class Row:
+    """One check within a step.
+
+    Args:
+        reason: One line; why it failed or was skipped.
+        facts: Figures and names for whoever reads the report.
+    """
+
+    name: str
+    status: Status
+    reason: str = ""
+    facts: dict[str, Any] = field(factory=dict)
+
+
+END: Final = Row("(end)", "passed")
+"""The last row of a step whose function came to its end."""
+
+
+@frozen
+class Result:
+    """The outcome of a step.
+
+    Args:
+        seconds: The wall-clock time of its process.
+    """
+
+    step: str
+    status: Status
+    seconds: float
+    reason: str = ""
+    rows: tuple[Row, ...] = ()
+
+
+def append(file: Path, record: Row | Result) -> None:
+    """Append a record as a line of JSON that survives the end of the process."""
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(asdict(record), default=str) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_rows(file: Path) -> tuple[Row, ...]:
+    """Return the complete rows of a step; a line that the process did not finish is left out."""
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            found.append(Row(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return tuple(found)
+
+
+def status_of(rows: Sequence[Row]) -> tuple[Status, str]:
+    """Return the status of a step whose process ended normally, and the reason in one line."""
+    bad = [row for row in rows if row.status in BAD]
+    skipped = [row for row in rows if row.status == "skipped"]
+    if bad:
+        more = f" (and {len(bad) - 1} more of {len(rows)})" if len(bad) > 1 else ""
+        return "failed", f"{bad[0].name}: {bad[0].reason}{more}"
+    if not rows:
+        return "failed", "the step checked nothing"
+    if len(skipped) == len(rows):
+        return "skipped", skipped[0].reason
+    if len(rows) == 1:
+        return "passed", rows[0].reason
+    reasons = Counter(row.reason for row in skipped)
+    left = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+    return "passed", f"{len(rows) - len(skipped)} checks" + (f", {len(skipped)} skipped ({left})" if skipped else "")
+
+
+def archive(folder: Path, file: Path) -> None:
+    """Write the folder as a zip; an earlier zip is replaced only by a complete one."""
+    partial = file.with_name(f"{file.name}.part")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as made:
+        for each in sorted(folder.rglob("*")):
+            if each.is_file():
+                made.write(each, str(each.relative_to(folder)))
+    partial.replace(file)

@@ -1,0 +1,143 @@
+"""Runs steps one after the other, each in a process with a time limit; the report is complete after each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rlx_core.cli.session import Session
+from rlx_core.cli.validating.results import END, Result, Row, append, archive, read_rows, status_of
+from rlx_core.cli.validating.steps import MAX_SECONDS, Step
+from rlx_core.errors import ConfigError, Fact
+
+__all__ = ["validate"]
+
+MIN_SECONDS: Final = 5.0
+"""With less than this left of all steps' time, a step is not begun."""
+
+
+def validate(
+    session: Session,
+    target: str,
+    report: Path,
+    steps: Sequence[Step],
+    *,
+    limit: float = MAX_SECONDS,
+    show: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Return the results of the steps, all of them also in the report.
+
+    Args:
+        report: The zip; it is written after each step.
+        limit: Seconds that a step may take at most, whatever its own limit is.
+        show: Is given each result as soon as it is known.
+
+    Raises:
+        ConfigError: The report cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="rlx-check-") as made:
+        folder, end = Path(made), time.monotonic() + MAX_SECONDS
+        request = {
+            "target": target,
+            "enable": session.enable,
+            "block": session.block,
+            "allow": session.allow,
+            "config": None if session.config is None else str(session.config.absolute()),
+            "limit": limit,
+        }
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        results: list[Result] = []
+        write(folder, report)
+        try:
+            for step in steps:
+                left = end - time.monotonic()
+                if left < MIN_SECONDS:
+                    result = Result(step.name, "skipped", 0.0, f"the {MAX_SECONDS:.0f} s of all steps are used up")
+                else:
+                    result = run_step(folder, step, min(step.seconds, limit, left))
+                results.append(result)
+                append(folder / "results.jsonl", result)
+                write(folder, report)
+                show(result)
+        finally:
+            write(folder, report)  # the rows of an interrupted step, too
+    return results
+
+
+def write(folder: Path, report: Path) -> None:
+    try:
+        archive(folder, report)
+    except OSError as error:
+        raise ConfigError(f"--report: {report} cannot be written", Fact("system", error)) from None
+
+
+def run_step(folder: Path, step: Step, seconds: float) -> Result:
+    """Run a step's process to its end or to its time limit."""
+    name = step.name.replace("/", "_")
+    (folder / "output").mkdir(exist_ok=True)
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "rlx_core.cli.validating.child", str(folder), step.name]
+    with (folder / "output" / f"{name}.txt").open("wb") as output, started(command, output) as process:
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+    taken = time.monotonic() - begun
+    rows = read_rows(folder / "rows" / f"{name}.jsonl")
+    has_ended = rows[-1:] == (END,)
+    rows = tuple(row for row in rows if row != END)
+    if code == 0 and has_ended:
+        status, reason = status_of(rows)
+        return Result(step.name, status, taken, reason, rows)
+    after = f" after {rows[-1].name}" if rows else " before the first check ended"
+    if code is None:
+        return Result(step.name, "timed out", taken, f"{seconds:.0f} s{after}{earlier(rows)}", rows)
+    return Result(step.name, "crashed", taken, f"{cause(code)}{after}{earlier(rows)}", rows)
+
+
+def earlier(rows: Sequence[Row]) -> str:
+    """The failure before the end of a process, if there was one."""
+    failed = [row for row in rows if row.status == "failed"]
+    return f"; before it {failed[0].name}: {failed[0].reason}" if failed else ""
+
+
+def cause(code: int) -> str:
+    """The end of a process in words."""
+    with contextlib.suppress(ValueError):
+        if code < 0:
+            return f"ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], output: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its children, which all end with the context."""
+    is_posix = os.name == "posix"
+    # The child imports what this process would: the command may run from a checkout.
+    paths = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=is_posix,
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONFAULTHANDLER": "1"},
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(OSError):
+            if is_posix:
+                os.killpg(process.pid, signal.SIGKILL)
+            elif process.poll() is None:
+                process.kill()
+        process.wait()

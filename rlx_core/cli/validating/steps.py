@@ -1,0 +1,78 @@
+"""The steps of a validation as data, in the order in which one rests on another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.ops import standard_ops
+from rlx_core.system.records import frozen
+
+__all__ = ["MAX_SECONDS", "Step", "chosen", "every_step"]
+
+MAX_SECONDS: Final = 600.0
+"""The time of all steps together."""
+
+PROBES: Final = "rlx_core.cli.validating.probes"
+
+
+@frozen
+class Step:
+    """One step.
+
+    Args:
+        name: A word, or a family and a word: `kernels/reduction`.
+        seconds: The time after which its process is ended.
+        run: The module and the function that yields its rows, given a `Bench` and the argument.
+        argument: Which of several; by default the word after the slash.
+    """
+
+    name: str
+    seconds: float
+    run: str
+
+    @property
+    def argument(self) -> str:
+        return self.name.partition("/")[2]
+
+
+def every_step() -> tuple[Step, ...]:
+    """Every step; families of kernels are the categories of the standard ops."""
+    families = sorted({op.category for op in standard_ops()})
+    return (
+        Step("facts", 30, f"{PROBES}.basics:machine"),
+        Step("first-kernel", 60, f"{PROBES}.basics:first_kernel"),
+        Step("copies", 60, f"{PROBES}.basics:copies"),
+        *(Step(f"kernels/{each}", 90, f"{PROBES}.families:family") for each in families),
+        Step("programs", 90, f"{PROBES}.programs:programs"),
+        Step("large", 60, f"{PROBES}.large:large"),
+        Step("sanitizer", 60, f"{PROBES}.basics:sanitizer"),
+        *(
+            Step(f"host/{each}", 45, f"{PROBES}.host:{each}")
+            for each in ("replay", "pointers", "donation", "threads", "fork", "faults", "memory", "dlpack", "devices")
+        ),
+        Step("repeat", 60, f"{PROBES}.programs:repeat"),
+        Step("options", 90, f"{PROBES}.options:options"),
+        Step("speed", 150, f"{PROBES}.speed:speed"),
+    )
+
+
+def chosen(names: Iterable[str]) -> tuple[Step, ...]:
+    """Return the steps of these names or families; all of them if there are no names.
+
+    Raises:
+        ConfigError: There is no such step.
+    """
+    steps, names = every_step(), tuple(names)
+    known = [step.name for step in steps]
+    for name in names:
+        if not any(matches(step, name) for step in steps):
+            raise ConfigError(
+                f"--step: there is no step {name}", Fact("steps", ", ".join(known)), hint=nearest(name, known)
+            )
+    return tuple(step for step in steps if not names or any(matches(step, name) for name in names))
+
+
+def matches(step: Step, name: str) -> bool:
+    return name in (step.name, step.name.partition("/")[0])

@@ -1,0 +1,177 @@
+"""`rlx check --target`: a device that is in order passes, and each injected fault is reported as one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rlx_core.cli.main import app
+from rlx_core.cli.session import Session
+from rlx_core.cli.validating.bench import Bench
+from rlx_core.cli.validating.probes import large
+from rlx_core.cli.validating.results import BAD, Result
+from rlx_core.cli.validating.runner import cause, validate
+from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
+from rlx_core.ops import standard_ops
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")
+pytest.importorskip("rlx_cuda")
+
+FAULTY = Path(__file__).with_name("faulty.py")
+
+QUICK = {
+    "wrong-constant": ("first-kernel", "failed"),
+    "short-read": ("copies", "failed"),
+    "hangs": ("first-kernel", "timed out"),
+    "aborts": ("first-kernel", "crashed"),
+    "exits-with-code-0": ("first-kernel", "crashed"),
+    "stale-pointers": ("host/pointers", "failed"),
+}
+SLOW = {
+    "short-write": ("copies", "failed"),
+    "short-copy": ("copies", "failed"),
+    "segmentation-fault": ("first-kernel", "crashed"),
+    "compiler-refuses": ("first-kernel", "failed"),
+    "plugin-raises-late": ("first-kernel", "failed"),
+    "recording-without-the-last-launch": ("host/replay", "failed"),
+    "records-nothing": ("host/replay", "failed"),
+    "shared-memory-of-results": ("host/pointers", "failed"),
+    "never-recovers": ("host/memory", "failed"),
+    "memory-without-end": ("host/memory", "failed"),
+    "leaks": ("host/memory", "failed"),
+    "wrong-strides-of-dlpack": ("host/dlpack", "failed"),
+    "wrong-offset-of-dlpack": ("host/dlpack", "failed"),
+    "memory-of-dlpack-is-reused": ("host/dlpack", "failed"),
+    "other-bits-in-each-run": ("repeat", "failed"),
+    "lost-nan": ("programs", "failed"),
+    "inaccurate-f16": ("options", "failed"),
+    "wrong-results-in-threads": ("host/threads", "failed"),
+    "forked-child-is-served": ("host/fork", "failed"),
+    "donation-is-ignored": ("host/donation", "failed"),
+}
+"""The fault, the step that has to report it, and the status."""
+
+LIMIT = 30.0
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
+    """A session whose `cuda` is the stand-in with recordings."""
+    monkeypatch.setenv("RLX_CUDA_STAND_IN", "1")
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Session(enable=(f"faulty={FAULTY}",))
+
+
+def run(session: Session, report: Path, *names: str, limit: float = LIMIT) -> list[Result]:
+    return validate(session, "cuda", report, chosen(names), limit=limit)
+
+
+def test_a_device_in_order_passes(stand_in: Session, tmp_path: Path) -> None:
+    results = run(stand_in, tmp_path / "out.zip", "facts", "first-kernel", "copies", "host/replay", "host/dlpack")
+    assert [(each.step, each.status) for each in results if each.status != "passed"] == []
+    with zipfile.ZipFile(tmp_path / "out.zip") as report:
+        lines = [json.loads(line) for line in report.read("results.jsonl").splitlines()]
+        assert [line["step"] for line in lines] == [each.step for each in results]
+        assert not [name for name in report.namelist() if name.startswith("failed/")]
+
+
+@pytest.mark.parametrize("fault", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)])
+def test_a_fault_is_reported(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    step, status = (QUICK | SLOW)[fault]
+    monkeypatch.setenv("FAULT_OF_THE_STAND_IN", fault)
+    (result,) = run(stand_in, tmp_path / "out.zip", step, limit=8.0 if status == "timed out" else LIMIT)
+    assert result.status == status, result
+    assert result.status in BAD
+    assert result.reason
+    with zipfile.ZipFile(tmp_path / "out.zip") as report:
+        assert f"output/{step.replace('/', '_')}.txt" in report.namelist()
+
+
+@pytest.mark.slow
+def test_every_step_passes_on_a_device_in_order(stand_in: Session, tmp_path: Path) -> None:
+    names = ("host", "programs", "repeat", "large", "sanitizer", "options", "speed")
+    results = validate(stand_in, "cuda", tmp_path / "out.zip", chosen(names))
+    assert [(each.step, each.reason) for each in results if each.status in BAD] == []
+
+
+def test_an_interrupt_keeps_the_results(stand_in: Session, tmp_path: Path) -> None:
+    def interrupt(result: Result) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(stand_in, "cuda", tmp_path / "out.zip", chosen(["facts", "copies"]), show=interrupt)
+    with zipfile.ZipFile(tmp_path / "out.zip") as report:
+        (line,) = report.read("results.jsonl").splitlines()
+        assert json.loads(line)["step"] == "facts"
+        assert b"stand-in" in report.read("rows/facts.jsonl")
+
+
+def test_source_and_error_of_a_failed_kernel_are_in_the_report(
+    stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_OF_THE_STAND_IN", "wrong-constant")
+    run(stand_in, tmp_path / "out.zip", "first-kernel")
+    with zipfile.ZipFile(tmp_path / "out.zip") as report:
+        kept = [Path(name).name for name in report.namelist() if name.startswith("failed/first-kernel/")]
+    assert "error.txt" in kept
+    assert any(name.endswith(".source.txt") for name in kept)
+    assert any(name.endswith(".binary") for name in kept)
+
+
+def test_ends_of_large_arrays_are_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlx_core.plugins import default_host
+
+    monkeypatch.setattr(large, "COUNTS", (5000, 1 << 40))
+    rows = list(large.large(Bench("cuda", default_host(), tmp_path), ""))
+    assert [row.status for row in rows] == ["passed", "passed", "skipped", "skipped"]
+    assert "bytes" in rows[-1].reason
+
+
+def test_command_prints_a_table_and_exits_with_1(stand_in: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULT_OF_THE_STAND_IN", "compiler-refuses")
+    words = ["--plugin", f"faulty={FAULTY}", "check", "--target", "cuda", "--report", "o.zip", "--step", "first-kernel"]
+    ran = CliRunner().invoke(app, words, prog_name="rlx")
+    assert ran.exit_code == 1
+    header, row, verdict = ran.stdout.splitlines()
+    assert header.split() == ["step", "status", "seconds", "reason"]
+    assert row.startswith("first-kernel")
+    assert "KernelBuildError" in row
+    assert verdict == "cuda: NOT valid: 1 failed; report: o.zip"
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--target", "cuda", "--step", "first-kernal"], "no step first-kernal"),
+        (["kit", "--target", "cuda"], "takes no package"),
+        (["--step", "copies"], "--step is a step of --target"),
+        (["--target", "cuda", "--step", "facts", "--report", "absent/folder/o.zip"], "cannot be written"),
+    ],
+)
+def test_wrong_words_are_refused(stand_in: Session, words: list[str], match: str) -> None:
+    ran = CliRunner().invoke(app, ["check", *words], prog_name="rlx")
+    assert ran.exit_code == 2
+    assert match in " ".join(ran.stderr.split())
+
+
+def test_every_category_of_ops_is_a_step_and_has_a_function() -> None:
+    steps = every_step()
+    assert {step.argument for step in steps if step.name.startswith("kernels/")} == {
+        op.category for op in standard_ops()
+    }
+    assert len({step.name for step in steps}) == len(steps)
+    for step in steps:
+        module, _, function = step.run.partition(":")
+        assert callable(getattr(__import__(module, fromlist=[function]), function)), step
+        assert step.seconds <= MAX_SECONDS
+
+
+def test_end_of_a_process_is_named() -> None:
+    assert cause(-6) == "ended by SIGABRT"
+    assert cause(3) == "ended with exit code 3"
