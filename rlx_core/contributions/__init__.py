@@ -24,6 +24,7 @@ from rlx_core.contributions.records import (
     PipelineSpec,
     RuleSetSpec,
     RuleSpec,
+    Trial,
 )
 from rlx_core.contributions.references import LazyRef
 
@@ -47,4 +48,5 @@ __all__ = [
     "PipelineSpec",
     "RuleSetSpec",
     "RuleSpec",
+    "Trial",
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from attrs import Attribute, field
 
+from rlx_core.contributions.newer import skips_newer_fields
 from rlx_core.contributions.references import LazyRef, Named, reference
 from rlx_core.contributions.validators import (
     OneOf,
@@ -194,6 +195,20 @@ class PipelineSpec(Contribution):
         object.__setattr__(self, "config", MappingProxyType(deepcopy(dict(self.config))))
 
 
+class Trial(NamedTuple):
+    """A value of an option that `rlx check --target` compares with the interpreter.
+
+    Args:
+        value: The value.
+        dtypes: Of operands that the value affects; all of them if there are none.
+        epsilon: The precision of the results, where that is less than the operands'.
+    """
+
+    value: bool | int | float | str
+    dtypes: tuple[str, ...] = ()
+    epsilon: float = 0.0
+
+
 @frozen
 class OptionSpec(Contribution):
     """A configuration option: its type, its default, what it means, and the variable that may set it.
@@ -201,6 +216,7 @@ class OptionSpec(Contribution):
     Args:
         env: Begins with the name's first word, or with `RLX_` and that: `ACME_LEVEL`, `RLX_ACME_LEVEL`. Where such a
             variable is set, the plugin of that name is asked for its options.
+        trials: Values of an option of a device that a validation of the device tries, each alone.
     """
 
     name: str = field(validator=option_name)
@@ -208,12 +224,16 @@ class OptionSpec(Contribution):
     default: bool | int | float | str | tuple[str, ...] | None = field()
     doc: str = field(validator=text)
     env: str | None = field(default=None, validator=environment_variable)
+    trials: tuple[Trial, ...] = field(default=(), kw_only=True, converter=listed)
 
     def __attrs_post_init__(self) -> None:
         if self.type not in (bool, int, float, str, tuple):
             raise refusal(self, "type", self.type, "bool, int, float, str or tuple")
         if self.default is not None and not isinstance(self.default, self.type):
             raise refusal(self, "default", self.default, f"of type {self.type.__name__}")
+        for trial in self.trials:
+            if not isinstance(trial, Trial) or not isinstance(trial.value, self.type):
+                raise refusal(self, "trials", trial, f"a Trial of a {self.type.__name__}")
         if self.env is not None and not self.env.startswith(option_variables(self.name.partition(".")[0])):
             beginnings = " or ".join(f"{each}…" for each in option_variables(self.name.partition(".")[0]))
             raise refusal(self, "env", self.env, f"of the form {beginnings}, by which its plugin is found")
@@ -276,3 +296,6 @@ KINDS: Final[Mapping[str, type[Contribution]]] = MappingProxyType(
         "events": EventSpec,
     }
 )
+
+for _record in KINDS.values():
+    skips_newer_fields(_record)

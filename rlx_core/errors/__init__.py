@@ -29,15 +29,17 @@ from rlx_core.errors.configuring import (
     PluginError,
     UnknownNameError,
 )
-from rlx_core.errors.devices import DeviceLostError, KernelBuildError, PlaceError
+from rlx_core.errors.devices import DeviceCallError, DeviceLostError, KernelBuildError, PlaceError
 from rlx_core.errors.importing import UnsupportedError, unsupported
 from rlx_core.errors.running import (
     BindingError,
     CallbackError,
     DeadlockError,
+    DonatedError,
     GuardError,
     LengthMismatchError,
     MissingInputError,
+    NonFiniteError,
     OutOfMemoryError,
 )
 from rlx_core.errors.writing import (
@@ -61,9 +63,11 @@ __all__ = [
     "ConfigError",
     "CycleError",
     "DeadlockError",
+    "DeviceCallError",
     "DeviceError",
     "DeviceLostError",
     "DeviceUnavailableError",
+    "DonatedError",
     "DtypeError",
     "Fact",
     "FileError",
@@ -77,6 +81,7 @@ __all__ = [
     "MissingInputError",
     "MissingRuleError",
     "NoKernelError",
+    "NonFiniteError",
     "OutOfMemoryError",
     "PassOrderError",
     "PlaceError",

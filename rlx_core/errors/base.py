@@ -43,7 +43,7 @@ class RlxError(Exception):
     add: shapes [3] and [4] do not broadcast (3 and 4 do not broadcast) ['a', 'b']
 
     >>> rlx.add(np.ones(3), np.ones(3))
-    array([2., 2., 2.])
+    Array([2., 2., 2.])
 
     In these pages `np` is NumPy, `rlx` is `rlx_core` and `nn` is `rlx_core.nn`.
 
@@ -90,11 +90,11 @@ class RlxError(Exception):
         return "\n".join(lines)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The hint for a misspelt name: the closest known one, or `None` if nothing is close.
 
     >>> nearest("sotfmax", ["softmax", "exp"])
     'did you mean `softmax`?'
     """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"did you mean `{close[0]}`?" if close else None

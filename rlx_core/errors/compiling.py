@@ -84,7 +84,7 @@ class MissingRuleError(RlxError, NotImplementedError):
     ...         return x * x * x
     >>> cube = op_function(Cube)
     >>> rlx.grad(lambda x: cube(x))(np.float32(2))
-    array(12., dtype=float32)
+    Array(12., dtype=float32)
     """
 
 
@@ -138,7 +138,7 @@ class LegalizeError(NoKernelError):
     decomposition runs:
 
     >>> rlx.jit(cube)(x)
-    array(8., dtype=float32)
+    Array(8., dtype=float32)
     """
 
 
@@ -159,7 +159,7 @@ class PassOrderError(ConfigError):
     >>> mine["hir"] = ["inline-calls", "lower-hir"]
     >>> f = rlx.compile(rlx.exp, rlx.spec("f32[3]"), config=config)
     >>> f(np.zeros(3, np.float32))
-    array([1., 1., 1.], dtype=float32)
+    Array([1., 1., 1.], dtype=float32)
     """
 
 

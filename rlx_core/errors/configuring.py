@@ -27,7 +27,7 @@ class ConfigError(RlxError, ValueError):
     ConfigError: configuration: precison: unknown key
 
     >>> rlx.jit(rlx.exp, config={"precision": {"policy": "always-f32"}})(x)
-    array([1., 1.], dtype=float32)
+    Array([1., 1.], dtype=float32)
     """
 
 
@@ -44,7 +44,7 @@ class UnknownNameError(RlxError, KeyError):
     UnknownNameError: softmax: takes (x, axis=...), not axes=
 
     >>> rlx.softmax(x, axis=0)
-    array([0.5, 0.5])
+    Array([0.5, 0.5])
 
     For a name of a plugin's, `rlx plugins` says whether it is installed and used.
     """
@@ -77,7 +77,7 @@ class FormatError(RlxError, ValueError):
     >>> import pickle
     >>> plus = rlx.compile(lambda x: x + 1, rlx.spec("f32[n]"))
     >>> pickle.loads(pickle.dumps(plus))(np.zeros(2, np.float32))
-    array([1., 1.], dtype=float32)
+    Array([1., 1.], dtype=float32)
     >>> place.cleanup()
     """
 
@@ -128,7 +128,13 @@ class PluginError(RlxError, RuntimeError):
     'rlx.exp'
 
     `rlx doctor` lists every plugin that failed, with what mends it.
+
+    Attributes:
+        fault: The contribution that raised when it was used, or `None`; see
+            `rlx_core.plugins.Fault`.
     """
+
+    fault: object | None = None
 
 
 class DeviceError(RlxError, ValueError):

@@ -2,7 +2,7 @@
 
 from rlx_core.errors.base import RlxError
 
-__all__ = ["DeviceLostError", "KernelBuildError", "PlaceError"]
+__all__ = ["DeviceCallError", "DeviceLostError", "KernelBuildError", "PlaceError"]
 
 
 class PlaceError(RlxError, ValueError):
@@ -22,7 +22,7 @@ class PlaceError(RlxError, ValueError):
     `to_host` copies it to the host, and `rlx.device_put` to a device:
 
     >>> rlx.jit(lambda x: x + x)(x.to_host())
-    array([2., 4.], dtype=float32)
+    Array([2., 4.], dtype=float32)
     """
 
 
@@ -42,6 +42,24 @@ class KernelBuildError(RlxError, RuntimeError):
 
     >>> driver.build("")
     <fake module of 0 functions>
+    """
+
+
+class DeviceCallError(RlxError, RuntimeError):
+    """A call of a device's driver failed, and the device goes on.
+
+    The message has what failed, the facts the driver's own error. Arrays on the
+    device keep their contents, and other calls may succeed: a `DeviceLostError` is
+    raised instead where they cannot, and an `OutOfMemoryError` for memory.
+
+    >>> from rlx_core.device.cupy.failures import driver_error
+    >>> raise driver_error("cuda:0", 400, "CUDA_ERROR_INVALID_HANDLE")
+    Traceback (most recent call last):
+        ...
+    DeviceCallError: cuda:0: a stream, event or module does not exist any more
+
+    >>> driver_error("cuda:0", 719, "CUDA_ERROR_LAUNCH_FAILED").message
+    'cuda:0: the device does not answer any more'
     """
 
 

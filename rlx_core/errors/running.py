@@ -6,9 +6,11 @@ __all__ = [
     "BindingError",
     "CallbackError",
     "DeadlockError",
+    "DonatedError",
     "GuardError",
     "LengthMismatchError",
     "MissingInputError",
+    "NonFiniteError",
     "OutOfMemoryError",
 ]
 
@@ -70,7 +72,49 @@ class CallbackError(RlxError, RuntimeError):
     CallbackError: callback checked: it raised ValueError: it is negative
 
     >>> f(np.float32(1))
-    array(2., dtype=float32)
+    Array(2., dtype=float32)
+    """
+
+
+class NonFiniteError(RlxError, FloatingPointError):
+    """A program produced a NaN or an infinity inside `rlx.debug.nans()`.
+
+    The error names the op that made it of finite operands, the package of the op,
+    and the line of the program; in a loop also the iteration, counted from 0. It is
+    found by evaluating the program again, node by node, with the arguments of the
+    failed call.
+
+    >>> f = rlx.jit(lambda x: rlx.sum(rlx.log(x)))
+    >>> with rlx.debug.nans():
+    ...     f(np.float32([1, -1]))
+    Traceback (most recent call last):
+        ...
+    NonFiniteError: log: it produces NaN of operands that have none
+
+    >>> with rlx.debug.nans():
+    ...     f(np.float32([1, 1]))
+    Array(0., dtype=float32)
+    """
+
+
+class DonatedError(RlxError, RuntimeError):
+    """An array was used after it was donated to a program.
+
+    A program that is compiled with `donate=` writes its results where its
+    arguments lie; a training step does so with parameters and state. The arrays
+    that were passed have no elements of their own afterwards; the returned ones
+    take their place. NumPy arrays are never overwritten: they are copied.
+
+    >>> step = rlx.jit(lambda w, g: w - g, donate="w")
+    >>> w = rlx.asarray(np.float32([1, 2]))
+    >>> new = step(w, np.float32([1, 1]))
+    >>> w + 1
+    Traceback (most recent call last):
+        ...
+    DonatedError: this array (f32[2]) was donated (argument w of lambda)
+
+    >>> new + 1
+    Array([1., 2.], dtype=float32)
     """
 
 
@@ -92,7 +136,7 @@ class MissingInputError(RlxError, ValueError):
     >>> program.inputs
     {'x': f32[2], 'y': f32[2]}
     >>> program.run({"x": x, "y": x})
-    (array([1., 4.], dtype=float32),)
+    (Array([1., 4.], dtype=float32),)
     """
 
 
@@ -171,5 +215,5 @@ class OutOfMemoryError(RlxError, MemoryError):
     Smaller sizes need less; so does a loop over parts of a large axis:
 
     >>> rlx.jit(lambda x: rlx.sum(rlx.sort(rlx.broadcast_to(x, (4,)))))(np.ones(1))
-    array(4.)
+    Array(4.)
     """

@@ -28,7 +28,7 @@ class AbsentNameError(RlxError, AttributeError):
     AbsentNameError: rlx_core has no concatenate
 
     >>> rlx.concat([np.zeros(2), np.ones(1)])
-    array([0., 0., 1.])
+    Array([0., 0., 1.])
 
     `docs/names.md` is the list.
     """
@@ -71,7 +71,7 @@ class DtypeError(RlxError, TypeError):
     A conversion is written where it is meant:
 
     >>> rlx.bitwise_and(rlx.astype(x, rlx.i64), 1)
-    array([1, 0, 1])
+    Array([1, 0, 1])
     """
 
 
@@ -90,7 +90,7 @@ class PromotionError(DtypeError):
     You know which values occur, so say what to compute in:
 
     >>> rlx.add(a, rlx.astype(b, rlx.i64))
-    array([0, 2, 4])
+    Array([0, 2, 4])
     """
 
 
@@ -109,7 +109,7 @@ class AxisError(RlxError, ValueError):
     The last axis is -1 in a tensor of any rank:
 
     >>> rlx.sum(x, axis=-1)
-    array([3., 3.])
+    Array([3., 3.])
     """
 
 
@@ -129,7 +129,7 @@ class IndexRangeError(RlxError, IndexError):
     Where such indices are meant to occur, say what they select:
 
     >>> rlx.take(table, rlx.clip(np.array([0, 3]), 0, 2))
-    array([10., 30.])
+    Array([10., 30.])
     """
 
 
@@ -147,7 +147,7 @@ class WrongInputCountError(RlxError, TypeError):
     WrongInputCountError: add: takes 2 operands (a, b), not 1
 
     >>> rlx.add(x, 1)
-    array([2., 2., 2.])
+    Array([2., 2., 2.])
     """
 
 
@@ -192,7 +192,7 @@ class TraceError(RlxError, TypeError):
     A choice between elements is an operation of the program:
 
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
-    array(2., dtype=float32)
+    Array(2., dtype=float32)
 
     What depends on Python values alone (a layer count, a flag) may use `if`. The
     hint follows what asked: `np.concatenate` is `rlx.concat` inside a program. A

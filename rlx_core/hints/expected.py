@@ -10,7 +10,7 @@ from typing import Final
 
 from rlx_core import errors
 
-__all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "hint_for"]
+__all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "attribute_hint", "hint_for"]
 
 RENAMED: Final[dict[str, str]] = {
     # what rlx has → its names in NumPy, JAX and PyTorch, and the op that `rlx ops` lists
@@ -58,12 +58,11 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.grad": "autograd elementwise_grad backward",
     "rlx.greater": "gt",
     "rlx.greater_equal": "ge",
-    "rlx.grouped_matmul": "ragged_dot",
     "rlx.isfinite": "is_finite",
     "rlx.isinf": "is_inf",
     "rlx.isnan": "is_nan",
     "rlx.jacrev": "jacobian",
-    "rlx.jit": "function script pmap",
+    "rlx.jit": "function script",
     "rlx.less": "lt",
     "rlx.less_equal": "le",
     "rlx.lgamma": "gammaln loggamma",
@@ -201,10 +200,35 @@ RENAMED: Final[dict[str, str]] = {
 """What rlx has → what others call it."""
 
 ELSEWHERE: Final[dict[str, str]] = {
-    "array": "NumPy arrays, and any with DLPack or a buffer, are passed as they are",
+    "array": "rlx.asarray(data), or numpy.array: NumPy arrays, and any with DLPack or a buffer, are passed as they are",
     "tensor": "NumPy arrays, and any with DLPack or a buffer, are passed as they are",
     "Tensor": "annotate with rlx.Array; NumPy arrays are passed as they are",
     "ndarray": "annotate with rlx.Array; NumPy arrays are passed as they are",
+    "pmap": "there is no function for several devices; rlx.vmap maps over an axis on one",
+    **dict.fromkeys(
+        (
+            *("sharding", "shard_map", "make_mesh", "Mesh", "psum", "pmean", "all_gather", "with_sharding_constraint"),
+            "pjit",
+        ),
+        "a program runs on one device; there is no sharding",
+    ),
+    **dict.fromkeys(
+        ("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float4_e2m1fn", "int4", "uint4", "int2", "uint2"),
+        "there is no such element type; the smallest are rlx.f16, rlx.bf16, rlx.i8 and rlx.u8",
+    ),
+    **dict.fromkeys(
+        ("quantize", "dequantize", "fake_quantize", "quantize_per_tensor", "quantization"),
+        "there is no function for it: rlx.clip(rlx.round(x / scale), -128, 127), and rlx.astype to i8; ONNX files keep theirs",
+    ),
+    "config": "options are arguments: rlx.jit(f, config={...})",
+    "enable_x64": "64-bit arrays stay 64-bit: there is nothing to enable",
+    "disable_jit": "call the function itself: without rlx.jit, its ops are evaluated at once",
+    "local_devices": "rlx.devices()",
+    "default_backend": "rlx.available_devices()",
+    "ragged_dot": "rlx.grouped_matmul(x, w, expert) takes the expert of each row, where ragged_dot takes sizes of groups",
+    "register_pytree_with_keys": "rlx.register_pytree_node(cls, flatten, unflatten); leaves are named by their numbers",
+    "register_pytree_node_class": "rlx.register_pytree_node(cls, flatten, unflatten), or rlx.register_dataclass",
+    "named_call": "names of functions are in error messages and reports as they are",
     "call": "an op that holds a graph; rlx.jit functions are called inside others as they are",
     "custom_fn": "a function states its derivative with rlx.custom_vjp or rlx.custom_jvp, an op with a rule",
     "later": "rlx.checkpoint says what is computed again later, rlx.optimization_barrier keeps things apart",
@@ -357,3 +381,13 @@ def hint_for(name: str, known: Iterable[str]) -> str | None:
     if any(part in name for part in INTERNAL):
         return "the compiler makes this op from others; `rlx why` and `rlx plan` say where"
     return None
+
+
+def attribute_hint(array: type, name: str) -> str:
+    """What to write instead of an attribute that a class of arrays does not have."""
+    known = [attribute for attribute in dir(array) if not attribute.startswith("_")]
+    return (
+        hint_for(name, known)
+        or errors.nearest(name, known, cutoff=0.75)
+        or "functions of arrays are in rlx_core: rlx.exp(x)"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ from rlx_core.system.records import frozen
 __all__ = ["KnownPackage", "known_packages", "reinstalling"]
 
 PIP: Final = "python -m pip install"
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
 
 @frozen
@@ -23,36 +21,23 @@ class KnownPackage:
 
     Args:
         name: The distribution.
-        folder: Where it lies in rlx's repository.
-        published: Whether its name on the package index is known to be this one.
     """
 
     name: str
-    folder: str
-    published: bool = False
 
     @property
     def command(self) -> str:
-        """What installs it."""
-        if self.published:
-            return f"{PIP} {self.name}"
-        here = CHECKOUT / self.folder
-        if (here / "pyproject.toml").is_file():
-            return f"{PIP} {here}"
-        return f"{PIP} ./{self.folder}, in a checkout of rlx"
+        """The command that installs it."""
+        return f"{PIP} {self.name}"
 
 
 @cache
 def known_packages() -> dict[str, KnownPackage]:
-    """The packages by the condition that they make true, from the table beside this file."""
+    """The packages by the condition that they make true, from the table of this folder."""
     import tomllib  # here, because only an error needs it and rlx is imported more often than it fails
 
     table = tomllib.loads(Path(__file__).with_name("known_packages.toml").read_text(encoding="utf-8"))
-    return {condition: made(row) for condition, row in table.items()}
-
-
-def made(row: Mapping[str, object]) -> KnownPackage:
-    return KnownPackage(str(row["package"]), str(row["folder"]), bool(row.get("published", False)))
+    return {condition: KnownPackage(name) for condition, name in table.items()}
 
 
 def reinstalling(distribution: str, metadata: str, option: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, islice
+from typing import Final
 
 from rlx_core.contributions import KINDS, Contribution, OpFamily, OpSpec
+from rlx_core.contributions.newer import noting_newer_fields
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import HOOKS
 from rlx_core.plugins.digest import record_digest
@@ -13,6 +15,9 @@ from rlx_core.plugins.entry import Origin, PluginEntry, file_of
 from rlx_core.plugins.manager import Hook, PluginManager, source_of
 from rlx_core.plugins.states import Provenance
 from rlx_core.system.records import frozen
+
+MAX_RECORDS: Final = 100_000
+"""Records that one hook may return: a generator without an end must not stop the process."""
 
 
 @frozen
@@ -42,11 +47,13 @@ class Collected:
 
     Args:
         unavailable: Why its device cannot be reached here, or `None`.
+        skipped: Hooks and fields of records that this rlx-core does not know yet.
     """
 
     file: str
     claims: tuple[Claim, ...]
     unavailable: str | None = None
+    skipped: tuple[str, ...] = ()
 
 
 def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]) -> Collected:
@@ -61,20 +68,23 @@ def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[
     manager.register(plugin, "|".join(entry.key))
     try:
         hooks = manager.implementations(plugin)
+        skipped = [f"the hook {name}" for name in manager.newer_hooks(plugin)]
         unavailable = availability(hooks.get("rlx_availability", []))
         file = file_of(plugin) or entry.file
-        claims = tuple(
-            claim
-            for hook, kind in HOOKS.items()
-            for function in hooks.get(hook, [])
-            for claim in claims_of(entry, hook, kind, function, file)
-        )
+        with noting_newer_fields() as fields:
+            claims = tuple(
+                claim
+                for hook, kind in HOOKS.items()
+                for function in hooks.get(hook, [])
+                for claim in claims_of(entry, hook, kind, function, file)
+            )
+        skipped += [f"the field {each}" for each in dict.fromkeys(fields)]
         refuse_repetition(claims)
         refuse_reserved(claims, reserved)
     except BaseException:
         manager.unregister(plugin)
         raise
-    return Collected(file, claims, unavailable)
+    return Collected(file, claims, unavailable, tuple(skipped))
 
 
 def availability(functions: list[Hook]) -> str | None:
@@ -107,7 +117,10 @@ def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
         return []
     if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
         returned = [returned]  # one record, or something that the next step names and refuses
-    return list(chain.from_iterable(expand(hook, kind, each) for each in returned))
+    found = list(islice(chain.from_iterable(expand(hook, kind, each) for each in returned), MAX_RECORDS + 1))
+    if len(found) > MAX_RECORDS:
+        raise PluginError(f"{hook} returned more than {MAX_RECORDS} records, or has no end")
+    return found
 
 
 def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:

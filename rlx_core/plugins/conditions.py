@@ -26,6 +26,18 @@ VERBS: Final = {
 }
 
 
+WORDS: Final = (COMPILE, TARGET, "domain", *VERBS.values())
+"""First words of conditions."""
+
+
+def is_condition(text: str) -> bool:
+    """Whether a plugin with this condition is activated at some time; others are misspelt."""
+    word, dot, rest = text.partition(".")
+    if word == COMPILE:
+        return not dot
+    return word in WORDS and (bool(rest) if dot else word != "domain")
+
+
 def conditions_of(kind: str, name: str) -> tuple[str, ...]:
     """What becomes true when this name, of this kind, is asked for."""
     if kind == "backends":

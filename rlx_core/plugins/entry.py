@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,7 @@ class PluginEntry:
         name: The entry point's name, which is the plugin's domain.
         module: What to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
         requires: The distribution's requirements on rlx-core, as its metadata has them.
+        others: Its requirements on other distributions; those that have plugins are compared with what is installed.
         when: Conditions under which the plugin is activated, beside being asked for (group `rlx.when`).
         file: Where the plugin is declared, until its own file is known.
         plugin: The plugin itself, where the program has it already.
@@ -60,6 +62,7 @@ class PluginEntry:
         default=Factory(lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True),
         converter=Origin,
     )
+    others: tuple[str, ...] = ()
     fault: str | None = None
     incompatible: str | None = field(default=Factory(lambda self: incompatibility(self.requires), takes_self=True))
 
@@ -170,6 +173,28 @@ def incompatibility(requires: tuple[str, ...]) -> str | None:
         if applies and not requirement.specifier.contains(API_VERSION, prereleases=True):
             return f"needs {requirement.name} {requirement.specifier}, and this is {API_VERSION}"
     return None
+
+
+def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -> Iterator[str]:
+    """The requirements that exclude an installed distribution, as remarks.
+
+    Args:
+        versions: Normalised distribution → its version; others are not compared.
+    """
+    if not requires:
+        return
+    from packaging.requirements import InvalidRequirement, Requirement  # here, as in `incompatibility`
+
+    for text in requires:
+        try:
+            requirement = Requirement(text)
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        except (InvalidRequirement, ValueError) as error:
+            yield f"its requirement {text!r} cannot be read: {str(error).splitlines()[0]}"
+            continue
+        version = versions.get(normalized(requirement.name))
+        if applies and version is not None and not requirement.specifier.contains(version, prereleases=True):
+            yield f"needs {requirement.name} {requirement.specifier}, and {version} is installed"
 
 
 def normalized(distribution: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, Final
 
 from rlx_core.contributions import ExporterSpec, ImporterSpec
@@ -10,10 +11,18 @@ from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
 from rlx_core.errors.lacks import is_lack
 from rlx_core.plugins.collect import Claim, Collected, collect
-from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
+from rlx_core.plugins.conditions import COMPILE, VERBS, WORDS, conditions_of, is_condition, target_conditions
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.domains import owners
-from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
+from rlx_core.plugins.entry import (
+    Origin,
+    PluginEntry,
+    builtin_entry,
+    given_entry,
+    named_entry,
+    normalized,
+    unmet_requirements,
+)
 from rlx_core.plugins.explain import mending, unknown_suffix
 from rlx_core.plugins.faults import Fault
 from rlx_core.plugins.freeze import freeze
@@ -24,9 +33,11 @@ from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
 from rlx_core.plugins.survey import status
+from rlx_core.plugins.use import HOSTS
 from rlx_core.system.locks import Lock
 
 EntryKey = tuple[str, str, str]
+_numbers: Final = count()
 
 
 class PluginHost:
@@ -69,6 +80,7 @@ class PluginHost:
         everyone = {entry.key: entry for entry in [*known, *enabled.values()]}
         self.entries: Final = tuple(everyone[key] for key in sorted(everyone))
         self.notes += self.policy.unmatched(self.entries)
+        self.notes += tuple(note for entry in self.entries for note in misspelt_conditions(entry))
         # rlx's own first: its names are then known when a plugin claims one of them.
         own = [entry for entry in self.entries if entry.origin is Origin.BUILTIN]
         wanted = given | enabled.keys()
@@ -80,6 +92,7 @@ class PluginHost:
         self._left_out: dict[Key, Fault] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
+        HOSTS[next(_numbers)] = self
         self._lock = Lock("the plugins")  # re-entrant: a plugin's module may itself use rlx while it is imported
 
     def registry(self) -> Registry:
@@ -135,6 +148,11 @@ class PluginHost:
             self._activate(self._at_once)
             self._activate(self.entries)
             return self.registry()
+
+    def claim_of(self, kind: str, name: str) -> Claim | None:
+        """Who contributes something, among the plugins that are active already; for errors about it."""
+        registry = self._registry
+        return None if registry is None else registry.claims.get((kind, name))
 
     def stamp(self, packages: Iterable[str] = ()) -> str | None:
         """What stands for the active plugins in the key of a cache: who they are, and the state of their code.
@@ -230,7 +248,12 @@ class PluginHost:
         self._collected[entry.key] = outcome.value
         if outcome.value.unavailable is not None:
             return Verdict(State.UNAVAILABLE, outcome.value.unavailable)
-        return Verdict(State.ACTIVE)
+        return Verdict(State.ACTIVE, newer_note(outcome.value.skipped, self._unmet(entry)))
+
+    def _unmet(self, entry: PluginEntry) -> str:
+        """What a plugin requires of the distributions of other plugins and does not find here."""
+        versions = {normalized(each.distribution): each.version for each in self.entries}
+        return "; ".join(unmet_requirements(entry.others, versions))
 
     def _collect(self, entry: PluginEntry) -> Collected:
         if not BARE_NAME.fullmatch(entry.name):
@@ -256,9 +279,25 @@ class PluginHost:
         return freeze(self._claims(), self.policy, reasons, absent, self._domains, self._left_out)
 
 
+def newer_note(skipped: Iterable[str], unmet: str) -> str:
+    """The remark about an active plugin that was made for a newer rlx-core, or for other versions of other plugins."""
+    skipped = list(skipped)
+    newer = f"made for a newer rlx-core: {', '.join(skipped)} is skipped" if skipped else ""
+    return "; ".join(filter(None, (newer, unmet)))
+
+
 def lacked_memory(verdict: Verdict) -> bool:
     """Whether a plugin failed for want of memory, which says nothing of its next attempt."""
     return verdict.failure is not None and is_lack(verdict.failure.error)
+
+
+def misspelt_conditions(entry: PluginEntry) -> Iterator[str]:
+    """Remarks on the conditions of a plugin that never become true."""
+    for each in entry.when:
+        if not is_condition(each):
+            hint = nearest(each.partition(".")[0], WORDS)
+            said = f"{entry.name} ({entry.distribution} {entry.version}): rlx.when has `{each}`, which is no condition"
+            yield f"{said}; {hint}" if hint else said
 
 
 def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WORD: Final = "rlx"
 GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
-FORMAT: Final = 2  # part of the key, so that an rlx with another layout never reads this one's files
+FORMAT: Final = 3  # part of the key, so that an rlx with another layout never reads this one's files
 SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
 LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has not a hundredth of them
 KEPT: Final = 32  # files, one for each set of places that somebody imports from
@@ -139,6 +139,7 @@ def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list
             tuple(sorted(conditions.get(module, ()))),
             metadata_place(distribution),
             origin=Origin.BUILTIN if is_core else Origin.INSTALLED,
+            others=() if is_core else tuple(sorted(other_requirements(distribution.requires or ()))),
         )
         for plugin, module in plugins.items()
     ]
@@ -156,6 +157,12 @@ def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
         if normalized(name) == CORE:
             found.append(text)
     return tuple(sorted(found))
+
+
+def other_requirements(requires: Iterable[str]) -> set[str]:
+    """Those requirements that name a version of another distribution: one of them may have plugins."""
+    own = set(core_requirements(requires))
+    return {text for text in requires if text not in own and any(letter in text for letter in "<>=~")}
 
 
 def metadata_place(distribution: Distribution) -> str:
@@ -218,7 +225,7 @@ def read(file: Path) -> Index | None:
 
 def entry_from(row: dict[str, Any]) -> PluginEntry:
     """One entry of a remembered index; a field of the wrong type makes the whole index unreadable."""
-    row = {**row, "requires": tuple(row["requires"]), "when": tuple(row["when"])}
+    row = {**row, "requires": tuple(row["requires"]), "others": tuple(row["others"]), "when": tuple(row["when"])}
     texts = ("name", "module", "distribution", "version", "file")
     if not all(isinstance(row[label], str) for label in texts):
         raise TypeError("index: a field is not text")

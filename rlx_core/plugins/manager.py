@@ -97,6 +97,8 @@ class PluginManager(pluggy.PluginManager):
                 if options is not None and options.get("optionalhook"):
                     continue  # written for a later rlx as well, and says so
                 hint = nearest(hook, self.known)
+                if hint is None and options is not None:
+                    continue  # a hook of a later rlx-core; see `newer_hooks`
                 raise PluginError(f"`{hook}` is not a hook of rlx", place(function), hint=hint)
             if options is None:
                 raise PluginError(f"`{hook}` lacks its `@hookimpl` marker", place(function))
@@ -104,6 +106,19 @@ class PluginManager(pluggy.PluginManager):
                 if options.get(option):
                     hint = "order is said by the records: before, after, priority"
                     raise PluginError(f"`{hook}` is marked `{option}`", place(function), hint=hint)
+
+    def newer_hooks(self, plugin: object) -> list[str]:
+        """The hooks of a plugin that this rlx-core does not know, and whose names are not like those that it knows."""
+        found = []
+        for name in dir(plugin):
+            function = routine(plugin, name)
+            options: Mapping[str, Any] | None = getattr(function, MARK, None)
+            if function is None or options is None or self.is_imported(function, plugin):
+                continue
+            hook = options.get("specname") or name
+            if hook not in self.known and not options.get("optionalhook"):
+                found.append(hook)
+        return found
 
     def implementations(self, plugin: object) -> dict[str, list[Hook]]:
         """A registered plugin's hooks and the functions that implement them."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import rlx_core as rlx
 from rlx_core import nn, ops, optim
-from rlx_core.errors import AbsentNameError
+from rlx_core.errors import AbsentNameError, TraceError
 from rlx_core.hints.expected import ELSEWHERE, RENAMED, hint_for
 from rlx_core.public import CORE, FUNCTIONS
 
@@ -60,6 +62,13 @@ def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
         (optim, "AdamW", "rlx calls it optim.adamw"),
         (optim, "adamx", "did you mean `adam`?"),
         (ops, "jit", "it is rlx.jit"),
+        (rlx, "sharding", "there is no sharding"),
+        (rlx, "pmap", "rlx.vmap maps over an axis"),
+        (rlx, "float8_e4m3fn", "there is no such element type"),
+        (rlx, "quantize", "rlx.round(x / scale)"),
+        (rlx, "config", "options are arguments"),
+        (rlx, "array", "rlx.asarray"),
+        (rlx, "ragged_dot", "where ragged_dot takes sizes of groups"),
         (ops, "concatenate", "rlx calls it rlx.concat"),
     ],
 )
@@ -74,6 +83,32 @@ def test_a_name_like_nothing_else_has_no_hint() -> None:
     with pytest.raises(AbsentNameError) as caught:
         rlx.zzzz  # type: ignore[attr-defined]
     assert caught.value.hint is None
+
+
+@pytest.mark.parametrize("name", ["key_reuse", "hard_shard", "floating8", "axis_index", "named_scope"])
+def test_a_distant_name_is_not_suggested(name: str) -> None:
+    with pytest.raises(AbsentNameError) as caught:
+        getattr(rlx, name)
+    assert "did you mean" not in str(caught.value.hint)
+
+
+def test_every_part_of_rlx_is_reachable_in_a_fresh_process() -> None:
+    parts = "debug fft linalg nn optim random special".split()  # noqa: SIM905
+    text = f"import rlx_core as rlx; [getattr(rlx, n) for n in {parts!r}]; print(rlx.nn.__name__)"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout == "rlx_core.nn\n"
+
+
+def test_a_misspelt_method_of_a_traced_value_is_suggested() -> None:
+    with pytest.raises(AbsentNameError, match="no attribute 'summ'") as caught:
+        rlx.trace(lambda x: x.summ(), rlx.spec("f32[3]"))
+    assert caught.value.hint == "did you mean `sum`?"
+
+
+def test_a_slice_at_a_value_hints_at_dynamic_slice() -> None:
+    with pytest.raises(TraceError) as caught:
+        rlx.trace(lambda x, i: x[i : i + 2], rlx.spec("f32[3]"), rlx.spec("i32[]"))
+    assert "rlx.dynamic_slice" in caught.value.hint
 
 
 def test_probes_of_python_are_answered_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,3 +57,20 @@ def test_an_option_says_a_variable_by_which_its_plugin_is_found():
 def test_a_plugin_to_block_that_is_not_there_is_warned_of():
     with pytest.warns(RuntimeWarning, match=r"the configuration: no plugin is called `linalgg`; did you mean `linalg`"):
         rlx.jit(lambda x: rlx.tanh(x), config={"plugins": {"block": ["linalgg"]}})(X)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"plugins": {"enable": ["no-such-plugin"]}}, r"plugins\.enable: `no-such-plugin` is no plugin"),
+        (
+            {"plugins": {"files": ["/no/such/file.py"]}},
+            r"plugins\.enable: `/no/such/file\.py` is no plugin: there is no file",
+        ),
+        ({"plugins": {"override": {"acme.thing": "nobody"}}}, r"plugins\.override: acme\.thing is given to `nobody`"),
+        ({"include": ["rlx.cse", "cse"]}, r"include: rlx\.cse is listed twice"),
+    ],
+)
+def test_a_configuration_that_means_nothing_is_refused(config, says):
+    with pytest.raises(ConfigError, match=says):
+        rlx.jit(lambda x: x + 1, config=config)(X)

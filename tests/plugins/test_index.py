@@ -48,6 +48,7 @@ def test_an_entry_holds_all_that_is_decided_before_import(site, path):
         ("rlx-core>=0.1,<0.2", "rlx_core>=9; extra == 'future'"),
         ("compile", "target.gpu"),
         str(site.path / "acme_rlx-3.2.dist-info"),
+        others=("rlx-core-extras>9",),
     )
     assert found["acme"].incompatible is None
     assert found["rlx"].origin is Origin.BUILTIN  # rlx-core itself, installed or not

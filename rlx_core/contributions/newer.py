@@ -1,0 +1,52 @@
+"""Fields of records that a later rlx-core has: they are skipped, so that a plugin works with an earlier one as well.
+
+A field that is like one of this version is taken for a misspelling, which is an error as for any function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import attrs
+
+from rlx_core.errors import nearest
+
+__all__ = ["noting_newer_fields", "skips_newer_fields"]
+
+_T = TypeVar("_T", bound=type)
+_skipped: ContextVar[list[str] | None] = ContextVar("fields of later versions", default=None)
+
+
+@contextmanager
+def noting_newer_fields() -> Iterator[list[str]]:
+    """The fields that are skipped while the block runs: `KernelSpec.sharding`."""
+    found: list[str] = []
+    token = _skipped.set(found)
+    try:
+        yield found
+    finally:
+        _skipped.reset(token)
+
+
+def skips_newer_fields(cls: _T) -> _T:
+    """The class of a record, whose constructor skips keywords that it does not know while a plugin is collected."""
+    made: Any = cls
+    plain = made.__init__
+    known = frozenset(each.name for each in attrs.fields(made))
+
+    @functools.wraps(plain)
+    def initialise(self: Any, *args: Any, **fields: Any) -> None:
+        skipped = _skipped.get()
+        if skipped is not None and not fields.keys() <= known:
+            for name in sorted(fields.keys() - known):
+                if nearest(name, known) is None:
+                    del fields[name]
+                    skipped.append(f"{cls.__name__}.{name}")
+        plain(self, *args, **fields)
+
+    made.__init__ = initialise
+    return cls

@@ -1,0 +1,58 @@
+"""The wrapper at calls into contributed code, so that what it raises names the plugin, the record and the step.
+
+The owner is looked up only when something was raised: a call that succeeds costs what a `try` costs, which is nothing on the
+Python versions that rlx supports. Layers below `rlx_core.plugins` use this module as well, so it imports that layer on failure.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import TracebackType
+from typing import NoReturn
+
+__all__ = ["contained", "reraise"]
+
+
+def is_contained(error: BaseException | None) -> bool:
+    """Whether an exception is the contribution's own fault: not an interrupt, and not a lack of memory."""
+    return isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
+
+
+class contained:
+    """Raise what contributed code raises as a `PluginError` that names its plugin; for `with`.
+
+    Errors of rlx's own types pass as they are, and so does what code of no plugin raises: a user's own op in a notebook.
+
+    Args:
+        kind: The kind of the record: a key of `rlx_core.contributions.KINDS`.
+        name: The name of the record, or of the row of its table.
+        step: What was being done, as a noun phrase: "the code of rlx.exp".
+        plugin: The name of the plugin, where it is not the first word of `name`.
+
+    Raises:
+        PluginError: The block raised; the exception is the cause.
+    """
+
+    __slots__ = ("kind", "name", "plugin", "step")
+
+    def __init__(self, kind: str, name: str, step: str, plugin: str | None = None) -> None:
+        self.kind, self.name, self.step, self.plugin = kind, name, step, plugin
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and is_contained(error):
+            typed = importlib.import_module("rlx_core.plugins.use").typed_error
+            found = typed(self.kind, self.name, self.step, self.plugin, error)
+            if found is not error:
+                raise found from error
+
+
+def reraise(error: BaseException, kind: str, name: str, step: str, plugin: str | None = None) -> NoReturn:
+    """Raise `error` as `contained` would; for an `except` clause where entering a context costs too much."""
+    with contained(kind, name, step, plugin):
+        raise error
+    raise AssertionError("the context raises what the block raised")

@@ -1,0 +1,63 @@
+"""Tracebacks of errors that a user made: the user's frames and one of rlx's, unless `RLX_TRACEBACK=full` asks for all.
+
+Read when a call has failed, and at no other time. Faults of rlx itself, which are no `RlxError`, keep all frames.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from rlx_core.errors.base import RlxError
+
+__all__ = ["VARIABLE", "shorten"]
+
+VARIABLE: Final = "RLX_TRACEBACK"
+"""The environment variable: `short` (the default) or `full`."""
+
+_OWN: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+_BETWEEN: Final = frozenset(("contextlib.py",))
+"""Files of the standard library whose frames lie between rlx's."""
+
+
+def shorten(error: BaseException, *, kept: int = 1) -> None:
+    """Leave the user's frames in the traceback of an error, and the outermost of rlx's.
+
+    Args:
+        error: An error on its way to the user; one that rlx did not mean, raised by rlx's own code, is left as it is.
+        kept: How many frames of rlx's are kept: none where the caller is a function of rlx that users call.
+    """
+    frames = list(_frames(error.__traceback__))
+    is_meant = isinstance(error, RlxError) or not (frames and _is_own(frames[-1]))
+    if not is_meant or _wants_all():
+        return
+    short: TracebackType | None = None
+    own = [each for each in frames if _is_own(each)][:kept]
+    for each in reversed(frames):
+        if each in own or not (_is_own(each) or Path(each.tb_frame.f_code.co_filename).name in _BETWEEN):
+            short = TracebackType(short, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    error.__traceback__ = short
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while traceback is not None:
+        found.append(traceback)
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_own(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename.startswith(_OWN)
+
+
+def _wants_all() -> bool:
+    value = os.environ.get(VARIABLE, "short")
+    if value not in ("short", "full"):
+        warnings.warn(
+            f"{VARIABLE}={value!r} is neither short nor full; tracebacks are full", RuntimeWarning, stacklevel=3
+        )
+    return value != "short"

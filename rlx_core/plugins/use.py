@@ -1,0 +1,106 @@
+"""Contributions at use: whose fault an exception is, as a typed error and as an entry of the journal."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from rlx_core.errors import Fact, PluginError, RlxError
+from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.explain import mending
+from rlx_core.plugins.faults import Fault, named_cause, warn_of
+from rlx_core.plugins.journal import UseFailure, remember
+from rlx_core.plugins.states import Failure, Provenance
+
+if TYPE_CHECKING:
+    from rlx_core.plugins.host import PluginHost
+
+__all__ = ["HOSTS", "fault_at_use", "leave_row_out", "owner_of", "typed_error"]
+
+HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
+"""The hosts of this process by number: owners are looked up in them when something has failed, the latest host first."""
+
+CORE_FOLDER: Final = Path(__file__).parents[1]
+
+
+def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, PluginEntry] | None:
+    """The plugin that contributed something, by the claims of the hosts of this process; `None` if it is no plugin's."""
+    word = plugin or name.partition(".")[0]
+    hosts = [host for _, host in sorted(HOSTS.items(), reverse=True)]
+    for host in hosts:
+        claim = host.claim_of(kind, name)
+        if claim is not None and plugin in (None, claim.entry.name):
+            return claim.provenance, claim.entry
+    for host in hosts:
+        for entry in host.entries:
+            if entry.name == word:
+                return Provenance(entry.name, entry.distribution, entry.version, entry.file), entry
+    return None
+
+
+def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> Fault | None:
+    """The fault of a contribution that raised, recorded in the journal.
+
+    `None` for what no plugin contributes, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
+    traceback says most.
+    """
+    found = owner_of(kind, name, plugin)
+    if found is None or found[1].origin is Origin.BUILTIN or is_from_signal_handler(error):
+        return None
+    owner, entry = found
+    where = line_of(error)
+    failure = Failure(error, where, named_cause(error))
+    mend = f'{mending(entry, failure)} (or `plugins.block = ["{entry.name}"]` in the configuration)'
+    fault = Fault(kind, name, owner, f"{step} raised {named_cause(error)}", where, mend, error=error)
+    record = UseFailure(owner.plugin, owner.distribution, owner.version, fault.what, fault.reason, where, mend)
+    remember(record, is_installed=entry.origin is Origin.INSTALLED)
+    return fault
+
+
+def typed_error(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> BaseException:
+    """The error to raise instead of what contributed code raised: `error` itself where it is typed, or no plugin's."""
+    if isinstance(error, RlxError) or is_from_signal_handler(error):
+        return error
+    fault = fault_at_use(kind, name, step, plugin, error)
+    return error if fault is None else use_error(fault)
+
+
+def use_error(fault: Fault) -> PluginError:
+    """The error for a contribution that raised: the step, the plugin, the record and the remedy."""
+    made = PluginError(
+        f"{fault.name}: {fault.reason}",
+        Fact("plugin", f"{fault.owner.plugin} ({fault.owner.distribution} {fault.owner.version})", fault.owner.place),
+        Fact("record", fault.what, fault.where or None),
+        hint=fault.mend,
+    )
+    made.fault = fault
+    return made
+
+
+def leave_row_out(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> Fault | None:
+    """The fault of a contribution that is passed over for the next one, after a warning; `None` as for `fault_at_use`."""
+    given = error.fault if isinstance(error, PluginError) else None
+    fault = given if isinstance(given, Fault) else fault_at_use(kind, name, step, plugin, error)
+    if fault is not None:
+        warn_of(fault)
+    return fault
+
+
+def is_from_signal_handler(error: BaseException) -> bool:
+    """Whether an exception passed through a signal handler of the program: a time limit by `SIGALRM`, say."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [getattr(each, "__func__", each) for each in handlers if callable(each)]
+    codes = {getattr(each, "__code__", None) for each in functions}
+    codes |= {getattr(vars(type(each)).get("__call__"), "__code__", None) for each in functions}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_code in codes for frame in frames)
+
+
+def line_of(error: BaseException) -> str:
+    """The innermost line outside of rlx-core that an exception passed through; the innermost of all if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if CORE_FOLDER not in Path(each.filename).parents] or list(frames)
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
