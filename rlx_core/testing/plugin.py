@@ -28,7 +28,10 @@ __all__ = [
 for _module in ("laws", "judges"):  # and what lies in them
     pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
 
-FIXTURES = {"contribution", "op", "program", "rejected", "kernel", "kernel_case"}
+FIXTURES = {
+    *("contribution", "op", "program", "rejected", "kernel", "kernel_case"),
+    *("rewrite_rule", "contributed_pass", "legalization", "block", "file_format"),
+}
 """What a law is asked of; a law has one of these."""
 
 SUMMARY = pytest.StashKey[list[str]]()
@@ -179,6 +182,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if "kernel_case" in metafunc.fixturenames:
         every = [case for row in chosen.kernels for case in kernel_cases(row, chosen)]
         found["kernel_case"] = one_of_each(every, lambda case: str(case.row), law) if amount == "one" else every
+    found |= rewrites_asked(metafunc.fixturenames, chosen)
     if "program" in metafunc.fixturenames:
         found["program"] = tried(chosen.programs(), asked_of(metafunc.function), law, amount)
     for fixture, asked in found.items():
@@ -186,6 +190,19 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
             not_asked(metafunc, f"no {fixture} is one that this law is about")
             return
         metafunc.parametrize(fixture, asked, ids=[name_of(each) for each in asked])
+
+
+def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[Any]]:
+    """What the laws of rewrites are asked of, by fixture."""
+    from rlx_core.testing.subjects import LegalizationRow, PassRow, RuleRow
+
+    rows = {"rewrite_rule": RuleRow, "contributed_pass": PassRow, "legalization": LegalizationRow}
+    found: dict[str, Sequence[Any]] = {f: chosen.rewrites_of(row) for f, row in rows.items() if f in fixtures}
+    if "block" in fixtures:
+        found["block"] = chosen.blocks
+    if "file_format" in fixtures:
+        found["file_format"] = chosen.formats
+    return found
 
 
 def kernel_cases(row: Any, chosen: Any) -> Any:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from attrs import field
 
-from rlx_core.contributions import KernelSpec, OpFamily, OpSpec, RuleSpec
+from rlx_core.contributions import (
+    KINDS,
+    BlockSpec,
+    ExporterSpec,
+    KernelSpec,
+    LegalizationSpec,
+    OpFamily,
+    OpSpec,
+    PassSpec,
+    RuleSetSpec,
+    RuleSpec,
+)
 from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.block import Block
 from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.contributed import kernels_fault
+from rlx_core.passes.engine.base import LirPass, Pass
+from rlx_core.passes.engine.rules import Rule, RuleSet
+from rlx_core.pipeline.contributed import EXPECTED, kernels_fault
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.collect import Claim
@@ -21,7 +35,25 @@ from rlx_core.plugins.entry import PluginEntry, named_entry
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import Program, programs
 
-__all__ = ["Contribution", "KernelRow", "Subjects", "host_with_module", "ops_of", "select", "subjects_of"]
+__all__ = [
+    "TRIED",
+    "Contribution",
+    "FormatRow",
+    "KernelRow",
+    "LegalizationRow",
+    "PassRow",
+    "RuleRow",
+    "Subjects",
+    "host_with_module",
+    "ops_of",
+    "select",
+    "subjects_of",
+]
+
+TRIED: Final = ("ops", "rules", "kernels", "rulesets", "passes", "legalizations", "blocks", "exporters")
+"""The kinds of contributions that the laws are about."""
+
+_Row = TypeVar("_Row")
 
 
 @frozen
@@ -47,6 +79,52 @@ class KernelRow:
         return f"kernel {self.kernel.name} for {self.target}"
 
 
+@frozen(eq=False)
+class RuleRow:
+    """A rewrite rule of a rule set that a plugin brings."""
+
+    rule: Rule
+
+    def __str__(self) -> str:
+        return f"rewrite {self.rule.key}"
+
+
+@frozen(eq=False)
+class PassRow:
+    """A pass that a plugin brings, on graphs or on planned programs."""
+
+    name: str
+    load: type[Pass] | type[LirPass]
+
+    def __str__(self) -> str:
+        return f"pass {self.name}"
+
+
+@frozen(eq=False)
+class LegalizationRow:
+    """The rewrite of one op in a legalization table that a plugin brings."""
+
+    name: str
+    op: type[Op]
+    rewrite: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return f"legalization {self.name} of {self.op.name}"
+
+
+@frozen(eq=False)
+class FormatRow:
+    """A writer of files that a plugin brings, and the reader of the same suffix."""
+
+    name: str
+    suffix: str
+    write: Callable[..., Any]
+    read: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return f"format {self.name} ({self.suffix})"
+
+
 @frozen
 class Subjects:
     """What is tried.
@@ -55,6 +133,9 @@ class Subjects:
         ops: Op classes, each with all its own rules.
         rules: Contributed rules, as (kind, op).
         kernels: Contributed kernels.
+        rewrites: Contributed rewrite rules, passes and rows of legalization tables.
+        blocks: Contributed HIR blocks.
+        formats: Contributed writers of files that have a reader.
         contributions: Every record that leads to one of them, with what is wrong with it.
     """
 
@@ -62,6 +143,9 @@ class Subjects:
     rules: tuple[tuple[str, type[Op]], ...] = ()
     kernels: tuple[KernelRow, ...] = ()
     contributions: tuple[Contribution, ...] = field(default=())
+    rewrites: tuple[RuleRow | PassRow | LegalizationRow, ...] = ()
+    blocks: tuple[type[Block], ...] = ()
+    formats: tuple[FormatRow, ...] = ()
 
     def __add__(self, other: Subjects) -> Subjects:
         return Subjects(
@@ -69,7 +153,14 @@ class Subjects:
             self.rules + other.rules,
             self.kernels + other.kernels,
             self.contributions + other.contributions,
+            self.rewrites + other.rewrites,
+            self.blocks + other.blocks,
+            self.formats + other.formats,
         )
+
+    def rewrites_of(self, kind: type[_Row]) -> list[_Row]:
+        """The contributed rewrites of one kind."""
+        return [row for row in self.rewrites if isinstance(row, kind)]
 
     def programs(self) -> list[Program]:
         """The samples of the ops, and those of the ops that the rules are for."""
@@ -129,7 +220,7 @@ def subjects_of_entry(host: PluginHost, entry: PluginEntry) -> Subjects:
         raise PluginError(f"--rlx-plugin: {entry.name} cannot be used: {failed.reason}")
     total = Subjects()
     for claim in registry.claims.values():
-        if claim.entry.key == entry.key and claim.kind in ("ops", "rules", "kernels"):
+        if claim.entry.key == entry.key and claim.kind in TRIED:
             try:
                 total += subject_of(host, claim)
             except RlxError as error:
@@ -156,11 +247,43 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
         if not callable(loaded):
             raise PluginError(f"{record.load} is no function, but {type(loaded).__name__}")
         return Subjects(rules=((record.kind, host.load("ops", record.op)),), contributions=here)
-    assert isinstance(record, KernelSpec)
+    if not isinstance(record, KernelSpec):
+        return rewriting_of(host, record, loaded, here)
     if (fault := kernels_fault(loaded, record, host.registry())) is not None:
         raise PluginError(f"{record.load}: {fault}")
     rows = tuple(KernelRow(record.target, kernel, claim.entry.name) for kernel in loaded)
     return Subjects(kernels=rows, contributions=here)
+
+
+def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[Contribution, ...]) -> Subjects:
+    """What a record of a rule set, a pass, a legalization table, a block or a writer leads to.
+
+    Raises:
+        RlxError: It leads to something else than the record says.
+    """
+    kind = next(name for name, each in KINDS.items() if isinstance(record, each))
+    if (fault := EXPECTED[kind](loaded, record, host.registry())) is not None:
+        raise PluginError(f"{record.load}: {fault}")
+    if isinstance(loaded, RuleSet):
+        return Subjects(rewrites=tuple(RuleRow(rule) for rule in loaded), contributions=here)
+    if isinstance(record, PassSpec | RuleSetSpec):
+        return Subjects(rewrites=(PassRow(record.name, loaded),), contributions=here)
+    if isinstance(record, LegalizationSpec):
+        rows = tuple(LegalizationRow(record.name, op, rewrite) for op, rewrite in loaded.rows())
+        return Subjects(rewrites=rows, contributions=here)
+    if isinstance(record, BlockSpec):
+        return Subjects(blocks=(loaded,), contributions=here)
+    assert isinstance(record, ExporterSpec), "every kind of `TRIED` has its case"
+    return Subjects(formats=tuple(formats_of(host, record, loaded)), contributions=here)
+
+
+def formats_of(host: PluginHost, record: ExporterSpec, write: Callable[..., Any]) -> Iterator[FormatRow]:
+    """A row for each suffix that has a reader; a suffix without one has no round trip."""
+    for suffix in record.suffixes:
+        importers = [each for each in host.registry().importers.values() if suffix in each.suffixes]
+        if importers:
+            own = [each for each in importers if each.name == record.name]
+            yield FormatRow(record.name, suffix, write, (own or importers)[0].load.resolve())
 
 
 def ops_of(plugin: str) -> tuple[type[Op], ...]:
@@ -209,6 +332,7 @@ def select(subjects: Subjects, names: Sequence[str]) -> Subjects:
     ops = dict.fromkeys(
         [*subjects.ops, *(op for _, op in subjects.rules), *(row.kernel.op for row in subjects.kernels)]
     )
+    ops |= dict.fromkeys(row.op for row in subjects.rewrites_of(LegalizationRow))
     known = {op.name: op for op in ops if op.name} | {op.name.partition(".")[2]: op for op in ops if op.name}
     for name in names:
         if name not in known:
@@ -219,6 +343,7 @@ def select(subjects: Subjects, names: Sequence[str]) -> Subjects:
         tuple((kind, op) for kind, op in subjects.rules if op in chosen),
         tuple(row for row in subjects.kernels if row.kernel.op in chosen),
         subjects.contributions,
+        tuple(row for row in subjects.rewrites if isinstance(row, LegalizationRow) and row.op in chosen),
     )
 
 

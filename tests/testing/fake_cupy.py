@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.emit.profile import profiled
 from rlx_core.errors import DeviceLostError, DeviceUnavailableError
+from rlx_core.pipeline.profile import profiled
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
 from rlx_core.testing.shim.compiler import compiler

@@ -9,7 +9,15 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from seeded import wrong_declarations, wrong_derivatives, wrong_kernels, wrong_meaning, wrong_rules
+from seeded import (
+    wrong_declarations,
+    wrong_derivatives,
+    wrong_kernels,
+    wrong_meaning,
+    wrong_ranges,
+    wrong_rewrites,
+    wrong_rules,
+)
 from seeded.seeds import RIGHT, Seed
 
 from rlx_core.errors import RlxError
@@ -19,10 +27,18 @@ from rlx_core.testing.about import asked_of
 from rlx_core.testing.cases import rejections
 from rlx_core.testing.choice import tried
 from rlx_core.testing.laws import EveryOp
-from rlx_core.testing.plugin import kernel_cases
+from rlx_core.testing.plugin import kernel_cases, rewrites_asked
 from rlx_core.testing.subjects import Subjects, subjects_of
 
-MODULES = (wrong_meaning, wrong_derivatives, wrong_declarations, wrong_rules, wrong_kernels)
+MODULES = (
+    wrong_meaning,
+    wrong_derivatives,
+    wrong_declarations,
+    wrong_rules,
+    wrong_kernels,
+    wrong_ranges,
+    wrong_rewrites,
+)
 SEEDS = [seed for module in MODULES for seed in module.SEEDS.found]
 LAWS: dict[str, Callable[..., None]] = {
     name.removeprefix("test_"): getattr(EveryOp(), name)
@@ -59,6 +75,9 @@ def arguments(law: str, found: Subjects) -> list[tuple[Any, ...]]:
         return [((row, kernel_cases(row, found)),) for row in found.kernels]
     if law.startswith("kernel_"):
         return [(case,) for row in found.kernels for case in kernel_cases(row, found)]
+    for fixture, subjects_asked in rewrites_asked(list(signature(LAWS[law]).parameters), found).items():
+        assert fixture, "a law of rewrites has one fixture"
+        return [(each,) for each in subjects_asked]
     programs = tried(found.programs(), asked_of(LAWS[law]), law, "all")
     table = {op.name: op for op in (*standard_ops(), *found.ops)}
     return [(p, table) if law == "prints_and_parses_back" else (p,) for p in programs]
@@ -85,7 +104,9 @@ def test_a_law_says_what_is_wrong(seed: Seed) -> None:
 
 
 def test_there_are_many_seeds_and_every_law_has_one() -> None:
-    assert len(SEEDS) >= 60
+    assert len(SEEDS) >= 150
+    names = [str(seed) for seed in SEEDS]
+    assert len(set(names)) == len(names)
     assert {seed.law for seed in SEEDS} == set(LAWS)
 
 
@@ -95,7 +116,11 @@ def called(subject: Any) -> str:
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("subject", [*RIGHT, wrong_rules.Right(), wrong_kernels.RightKernel()], ids=called)
+@pytest.mark.parametrize(
+    "subject",
+    [*RIGHT, *wrong_ranges.RIGHT, wrong_rules.Right(), wrong_kernels.RightKernel(), wrong_rewrites.RightFormat()],
+    ids=called,
+)
 def test_what_is_right_passes(law: str, subject: Any) -> None:
     with subjects(subject) as found:
         assert not list(breaches(law, found))

@@ -16,19 +16,22 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about
 from rlx_core.testing.cases import Program, cases_of, programs, refusal
+from rlx_core.testing.laws.agreement import Agreement
 from rlx_core.testing.laws.backends import EveryBackend, Run
 from rlx_core.testing.laws.declarations import Declarations
 from rlx_core.testing.laws.derivatives import Derivatives
 from rlx_core.testing.laws.kernels import Kernels
 from rlx_core.testing.laws.kinks import Kinks
 from rlx_core.testing.laws.meaning import Meaning
+from rlx_core.testing.laws.ranges import Ranges
+from rlx_core.testing.laws.rewrites import Rewrites
 from rlx_core.testing.subjects import Contribution
 from rlx_core.testing.variants import bases, variants
 
 __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 
 
-class EveryOp(Meaning, Derivatives, Kinks, Declarations, Kernels, EveryBackend):
+class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ranges, Rewrites, EveryBackend):
     """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose what it is about."""
 
     def test_contribution_can_be_used(self, contribution: Contribution) -> None:

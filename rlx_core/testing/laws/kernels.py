@@ -53,8 +53,8 @@ class Placed:
 
 
 def kernel_cases(row: KernelRow, tried: Sequence[Program]) -> list[KernelCase]:
-    """The programs that a kernel says it takes."""
-    takes = [p for p in tried if issubclass(p.op, row.kernel.op) and p.is_static and not p.is_refused]
+    """The programs that a kernel says it takes; of an op that fails there is none, and the laws of ops report it."""
+    takes = [p for p in tried if issubclass(p.op, row.kernel.op) and p.is_static and p.failure is None]
     return [KernelCase(row, p) for p in takes if row.kernel.refusal(p.node) is None]
 
 

@@ -17,6 +17,7 @@ from rlx_core.testing.cases import Program, typed, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
     EXACT,
+    chosen,
     close,
     decomposed,
     differentiable_outputs,
@@ -25,12 +26,18 @@ from rlx_core.testing.judges import (
     subsets,
 )
 from rlx_core.testing.symbolic import Generalized, generalized
+from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.batch import vmap_graph
+from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
 __all__ = ["Meaning"]
 
+ROUNDINGS = 8
+"""How many roundings of constants a derivative in a narrow dtype may show."""
 BATCH = 3
+OTHER_BATCHES = (1, 5)
+"""Sizes of batches that are tried besides, with every operand mapped."""
 
 
 class Meaning:
@@ -79,7 +86,7 @@ class Meaning:
         arrays = program.draw()
         near_oracle(program.graph, typed(program.graph, arrays), wide(program.graph, arrays), arrays)
 
-    @about(differentiable, rules=["vjp", "batch", "decompose"], variants=["dtype"])
+    @about(differentiable, rules=["vjp", "jvp", "batch", "decompose"], variants=["dtype"])
     def test_rules_are_the_same_in_every_dtype(self, program: Program) -> None:
         other = program.widened
         if other is program or [t.dtype.wide for t in program.node.types] != [t.dtype for t in other.node.types]:
@@ -93,6 +100,11 @@ class Meaning:
         graphs = [vjp_graph(p.graph, p.differentiable, engine=engine) for p in (program, other)]
         fed = [*arrays, *seeds]
         near_oracle(graphs[0], wide(graphs[0], fed), wide(graphs[1], fed), fed, f"the gradient by vjp {where}")
+        graphs = [jvp_graph(p.graph, p.differentiable, engine=engine) for p in (program, other)]
+        fed = [*arrays, *(random_like(program.rng(), a) for a in chosen(program.graph, arrays, program.differentiable))]
+        # Both are evaluated in float64, so the constants of the rule alone are rounded to the dtype.
+        rounding = ROUNDINGS * max(precision(v.dtype) for v in program.graph.inputs if v.dtype.is_differentiable)
+        close(wide(graphs[0], fed), wide(graphs[1], fed), rounding, f"the tangent by jvp {where}")
         names = list(program.graph.input_types)
         graphs = [vmap_graph(p.graph, dict.fromkeys(names, 0), 0, 1, engine=engine) for p in (program, other)]
         fed = [a[None] for a in arrays]
@@ -119,18 +131,20 @@ class Meaning:
     def test_vmap_agrees_with_a_loop(self, program: Program) -> None:
         program = program.widened
         names = list(program.graph.input_types)
-        examples = [program.draw(variant) for variant in range(BATCH)]
-        for mapped in subsets(names):
-            batched = vmap_graph(program.graph, dict.fromkeys(mapped, 0), 0, BATCH, engine=program.engine)
+        for mapped, size in [*((each, BATCH) for each in subsets(names)), *((tuple(names), n) for n in OTHER_BATCHES)]:
+            if not mapped:
+                continue
+            examples = [program.draw(variant) for variant in range(size)]
+            batched = vmap_graph(program.graph, dict.fromkeys(mapped, 0), 0, size, engine=program.engine)
             fed = [
                 np.stack([example[i] for example in examples]) if name in mapped else examples[0][i]
                 for i, name in enumerate(names)
             ]
             loop = [
                 wide(program.graph, [examples[b if n in mapped else 0][i] for i, n in enumerate(names)])
-                for b in range(BATCH)
+                for b in range(size)
             ]
-            what = f"vmap over {', '.join(mapped)} differs from a loop over the examples"
+            what = f"vmap over {', '.join(mapped)} differs from a loop over the examples, of which there are {size}"
             close(wide(batched, fed), [np.stack(results) for results in zip(*loop, strict=True)], EXACT, what)
 
 

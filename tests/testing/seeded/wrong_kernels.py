@@ -122,7 +122,7 @@ class ReadsWhatItHasWritten(Kernel):
             out[..., i] = x[..., width - 1 - i] + 1
 
 
-@SEEDS.plugin(PLACES, "with operands that are read again, run 1: output 1")
+@SEEDS.plugin(PLACES, "assignment destination is read-only")
 class WritesToItsOperand(Kernel):
     @staticmethod
     def run(op, x, *, out, workspace):
