@@ -7,6 +7,7 @@ import builtins
 from rlx_core import debug as debug
 from rlx_core import fft as fft
 from rlx_core import linalg as linalg
+from rlx_core import nn as nn
 from rlx_core import optim as optim
 from rlx_core import random as random
 from rlx_core import special as special
@@ -31,6 +32,7 @@ from rlx_core.functions.custom_jvp import custom_jvp as custom_jvp
 from rlx_core.functions.custom_vjp import custom_vjp as custom_vjp
 from rlx_core.functions.forward_backward import forward_backward as forward_backward
 from rlx_core.functions.model import Model as Model
+from rlx_core.functions.profiling import profile as profile
 from rlx_core.functions.training import train_step as train_step
 from rlx_core.functions.transforms import eval_shape as eval_shape
 from rlx_core.functions.transforms import grad as grad
@@ -91,6 +93,9 @@ from rlx_core.ops.array_info import namespace_info as __array_namespace_info__
 from rlx_core.ops.array_info import nan as nan
 from rlx_core.ops.array_info import newaxis as newaxis
 from rlx_core.ops.array_info import pi as pi
+from rlx_core.ops.array_search import UniqueAllResult
+from rlx_core.ops.array_search import UniqueCountsResult
+from rlx_core.ops.array_search import UniqueInverseResult
 from rlx_core.ops.at import _At
 from rlx_core.runtime.compiled_function import compile as compile
 from rlx_core.runtime.devices import device_put as device_put
@@ -100,6 +105,7 @@ from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
 from rlx_core.trees.classes import register_dataclass as register_dataclass
+from rlx_core.trees.classes import register_pytree_node as register_pytree_node
 from rlx_core.typing import Array as Array
 from rlx_core.typing import ArrayLike as ArrayLike
 from rlx_core.typing import DTypeLike as DTypeLike
@@ -331,7 +337,7 @@ def bitcast(x: ArrayLike, dtype: Any) -> Array:
         DtypeError: The widths differ, or one is neither an integer nor a real float.
 
     >>> rlx.bitcast(np.float32([1, -0.0]), rlx.u32)
-    array([1065353216, 2147483648], dtype=uint32)"""
+    Array([1065353216, 2147483648], dtype=uint32)"""
 
 def bitwise_and(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a & b, bit by bit."""
@@ -548,7 +554,9 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of two numbers; of a number and NaN the number."""
 
 def fmod(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """What whole steps of `x2` towards 0 leave of `x1`, as in C: its sign is that of `x1`, where `remainder` has that of `x2`."""
+    """The remainder of a division rounded towards 0, C's `fmod`: it has the sign of `x1`, also where it is 0.
+
+    `remainder` has the sign of `x2`."""
 
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
     """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
@@ -866,7 +874,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, acc_dtype: DType | None = None) -> Arr
     """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
 
     >>> matmul(np.ones((2, 3), np.float32), np.ones(3, np.float32))
-    array([3., 3.], dtype=float32)"""
+    Array([3., 3.], dtype=float32)"""
 
 def matrix_transpose(x: ArrayLike) -> Array:
     """The last two axes exchanged."""
@@ -970,8 +978,12 @@ def negative(x: ArrayLike, *, name: str | None = None) -> Array:
 def nextafter(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
 
-def nonzero(x: ArrayLike) -> NoReturn:
-    """Not possible: how many elements are not 0 is only known when the program runs, and sizes must be known before."""
+def nonzero(x: ArrayLike) -> tuple[Array, ...]:
+    """The positions of the elements that are not 0, an i64 array for each axis, in row-major order.
+
+    Raises:
+        TraceError: `x` is a value of a program, whose sizes are known before it runs.
+        AxisError: `x` has no axes."""
 
 def not_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a != b; true if either is NaN."""
@@ -1105,16 +1117,19 @@ def reciprocal(x: ArrayLike, *, name: str | None = None) -> Array:
     """1/x."""
 
 def relu(x: ArrayLike, *, name: str | None = None) -> Array:
-    """max(x, 0); NaN stays NaN, and the derivative at 0 is 0."""
+    """max(x, 0); of -0.0 it is 0.0, NaN stays NaN, and the derivative at 0 is 0."""
 
 def relu6(x: ArrayLike, *, name: str | None = None) -> Array:
-    """x held between 0 and 6."""
+    """x clipped to 0 and 6; of -0.0 it is 0.0, as of relu."""
 
 def remainder(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a - b⌊a/b⌋, with the sign of b; 0 where an integer is divided by 0."""
 
 def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
-    """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
+    """Each element repeated in place along `axis`, flat without an axis.
+
+    One number, or an array of one, repeats all elements; an array of more has a number for each. In a program they are known
+    numbers."""
 
 def reshape(x: ArrayLike, shape: Dim | Sequence[Dim], *, copy: builtins.bool | None = None) -> Array:
     """The same elements in row-major order with other dims, one of which may be -1.
@@ -1132,7 +1147,7 @@ def result_type(*arrays_and_dtypes: ArrayLike) -> DType:
         PromotionError: They meet in none.
 
     >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
-    (f64, f16, f32)"""
+    (f64, f16, f64)"""
 
 def rms_norm(
     x: ArrayLike,
@@ -1389,7 +1404,9 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
 def take(
     x: ArrayLike, indices: ArrayLike, axis: int | None = None, oob: Literal['error', 'clip', 'fill'] = 'error'
 ) -> Array:
-    """Elements of `axis` at indices counted from the front; `x[indices]` also counts from the end."""
+    """Elements of `axis` at indices; negative ones count from the end.
+
+    With `oob` "clip" or "fill" a negative index is outside of the axis."""
 
 def take_along_axis(
     x: ArrayLike, indices: ArrayLike, axis: int = -1, oob: Literal['error', 'clip', 'fill'] = 'error'
@@ -1402,7 +1419,7 @@ def tan(x: ArrayLike, *, name: str | None = None) -> Array:
 def tanh(x: ArrayLike, *, name: str | None = None) -> Array:
     """tanh x."""
 
-def tensordot(a: ArrayLike, b: ArrayLike, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
     """The contraction of the last `axes` axes of `a` with the first of `b`, or of two lists of axes in pairs."""
 
 def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
@@ -1429,17 +1446,22 @@ def triu(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
 def trunc(x: ArrayLike) -> Array:
     """x without its fraction; integers are whole already."""
 
-def unique_all(x: ArrayLike) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
+def unique_all(x: ArrayLike) -> UniqueAllResult:
+    """The distinct elements in order, where each occurs first, which of them each element of `x` is, and how often each occurs.
 
-def unique_counts(x: ArrayLike) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
+    Every NaN is distinct; 0.0 and -0.0 are equal.
 
-def unique_inverse(x: ArrayLike) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
+    Raises:
+        TraceError: `x` is a value of a program, whose sizes are known before it runs."""
 
-def unique_values(x: ArrayLike) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
+def unique_counts(x: ArrayLike) -> UniqueCountsResult:
+    """The distinct elements in order, and how often each occurs; see `unique_all`."""
+
+def unique_inverse(x: ArrayLike) -> UniqueInverseResult:
+    """The distinct elements in order, and which of them each element of `x` is; see `unique_all`."""
+
+def unique_values(x: ArrayLike) -> Array:
+    """The distinct elements in order; see `unique_all`."""
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an axis of known size, each without it."""
@@ -1450,7 +1472,10 @@ def var(
     """The variance over `axis` in two passes, divided by n - correction."""
 
 def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
-    """The sum of `conj(a) * b` along one axis of both."""
+    """The sum of `conj(a) * b` along one axis of both, which is not broadcast; the other axes are.
+
+    Raises:
+        ShapeError: The sizes of the axis differ, or one of the two has no such axis."""
 
 def view_as_complex(x: ArrayLike, *, name: str | None = None) -> Array:
     """The complex numbers whose parts lie side by side.

@@ -140,8 +140,9 @@ CORE = _table(
         "rlx_core.functions.custom_vjp": "custom_vjp",
         "rlx_core.functions.control.calls": "associative_scan cond fori_loop map scan switch while_loop",
         "rlx_core.functions.model": "Model",
-        "rlx_core.trees.classes": "register_dataclass",
+        "rlx_core.trees.classes": "register_dataclass register_pytree_node",
         "rlx_core.functions.forward_backward": "forward_backward",
+        "rlx_core.functions.profiling": "profile",
         "rlx_core.functions.training": "train_step",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.files.packages.packing": "package",
@@ -161,6 +162,7 @@ CORE = _table(
     "fft": "rlx_core.fft:",
     "debug": "rlx_core.debug:",
     "linalg": "rlx_core.linalg:",
+    "nn": "rlx_core.nn:",
     "optim": "rlx_core.optim:",
     "random": "rlx_core.random:",
     "special": "rlx_core.special:",
@@ -207,12 +209,14 @@ def lazy_names(
             return found
         try:
             # Here, because importing rlx imports none of its parts.
-            from rlx_core.system.collecting import collecting_seldom
             from rlx_core.system.locks import forks_wait
 
             # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
-            with forks_wait, collecting_seldom():  # a module that a fork finds half imported stays so in the child
-                found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+            with forks_wait:  # a module that a fork finds half imported stays so in the child
+                from rlx_core.system.collecting import collecting_seldom  # as above
+
+                with collecting_seldom():
+                    found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
         except Exception as error:
             from rlx_core.errors.lacks import in_our_words  # as above
 
@@ -255,7 +259,7 @@ def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
     # Both are only read by those who meet this error.
     expected = importlib.import_module("rlx_core.hints.expected")
     errors = importlib.import_module("rlx_core.errors")
-    hint = expected.hint_for(name, known) or installing(name) or errors.nearest(name, known)
+    hint = expected.hint_for(name, known) or installing(name) or errors.nearest(name, known, cutoff=0.75)
     error: AttributeError = errors.AbsentNameError(f"{module} has no {name}", hint=hint)
     return error
 

@@ -1,7 +1,7 @@
 """Types to annotate programs with: what a function of arrays takes and gives, whether it is traced or runs on NumPy.
 
-A function under `rlx.jit` is called once with values that have no elements yet, and outside with NumPy arrays. `Array` is what
-both can do, so one annotation is true of both; no class derives from it.
+A function under `rlx.jit` is called once with values that have no elements yet, and outside with arrays of rlx or NumPy. `Array`
+is what all can do, so one annotation is true of both; no class derives from it.
 """
 
 # mypy: disable-error-code="empty-body"

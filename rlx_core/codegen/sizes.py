@@ -23,6 +23,7 @@ from rlx_core.codegen.unknown import unknown
 from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
+from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
 
 __all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
@@ -51,19 +52,32 @@ class SizedKernel:
     def sizes(self, layout: Layout, binding: DimBinding) -> DimBinding | None:
         """What its expressions are made of, for operands and results that lie there; `None` where they lie in another way."""
         whole = whole_kernel(self.formula, layout.operands, layout.results, binding)
-        if not all(_is_one_axis(whole, group) for group in self.groups):
+        moving = [_moving(whole, group) for group in self.groups]
+        accesses = whole.accesses
+        if not all(_is_one_walk(whole, axes) for axes in moving):
             return None
         found = dict(binding.sizes)
-        for sized, plain in zip(self.kernel.accesses, whole.accesses, strict=True):
-            wanted_numbers: tuple[Dim, ...] = (*sized.strides, sized.offset, *_chosen(sized))
-            given = (*_strides(whole, plain, self.groups), plain.offset, *_chosen(plain))
-            for wanted, number in zip(wanted_numbers, given, strict=True):
-                if isinstance(wanted, Expr):
-                    (name,) = free_symbols(wanted)
-                    found[name] = 0 if number is None else number
+        for expected, plain in zip(self._expected, accesses, strict=True):
+            strides = plain.strides
+            numbers = (*(strides[axes[0]] if axes else None for axes in moving), plain.offset, *_chosen(plain))
+            for wanted, number in zip(expected, numbers, strict=True):
+                if isinstance(wanted, Symbol):
+                    found[wanted] = 0 if number is None else number
                 elif number is not None and wanted != number:
                     return None
         return DimBinding(found)
+
+    @lazy
+    def _expected(self) -> list[tuple[int | Symbol, ...]]:
+        """Of each access the strides, the offset and the factors of chosen indices: numbers, or symbols."""
+
+        def named(number: Dim) -> int | Symbol:
+            if not isinstance(number, Expr):
+                return number
+            (name,) = free_symbols(number)
+            return name
+
+        return [tuple(map(named, (*a.strides, a.offset, *_chosen(a)))) for a in self.kernel.accesses]
 
 
 def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> SizedKernel:
@@ -145,9 +159,16 @@ def _moving(whole: Kernel, group: Sequence[int]) -> list[int]:
 
 def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
     """Whether all accesses walk the axes of a group as if they were one."""
+    return _is_one_walk(whole, _moving(whole, group))
+
+
+def _is_one_walk(whole: Kernel, moving: Sequence[int]) -> bool:
+    """The same for axes that have more than one element, the innermost first."""
+    if len(moving) < 2:
+        return True
     return all(
         access.strides[outer] == whole.extents[inner] * access.strides[inner]
-        for inner, outer in pairwise(_moving(whole, group))
+        for inner, outer in pairwise(moving)
         for access in whole.accesses
     )
 

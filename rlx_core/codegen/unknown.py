@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, cast
 
-from rlx_core.ir.dims import DimBinding, symbol
+from rlx_core.ir.dims import DimBinding, Symbol, free_symbols, symbol
 
 __all__ = ["PREFIX", "said", "unknown"]
 
@@ -19,4 +20,10 @@ def unknown(name: str) -> int:
 
 def said(**numbers: int) -> DimBinding:
     """What the unknown numbers of these names are."""
-    return DimBinding.of(**{f"{PREFIX}{name}": number for name, number in numbers.items()})
+    return DimBinding({_symbol(name): number for name, number in numbers.items()})
+
+
+@cache
+def _symbol(name: str) -> Symbol:
+    (found,) = free_symbols(symbol(f"{PREFIX}{name}"))
+    return found

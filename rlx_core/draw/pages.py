@@ -19,7 +19,8 @@ from rlx_core.ir.module import Module
 from rlx_core.ir.shown import PAGES, PICTURES
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.profile import Profile, signature_of
+from rlx_core.pipeline.report import Report, human_bytes
 
 __all__ = ["callable_html", "page", "program_html", "program_parts", "program_svg", "section", "table"]
 
@@ -157,6 +158,27 @@ def _signature(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield section(f"{len(types)} {called}", table(("", ""), types.items()), is_open=len(types) <= _SHOWN)
 
 
+def profile_html(profile: Profile) -> str:
+    """The user's lines by time, and folded below them steps, programs and their memory."""
+    total = profile.seconds or 1.0
+    lines = [(f"{s / total:.1%}", f"{s * 1e6:.1f}", n, source or "") for source, s, n in profile.by_line()]
+    steps = [
+        (f"{t.seconds / total:.1%}", f"{t.seconds * 1e6:.1f}", signature_of(t.step), t.source or "")
+        for t, _ in sorted(profile.fastest(), key=lambda pair: -pair[0].seconds)
+    ]
+    runs = [
+        (r.name, f"{r.seconds * 1e6:.1f}", human_bytes(r.lir.arena_nbytes), human_bytes(r.peak_nbytes), r.traffic or "")
+        for r in profile.runs
+    ]
+    return page(
+        f"{profile.seconds * 1e6:.1f} µs in {len(profile.times)} steps",
+        section("lines", table(("share>", "µs>", "steps>", "line"), lines), is_open=True),
+        section("steps", table(("share>", "µs>", "kernel", "line"), steps)),
+        section("programs", table(("program", "µs>", "arena>", "peak>", "transferred"), runs)),
+    )
+
+
+PAGES[Profile] = profile_html
 PAGES[Graph] = lambda graph: program_html(graph, repr(graph))
 PAGES[Module] = lambda module: program_html(module.content, repr(module))
 PAGES[Report] = report_html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
+from rlx_core.errors.contained import contained
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.system.collecting import collecting_seldom
@@ -58,8 +60,12 @@ def load(
             arrays.
     """
     found, at = host or default_host(), path_of("load", path)
-    read = usable(found, "importers", found.importers_for(at.suffix.lower()))
-    with reading("load", at):
+    if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch("[0-9a-fA-F]{64}", sha256)):
+        raise ConfigError(
+            f"load: sha256 is a text of 64 hex digits, not {sha256!r:.80}", hint="sha256sum FILE prints it"
+        )
+    read, name = usable(found, "importers", found.importers_for(at.suffix.lower()))
+    with contained("importers", name, f"reading {at.name}"), reading("load", at):
         stored = read(at, found)
     try:
         if like is None:
@@ -178,13 +184,13 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
         FileError: The file cannot be written (an OSError).
     """
     found, at = host or default_host(), path_of("save", path)
-    write = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
-    with writing("save", at):
+    write, name = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
+    with contained("exporters", name, f"writing {at.name}"), writing("save", at):
         write(at, value, found)
 
 
-def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callable[..., Any]:
-    """The first reader or writer that works; those before it are left out with a warning.
+def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[Callable[..., Any], str]:
+    """The first reader or writer that works, and the name of its record; those before it are left out with a warning.
 
     Raises:
         PluginError: None does; the error is that of the first.
@@ -193,7 +199,7 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callab
     for spec in specs[:-1]:
         found: Callable[..., Any] | None = registry.usable(kind, spec.name, expectation(kind, spec, registry))
         if found is not None:
-            return found
+            return found, spec.name
     first = next((spec for spec in specs if (kind, spec.name) in registry.left_out), None)
     try:
         last: Callable[..., Any] = registry.load(kind, specs[-1].name, expectation(kind, specs[-1], registry))
@@ -202,7 +208,7 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callab
             raise
         registry.load(kind, first.name, expectation(kind, first, registry))
         raise
-    return last
+    return last, specs[-1].name
 
 
 def path_of(what: str, path: str | os.PathLike[str]) -> Path:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 import optree
 
-from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, nearest
+from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, nearest
 from rlx_core.files.reading import mapped
 from rlx_core.files.state import by_name
 from rlx_core.files.writing import Chunk, replace_file
@@ -260,7 +260,7 @@ def _ready(name: Any, data: Any) -> np.ndarray:
         )
     try:
         array = as_array(data)
-    except RlxError as error:
+    except (DtypeError, TraceError) as error:
         raise type(error)(
             f"safetensors: {name!r} is of type {type(data).__name__}, not an array", hint=error.hint
         ) from None

@@ -38,7 +38,7 @@ def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) ->
     ...     return np.sort(x)
     >>> f = rlx.jit(lambda x: rlx.pure_callback(on_the_host, rlx.spec("f32[3]"), 2 * x))
     >>> f(np.float32([3, 1, 2]))
-    array([2., 4., 6.], dtype=float32)
+    Array([2., 4., 6.], dtype=float32)
     """
     expect_function("pure_callback", function)
     if ambient_builder() is None:
@@ -100,7 +100,7 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
     >>> f = rlx.jit(lambda x: rlx.debug.print("x = {x}", x=x) or x + 1)
     >>> f(np.float32([1, 2]))
     x = [1. 2.]
-    array([2., 3.], dtype=float32)
+    Array([2., 3.], dtype=float32)
     """
     names = {str(name).split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(text) if name}
     unknown = [n for n in names if n not in kwargs and not (n.isdigit() and int(n) < len(args))]

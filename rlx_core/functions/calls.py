@@ -63,7 +63,7 @@ class Call:
             if name not in self.values or not self.values[name].dtype.is_differentiable:
                 raise DtypeError(
                     f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",
-                    hint="name the arguments to differentiate with argnums=, or pass floating-point arrays",
+                    hint=f"pass {name} as another argument, which argnums= does not name, or let the function capture it",
                 )
         return leaves
 

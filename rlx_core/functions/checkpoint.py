@@ -36,7 +36,7 @@ def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callab
 
     >>> f = rlx.checkpoint(lambda x: rlx.sin(rlx.exp(x)))
     >>> rlx.grad(f)(np.float32(0))
-    array(0.5403023, dtype=float32)
+    Array(0.5403023, dtype=float32)
     """
     expect_function("checkpoint", function)
     chosen = nothing_saveable if policy is None else policy
@@ -89,6 +89,6 @@ def checkpoint_name(x: Any, name: str) -> Any:
     ...     return rlx.sin(rlx.checkpoint_name(rlx.exp(x), "hidden"))
     >>> f = rlx.checkpoint(layer, rlx.checkpoint_policies.save_only_these_names("hidden"))
     >>> rlx.grad(f)(np.float32(0))
-    array(0.5403023, dtype=float32)
+    Array(0.5403023, dtype=float32)
     """
     return CheckpointName(name)(x)

@@ -47,7 +47,7 @@ class custom_jvp(CustomFunction[P, R]):
     ...     x_dot, y_dot = tangents
     ...     return f(x, y), rlx.cos(x) * x_dot * y + rlx.sin(x) * y_dot
     >>> rlx.grad(f)(np.float32(0), np.float32(3))
-    array(3., dtype=float32)
+    Array(3., dtype=float32)
     """
 
     title = "custom_jvp"

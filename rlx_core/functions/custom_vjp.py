@@ -47,7 +47,7 @@ class custom_vjp(CustomFunction[P, R]):
     ...     return (g * rlx.sigmoid(x),)
     >>> log1pexp.defvjp(forward, backward)
     >>> rlx.grad(log1pexp)(np.float32(100))
-    array(1., dtype=float32)
+    Array(1., dtype=float32)
     """
 
     title = "custom_vjp"

@@ -78,7 +78,7 @@ def forward_backward(
     >>> pair = rlx.forward_backward(lambda w, x: rlx.sum((w - x) ** 2), np.float32([1, 2]), rlx.spec("f32[2]"))
     >>> value, saved = pair.forward(np.float32([3, 3]))
     >>> value, pair.backward(saved)
-    (array(5., dtype=float32), array([-4., -2.], dtype=float32))
+    (Array(5., dtype=float32), Array([-4., -2.], dtype=float32))
     """
     expect_function(_WHAT, function)
     flag(f"{_WHAT}: has_aux", has_aux)

@@ -52,7 +52,9 @@ def train_step(
             If it scales losses (`rlx.optim.dynamic_loss_scale`), the step does; the loss that it returns is the plain one.
         has_aux: Whether the step returns `(params, state, (loss, aux))`.
         donate: Whether the arrays of `params` and `state` are overwritten and returned; those given must not be used again.
-        target, config, host, outputs: As for `rlx.jit`.
+        target, config, host: As for `rlx.jit`.
+        outputs: As for `rlx.jit`; with `donate` results lie on the device by default, so that later steps transfer the batch
+            alone.
 
     Raises:
         ConfigError: The optimiser has no `init` and `update`, or an argument of the loss is called like the state.
@@ -60,7 +62,7 @@ def train_step(
     >>> step = train_step(lambda w, x: rlx.sum((w - x) ** 2), rlx.optim.sgd(0.25))
     >>> w, state, value = step(np.float32([1, 2]), rlx.optim.sgd(0.25).init(np.float32([1, 2])), np.float32([3, 4]))
     >>> w, value
-    (array([2., 3.], dtype=float32), array(8., dtype=float32))
+    (Array([2., 3.], dtype=float32), Array(8., dtype=float32))
     """
     expect_function("train_step", loss)
     rule = transformation("train_step", optimiser)
@@ -94,7 +96,8 @@ def train_step(
         host=host,
         outputs=outputs,
     )
-    return Jitted(named, options, (first, STATE) if donated else (), made, outputs)
+    donations = (first, STATE) if donated else ()
+    return Jitted(named, options, donations, made, outputs, prefers_device=donated)
 
 
 def _signature(loss: Callable[..., Any]) -> tuple[inspect.Signature, str]:

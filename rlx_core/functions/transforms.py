@@ -13,8 +13,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, 
 from attrs import evolve
 
 from rlx_core.errors import ShapeError
+from rlx_core.errors.tracebacks import shorten
 from rlx_core.functions import functional
-from rlx_core.functions.calls import differentiable_arguments
+from rlx_core.functions.staged import Gradient, Staged
+from rlx_core.hints.keywords import with_known_keywords
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.ops.arguments import flag
@@ -54,7 +56,7 @@ def _staged(transform: Function, function: Function, transformed: Function, *set
     prefix = transform.__name__
     expect_function(prefix, function)
     made = functools.partial(transform, function, *settings, **named)
-    return Jitted(_named(function, transformed, prefix), {}, (), made)
+    return Staged(_named(function, transformed, prefix), made)
 
 
 def _named(function: Function, transformed: Function, prefix: str) -> Function:
@@ -62,19 +64,6 @@ def _named(function: Function, transformed: Function, prefix: str) -> Function:
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
     return named
-
-
-class _Gradient(Jitted[..., Any]):
-    """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
-
-    def __init__(self, function: Function, argnums: int | Sequence[int], made: functools.partial[Any]) -> None:
-        super().__init__(function, {}, (), made)
-        self._argnums = argnums
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if float in map(type, args):
-            args = tuple(differentiable_arguments(args, self._argnums))
-        return super().__call__(*args, **kwargs)
 
 
 @in_standard_modes
@@ -121,6 +110,7 @@ def value_and_grad(
     has_aux: Literal[True],
     allow_unreached: bool = True,
 ) -> Jitted[P, tuple[tuple[R, Aux], Any]]: ...
+@with_known_keywords
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Jitted[..., Any]:
@@ -140,7 +130,7 @@ def value_and_grad(
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("value_and_grad", function)
     made = functools.partial(value_and_grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _Gradient(_named(function, inner, "value_and_grad"), argnums, made)
+    return Gradient(_named(function, inner, "value_and_grad"), argnums, made)
 
 
 @overload
@@ -175,6 +165,7 @@ def grad(
     has_aux: Literal[True],
     allow_unreached: bool = True,
 ) -> Jitted[P, tuple[Any, Aux]]: ...
+@with_known_keywords
 def grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Jitted[..., Any]:
@@ -185,7 +176,7 @@ def grad(
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("grad", function)
     made = functools.partial(grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _Gradient(_named(function, inner, "grad"), argnums, made)
+    return Gradient(_named(function, inner, "grad"), argnums, made)
 
 
 def vmap(
@@ -204,6 +195,7 @@ def vmap(
     return _staged(vmap, function, mapped, in_axes, out_axes, axis_size=axis_size)
 
 
+@with_known_keywords
 def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the Jacobian of `function` by forward mode: for more results than arguments.
 
@@ -217,20 +209,21 @@ def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
 
     Raises (on the call):
         DtypeError: A leaf of a differentiated argument, or of the result, is not a real floating-point array.
-        ShapeError: A differentiated argument has sizes that are symbols.
         AxisError: There is no such argument.
     """
     return _jacobian(jacfwd, functional.jacfwd, function, argnums, has_aux)
 
 
+@with_known_keywords
 def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the Jacobian of `function` by reverse mode: for more arguments than results.
 
-    Arguments, result and errors are those of `jacfwd`, but it is the results whose sizes must be known.
+    Arguments, result and errors are those of `jacfwd`.
     """
     return _jacobian(jacrev, functional.jacrev, function, argnums, has_aux)
 
 
+@with_known_keywords
 def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the second derivatives of `function`, forward over reverse.
 
@@ -244,7 +237,7 @@ def _jacobian(transform: Function, inner: Function, function: Function, argnums:
     expect_function(transform.__name__, function)
     made = functools.partial(transform, function, argnums, has_aux=has_aux)
     transformed = inner(function, argnums, has_aux=has_aux)
-    return _Gradient(_named(function, transformed, transform.__name__), argnums, made)
+    return Gradient(_named(function, transformed, transform.__name__), argnums, made)
 
 
 @overload
@@ -331,7 +324,7 @@ def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[
 
     >>> value, derivative = rlx.linearize(rlx.sin, np.float32(0))
     >>> derivative(np.float32(2))
-    array(2., dtype=float32)
+    Array(2., dtype=float32)
     """
     expect_function("linearize", function)
     if ambient_builder() is not None:
@@ -377,4 +370,8 @@ def _both(what: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[t
 
 
 def _here(function: Function, *args: Any) -> Any:
-    return Jitted(function, {}, ())(*args)
+    try:
+        return Jitted(function, {}, ())(*args)
+    except Exception as error:
+        shorten(error, kept=0)
+        raise

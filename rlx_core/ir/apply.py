@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import ConfigError, RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.ir.array import HostArray, is_array
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
@@ -25,7 +26,7 @@ from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import spec
 from rlx_core.system.floating import in_standard_modes
 
-__all__ = ["OpFunction", "apply", "as_array", "op_function"]
+__all__ = ["OpFunction", "apply", "array_value", "as_array", "op_function"]
 
 _Scalar = (bool, int, float, complex)
 
@@ -68,7 +69,7 @@ def _builder_for(operands: Sequence[Any]) -> Builder | None:
 def lift(builder: Builder, operands: Sequence[Any]) -> list[Value | None]:
     """Operands as values of `builder`: arrays become constants, Python scalars take the tensors' dtype."""
     present: list[DType] = [x.dtype for x in operands if isinstance(x, Value)]
-    present += [dtype(x.dtype) for x in operands if isinstance(x, np.ndarray | np.generic)]
+    present += [dtype(x.dtype) for x in operands if is_array(x)]
     return [_lift_one(builder, x, present) for x in operands]
 
 
@@ -79,7 +80,13 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
         return builder.constant(operand, weak_dtype(operand, present))
     if isinstance(operand, Expr):
         return _lift_size(builder, operand, weak_dtype(0, present))
-    return builder.constant(as_array(operand))
+    return array_value(builder, operand)
+
+
+def array_value(builder: Builder, data: Any) -> Value:
+    """An array as a value of `builder`: a constant, or an input where the trace reads the array anew for every call."""
+    found = builder.lifted(data)
+    return builder.constant(as_array(data)) if found is None else found
 
 
 def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
@@ -101,6 +108,8 @@ def as_array(data: Any) -> np.ndarray:
     Raises:
         DtypeError, TraceError: It is none of these, or holds elements that rlx has no dtype for.
     """
+    if type(data) is HostArray:
+        return data._array
     if isinstance(data, Value):
         data._refuse("a NumPy array")
     if isinstance(data, Expr):
@@ -173,7 +182,7 @@ def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
         results = evaluate(op, given)
     except OverflowError as error:  # attributes are integers of any size, and arrays are addressed with 64 bits
         raise ConfigError(f"{op.title}: an attribute of {op} is too large ({error})") from None
-    return results[0] if len(results) == 1 else results
+    return HostArray(results[0]) if len(results) == 1 else tuple(map(HostArray, results))
 
 
 _OpT = TypeVar("_OpT", bound=Op)

@@ -179,6 +179,8 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return _INTERNED[spelling]
     if isinstance(spelling, str) and spelling == "bfloat16":
         return bf16
+    if isinstance(spelling, str) and spelling in _BYTE_CODES:
+        raise _ambiguous(spelling)
     if isinstance(spelling, str) and not _SPELLING.fullmatch(spelling):
         raise _unknown(spelling)
     met = _MET.get(spelling) if isinstance(spelling, np.dtype) else None
@@ -201,6 +203,20 @@ _MET: dict[np.dtype[Any], DType] = {}
 
 _SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
 """Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
+
+
+_BYTE_CODES = {f"{kind}{n}" for kind, sizes in {"i": (2, 4), "u": (2, 4), "f": (2, 4, 8)}.items() for n in sizes}
+"""NumPy's codes that count bytes and would be types of as many bits here, where i8 has 8 bits and not 8 bytes."""
+
+
+def _ambiguous(code: str) -> DtypeError:
+    kind, size = code[0], int(code[1:])
+    return DtypeError(
+        f"dtype: {code!r} has {size} bytes in NumPy's notation and {size} bits in rlx's",
+        hint=f"write {kind}{8 * size} for {size} bytes; there is no element type of {size} bits"
+        if size < 8
+        else f"write {kind}{8 * size} for {size} bytes; there is no floating-point type of {size} bits",
+    )
 
 
 def _unknown(spelling: object) -> DtypeError:
@@ -280,13 +296,14 @@ def weak_dtype(scalar: complex, others: Iterable[DType] = ()) -> DType:
     """The type a Python scalar takes beside tensors of types `others`.
 
     A scalar whose kind is not higher than the tensors' takes their type, so `x + 1` never widens `x`; otherwise
-    it acts as `i64`, `f32` or `c64` of its own kind. Alone it is `bool`, `i64`, `f32` or `c64`.
+    it acts as `i64`, `f32` or `c64` of its own kind, and takes the type of the result, so that 0.1 next to an i64 is
+    not rounded to f32 first. Alone it is `bool`, `i64`, `f32` or `c64`.
 
     Raises:
         DtypeError: The value does not fit the type (300 beside `i8`).
 
     >>> weak_dtype(1, [f16]), weak_dtype(1.5, [i64]), weak_dtype(2.0), weak_dtype(True, [i32])
-    (f16, f32, f32, i32)
+    (f16, f64, f32, i32)
     """
     own = {bool: bool_, int: i64, float: f32, complex: c64}[type(scalar)]
     present = list(others)
@@ -294,7 +311,7 @@ def weak_dtype(scalar: complex, others: Iterable[DType] = ()) -> DType:
         return own
     target = promote(*present)
     if _RANK[own.kind] > _RANK[target.kind]:
-        return own
+        return promote(own, target)
     if target.is_integer:
         limits = np.iinfo(target.numpy)
         if not limits.min <= int(scalar.real) <= limits.max:

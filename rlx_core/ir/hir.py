@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from attrs import evolve, field
 
 from rlx_core.errors import RlxError
+from rlx_core.errors.contained import contained
 from rlx_core.ir.block import Block, FusionPolicy, lower_block
 from rlx_core.ir.graph import (
     Builder,
@@ -156,5 +157,6 @@ def _body(block: Block, types: Sequence[TensorType | None], policy: FusionPolicy
     with building(builder):
         names = operand_names(block, len(types))
         operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
-        results = as_results(lower_block(block, operands, policy))
+        with contained("blocks", block.name, "its lowering"):
+            results = as_results(lower_block(block, operands, policy))
     return lower_hir(builder.finish(results), policy)[0]

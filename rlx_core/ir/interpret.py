@@ -21,8 +21,10 @@ from rlx_core.errors import (
     UnknownNameError,
     nearest,
 )
+from rlx_core.errors.contained import contained
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.element_functions import ElementFunctions, is_inexact
 from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results
 from rlx_core.ir.tape import tape_of_op, widened
 from rlx_core.ir.types import TensorType
@@ -37,6 +39,7 @@ Rounded = Callable[[Value, np.ndarray], np.ndarray]
 
 _mode: ContextVar[Mode] = ContextVar("mode", default="typed")
 _rounded: ContextVar[Rounded | None] = ContextVar("rounded", default=None)
+_functions: ContextVar[ElementFunctions | None] = ContextVar("functions", default=None)
 
 
 def stored(dtype: DType, mode: Mode) -> DType:
@@ -52,6 +55,7 @@ def interpret(
     *,
     mode: Mode = "typed",
     rounded: Rounded | None = None,
+    functions: ElementFunctions | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The outputs of `graph` on named arrays.
 
@@ -60,6 +64,7 @@ def interpret(
         inputs, params: An array for each name.
         mode: In which dtypes values are held.
         rounded: Makes of every result, inside of loops and branches too, what goes on in its place: to study rounding errors.
+        functions: The functions of a target for inexact element-wise ops; by default the NumPy references, as in mode `wide`.
 
     Raises:
         MissingInputError: An input or param has no array.
@@ -77,12 +82,13 @@ def interpret(
     if graph.symbols:
         types = {**graph.input_types, **graph.param_types}
         graph = bind(graph, infer_binding(types, {name: np.asarray(array) for name, array in fed.items()}))[0]
-    tokens = _mode.set(mode), _rounded.set(rounded)
+    tokens = _mode.set(mode), _rounded.set(rounded), _functions.set(functions)
     try:
         return _run(graph, fed)
     finally:
         _mode.reset(tokens[0])
         _rounded.reset(tokens[1])
+        _functions.reset(tokens[2])
 
 
 def evaluate_nested(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -138,18 +144,23 @@ def _feed(name: str, type: TensorType, array: np.ndarray, mode: Mode) -> np.ndar
 
 
 def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> tuple[np.ndarray, ...]:
-    op = node.op
+    op, functions = node.op, None if mode == "wide" else _functions.get()
+    if functions is not None and is_inexact(op, [None if v is None else v.dtype for v in node.operands]):
+        function = functions(op, tuple(v.dtype for v in node.present()))
+        if function is not None:
+            return (function(*operands),)
     if op.reference is None:
         tape = tape_of_op(op, node.operand_types)
         try:
-            return tape.play([a for a in operands if a is not None], is_wide=mode == "wide")
+            return tape.play([a for a in operands if a is not None], is_wide=mode == "wide", functions=functions)
         except RlxError as error:
             raise error.with_fact(Fact("node", node.label, node.origin.source)) from error.__cause__
     wide_enough = [None if a is None else widened(a) for a in operands]
     try:
         # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
         with np.errstate(all="ignore"):
-            results = as_results(op.reference(*wide_enough))
+            with contained("ops", op.name, "its reference"):
+                results = as_results(op.reference(*wide_enough))
             return tuple(
                 np.asarray(r).astype(stored(t.dtype, mode).numpy, copy=False)
                 for r, t in zip(results, node.types, strict=True)

@@ -22,6 +22,7 @@ from attrs import field
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.registered import Registered
 from rlx_core.ir.setting import by_annotation, refusing
@@ -110,6 +111,9 @@ class Op(Travels):
     category: ClassVar[Category] = "boundary"
     operands: ClassVar[tuple[Operand, ...]] = ()
     is_commutative: ClassVar[bool] = False
+    exact_dtypes: ClassVar[
+        tuple[DType, ...]
+    ] = ()  # of floats: those in which the reference has the bits of every target
     is_pure: ClassVar[bool] = True
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.ir.array import is_array
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.types import TensorType
 
@@ -29,6 +30,10 @@ class Placed(ABC):
     def place(self) -> str:
         """The name of the device: `rocm:0`."""
 
+    @abstractmethod
+    def donate(self, to: str) -> None:
+        """Have every later use raise DonatedError: the program that `to` names has written its results here."""
+
 
 def placed_type(data: Any) -> TensorType | None:
     """The type of an array that lies on a device, rlx's own or a device library's; `None` for everything else.
@@ -38,7 +43,7 @@ def placed_type(data: Any) -> TensorType | None:
     """
     if isinstance(data, Placed):
         return data.type
-    if isinstance(data, np.ndarray | np.generic):
+    if is_array(data):
         return None
     shape, kind = getattr(data, "shape", None), getattr(data, "dtype", None)
     if not isinstance(shape, tuple) or kind is None:

@@ -6,12 +6,13 @@ the node. Names, origins, guards and the order of inputs and params survive; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
+from rlx_core.ir.dims import Guard, Symbol, free_symbols
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building, symbols_inside
 from rlx_core.ir.provenance import originating
 
-__all__ = ["Replace", "copy_node", "inline", "rebuild"]
+__all__ = ["Replace", "copy_node", "guards_over", "inline", "rebuild"]
 
 Replace = Callable[[Node, "tuple[Value | None, ...]"], "Value | Sequence[Value] | None"]
 
@@ -50,6 +51,15 @@ def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) ->
     assert len(operands) == len(node.operands), f"{node!r} was given {len(operands)} operands"
     types = node.types if node.operand_types == tuple(None if v is None else v.type for v in operands) else None
     return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=types)
+
+
+def guards_over(nodes: Iterable[Node], guards: Iterable[Guard]) -> list[Guard]:
+    """The guards over sizes that some of the nodes mention; the nodes that needed the others have been removed."""
+    guards = list(guards)
+    if not guards:
+        return []
+    known = frozenset[Symbol]().union(*(symbols_inside(node.op) for node in nodes))
+    return [guard for guard in guards if free_symbols(guard.left, guard.right) <= known]
 
 
 def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tuple[Value, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from operator import index
+from typing import Final
 
 from attrs import field
 
@@ -17,6 +18,7 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.records import frozen
 
 __all__ = [
+    "MAX_RANK",
     "Shape",
     "TensorType",
     "as_dim",
@@ -51,9 +53,14 @@ def as_dim(size: object) -> Dim:
 
 _TOO_LARGE = 2**63
 
+MAX_RANK: Final = 64
+"""Axes that an array may have: NumPy's limit (`NPY_MAXDIMS`)."""
+
 
 def _checked_shape(dims: Iterable[Dim]) -> Shape:
     shape = tuple(map(as_dim, dims))
+    if len(shape) > MAX_RANK:
+        raise ShapeError(f"type: an array has at most {MAX_RANK} axes, not {len(shape)}")
     for size in shape:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"type: a size is at least 0, not {size}", Fact("dims", list(shape)))

@@ -160,7 +160,7 @@ relu = composed(
     lambda x: where(x <= 0, 0, x),
     # The result is 0 or NaN where it is not positive, and there it is its own slope.
     lambda x, y: where(y > 0, 1, y),
-    doc="max(x, 0); NaN stays NaN, and the derivative at 0 is 0.",
+    doc="max(x, 0); of -0.0 it is 0.0, NaN stays NaN, and the derivative at 0 is 0.",
     kinks=(Kink(0.0, takes="lower", gives=0.0),),
 )
 gelu = composed("Gelu", lambda x: x * _normal_cdf(x), _gelu_slope, doc="x · Φ(x), Φ the normal distribution function.")

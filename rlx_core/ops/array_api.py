@@ -66,7 +66,7 @@ from rlx_core.ops.array_statistics import (
 )
 from rlx_core.ops.at import at
 from rlx_core.ops.creation import dim_value, full, full_like, one_hot, ones, ones_like, zeros, zeros_like
-from rlx_core.ops.device import to_device, value_device
+from rlx_core.ops.device import device_of, to_device
 from rlx_core.ops.getitem import getitem
 from rlx_core.ops.movement import concat
 from rlx_core.ops.operators import install
@@ -164,7 +164,7 @@ install(
     conj=conj,
     cumulative_prod=cumulative_prod,
     cumulative_sum=cumulative_sum,
-    device=value_device,
+    device=device_of,
     dim_value=dim_value,
     getitem=getitem,
     imag=imag,

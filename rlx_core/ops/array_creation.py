@@ -1,7 +1,7 @@
 """The functions of the Python Array API that make arrays from something that is none: lines, grids, identities, NumPy's data.
 
 Constants of any shape (`full`, `zeros`, …) are in `creation.py`, beside the ops. In a trace all of these are values of the
-program, outside of one NumPy's arrays; `device` is for programs written for several libraries, and names the only one.
+program, outside of one arrays in memory; `device` is for programs written for several libraries, and names the only one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import wrapped
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
 from rlx_core.ir.graph import Value, ambient_builder
@@ -61,7 +62,9 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     elif copies and ambient_builder() is None:
         array = array.copy()
     builder = ambient_builder()
-    return array if builder is None or isinstance(array, Value) else builder.constant(array, shared=False)
+    if builder is None or isinstance(array, Value):
+        return wrapped(array)
+    return builder.constant(as_array(array), shared=False)
 
 
 MOST_AXES = 64

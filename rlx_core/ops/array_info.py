@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.errors import DtypeError, PromotionError, UnknownNameError, nearest
+from rlx_core.ir.array import is_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import (
     ALL,
@@ -28,7 +29,7 @@ from rlx_core.ir.dtypes import (
     promote,
     weak_dtype,
 )
-from rlx_core.ir.graph import Value
+from rlx_core.ir.graph import Value, ambient_builder
 from rlx_core.ops.device import device_here, expect_device
 from rlx_core.system.records import frozen
 
@@ -53,7 +54,7 @@ KINDS: Final = {
 
 def dtype_meant(x: Any) -> DType:
     """The dtype that is meant by a dtype, its name, a value or an array."""
-    own = x.dtype if isinstance(x, Value | np.ndarray | np.generic) else x
+    own = x.dtype if isinstance(x, Value) or is_array(x) else x
     return dtype(own)
 
 
@@ -154,7 +155,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
         PromotionError: They meet in none.
 
     >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
-    (f64, f16, f32)
+    (f64, f16, f64)
     """
     if not arrays_and_dtypes:
         raise DtypeError("result_type: takes at least one array or dtype")
@@ -171,8 +172,9 @@ class NamespaceInfo:
     """What `__array_namespace_info__` returns: the answers that the standard asks of a namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What the namespace can do. Sizes never depend on data, so neither do shapes, and a mask selects by `where`."""
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+        """The optional features of the namespace. In a trace shapes do not depend on data, and a computed mask is no index."""
+        is_eager = ambient_builder() is None
+        return {"boolean indexing": is_eager, "data-dependent shapes": is_eager, "max dimensions": 64}
 
     def default_device(self) -> str:
         """Where arrays are made if nothing is said: `target` in a trace, `cpu` outside of one."""

@@ -1,20 +1,30 @@
-"""The functions of the Python Array API that look for elements: extremes, order, positions, and the sets that have no size.
+"""The functions of the Python Array API that look for elements: extremes, order, positions, and sets.
 
-How many elements `nonzero` or a function of sets finds depends on the data. Sizes are known before a program runs, so these are
-refused by name, with what serves instead.
+How many elements `nonzero` or a function of sets finds depends on the data. They work on arrays outside of a program; sizes of a
+program are known before it runs, so values of one are refused by name, with what serves instead.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple
 
-from rlx_core.errors import ShapeError, TraceError
+import numpy as np
+
+from rlx_core.errors import AxisError, ShapeError, TraceError
+from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import i64
+from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, normalize_axis
 from rlx_core.ops import along_axis, counting, indexing, sorting
 from rlx_core.ops.arguments import flag
 from rlx_core.ops.array_shapes import broadcast_to, reshape, shape_of
 from rlx_core.ops.array_statistics import one_axis
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import dim_value
+from rlx_core.ops.getitem import from_front, holds_places
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.selection import where
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -59,8 +69,30 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
 
 
 def take(x: Any, indices: Any, axis: int | None = None, oob: indexing.OutOfBounds = "error") -> Any:
-    """Elements of `axis` at indices counted from the front; `x[indices]` also counts from the end."""
-    return indexing.gather(x, indices, axis=one_axis("take", x, axis), oob=oob)
+    """Elements of `axis` at indices; negative ones count from the end.
+
+    With `oob` "clip" or "fill" a negative index is outside of the axis.
+    """
+    place = one_axis("take", x, axis)
+    if oob == "error":
+        indices = _from_front(indices, shape_of(x)[place])
+    return indexing.gather(x, indices, axis=place, oob=oob)
+
+
+def _from_front(indices: Any, size: Dim) -> Any:
+    """Indices counted from the front; those outside of the axis are left for the error that names them."""
+    if isinstance(indices, Value):
+        if indices.dtype.kind != "int":
+            return indices
+        wide = indices if not isinstance(size, int) or holds_places(indices.dtype, size) else cast(indices, to=i64)
+        length = size if isinstance(size, int) else cast(dim_value(size=size), to=wide.dtype)
+        return where((wide < 0) & (wide >= -length), wide + length, wide)
+    array = as_array(indices)
+    if array.dtype.kind != "i" or not (array < 0).any():
+        return indices
+    if not isinstance(size, int):
+        return from_front(array, size)
+    return np.where((array < 0) & (array >= -size), array.astype(np.int64) + size, array)
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBounds = "error") -> Any:
@@ -82,36 +114,92 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBou
     return along_axis.take_along_axis(own, places, axis=place, oob=oob)
 
 
-def nonzero(x: Any) -> NoReturn:
-    """Not possible: how many elements are not 0 is only known when the program runs, and sizes must be known before."""
-    _refuse_unknown_size("nonzero", "rlx.where to select, rlx.count_nonzero to count, rlx.top_k for the first few")
+def nonzero(x: Any) -> tuple[Any, ...]:
+    """The positions of the elements that are not 0, an i64 array for each axis, in row-major order.
+
+    Raises:
+        TraceError: `x` is a value of a program, whose sizes are known before it runs.
+        AxisError: `x` has no axes.
+    """
+    array = _known("nonzero", x, "rlx.where to select, rlx.count_nonzero to count, rlx.top_k for the first few")
+    if array.ndim == 0:
+        raise AxisError("nonzero: x has no axes", hint="rlx.reshape(x, -1)")
+    return tuple(_made(positions) for positions in np.nonzero(array))
 
 
-def unique_values(x: Any) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
-    _refuse_unknown_size("unique_values", _NEIGHBOURS)
+class UniqueAllResult(NamedTuple):
+    """The result of `unique_all`."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
 
 
-def unique_counts(x: Any) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
-    _refuse_unknown_size("unique_counts", _NEIGHBOURS)
+class UniqueCountsResult(NamedTuple):
+    """The result of `unique_counts`."""
+
+    values: Any
+    counts: Any
 
 
-def unique_inverse(x: Any) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
-    _refuse_unknown_size("unique_inverse", _NEIGHBOURS)
+class UniqueInverseResult(NamedTuple):
+    """The result of `unique_inverse`."""
+
+    values: Any
+    inverse_indices: Any
 
 
-def unique_all(x: Any) -> NoReturn:
-    """Not possible: how many values are distinct is only known when the program runs."""
-    _refuse_unknown_size("unique_all", _NEIGHBOURS)
+def unique_all(x: Any) -> UniqueAllResult:
+    """The distinct elements in order, where each occurs first, which of them each element of `x` is, and how often each occurs.
+
+    Every NaN is distinct; 0.0 and -0.0 are equal.
+
+    Raises:
+        TraceError: `x` is a value of a program, whose sizes are known before it runs.
+    """
+    array = _known("unique_all", x, _NEIGHBOURS)
+    values, first, inverse, counts = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    return UniqueAllResult(_made(values), _made(first), _made(inverse.reshape(array.shape)), _made(counts))
+
+
+def unique_counts(x: Any) -> UniqueCountsResult:
+    """The distinct elements in order, and how often each occurs; see `unique_all`."""
+    values, counts = np.unique(_known("unique_counts", x, _NEIGHBOURS), return_counts=True, equal_nan=False)
+    return UniqueCountsResult(_made(values), _made(counts))
+
+
+def unique_inverse(x: Any) -> UniqueInverseResult:
+    """The distinct elements in order, and which of them each element of `x` is; see `unique_all`."""
+    array = _known("unique_inverse", x, _NEIGHBOURS)
+    values, inverse = np.unique(array, return_inverse=True, equal_nan=False)
+    return UniqueInverseResult(_made(values), _made(inverse.reshape(array.shape)))
+
+
+def unique_values(x: Any) -> Any:
+    """The distinct elements in order; see `unique_all`."""
+    return _made(np.unique(_known("unique_values", x, _NEIGHBOURS), equal_nan=False))
 
 
 _NEIGHBOURS = "rlx.sort, and compare neighbours"
 
 
-def _refuse_unknown_size(name: str, instead: str) -> NoReturn:
-    raise TraceError(
-        f"{name}: how many elements it finds is only known when the program runs, and sizes are known before",
-        hint=f"use {instead}; on a NumPy array, NumPy's own function",
-    )
+def _known(name: str, x: Any, instead: str) -> np.ndarray:
+    """The elements of an array outside of a program.
+
+    Raises:
+        TraceError: It is a value of a program.
+    """
+    if isinstance(x, Value):
+        raise TraceError(
+            f"{name}: how many elements it finds is only known when the program runs, and sizes are known before",
+            hint=f"use {instead}; outside of a program {name} works",
+        )
+    return as_array(x)
+
+
+def _made(array: np.ndarray) -> Any:
+    """A result as an array of rlx; positions and counts are i64 on every machine."""
+    return operand(array if array.dtype != np.intp else array.astype(np.int64, copy=False))

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import HostArray, is_array
 from rlx_core.ir.dims import Dim, Expr, exact_quotient
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, as_dim, broadcast_shapes, normalize_axes, normalize_axis
@@ -28,14 +29,14 @@ def shape_of(x: Any) -> Shape:
 def copied(x: Any) -> Any:
     """`x` as another value, or another array, which can be assigned to without changing `x`."""
     if not isinstance(x, Value):
-        return as_array(x).copy()
+        return HostArray(as_array(x).copy())
     made = structural.reshape(x, new_shape=x.shape)
     return made.node.owner.as_copy(made)
 
 
 def numbers_of(n: Any) -> tuple[Any, ...]:
     """One number, or several, as a tuple; whether they are integers is for the op that takes them to say."""
-    is_several = isinstance(n, Sequence) or (isinstance(n, np.ndarray) and n.ndim > 0)
+    is_several = isinstance(n, Sequence) or (is_array(n) and n.ndim > 0)
     return tuple(n) if is_several else (n,)
 
 
@@ -201,13 +202,17 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
 
 
 def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None = None) -> Any:
-    """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
+    """Each element repeated in place along `axis`, flat without an axis.
+
+    One number, or an array of one, repeats all elements; an array of more has a number for each. In a program they are known
+    numbers.
+    """
     if axis is None:
         return repeat(reshape(x, -1), repeats, 0)
     place, counts = normalize_axis(axis, len(shape_of(x))), as_array(repeats)
     if counts.dtype.kind not in "iu":
         raise ConfigError(f"repeat: repeats must be integers, not {repeats!r}")
-    if counts.ndim == 0:
+    if counts.shape in ((), (1,)):
         return rearrange.repeat_each(x, repeats=counts.item(), axis=place)
     size = shape_of(x)[place]
     if counts.shape != (size,) or (counts < 0).any():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import IndexRangeError, ShapeError
+from rlx_core.ir.array import HostArray, as_index, is_array
 from rlx_core.ir.dims import product
 from rlx_core.ir.graph import Value, ambient_builder
 from rlx_core.ir.types import broadcast_shapes
@@ -151,7 +152,7 @@ def _is_computed_mask(key: Any) -> bool:
 
 def _is_index(key: Any) -> bool:
     """Whether a key selects rows of the first axis by their numbers."""
-    return isinstance(key, Value) or (isinstance(key, np.ndarray) and key.dtype.kind in "iu")
+    return isinstance(key, Value) or (is_array(key) and key.dtype.kind in "iu")
 
 
 def _masked(x: Value, mask: Value, new: Value, mode: ScatterMode) -> Value:
@@ -194,8 +195,8 @@ def _spread(new: Value, shape: tuple[Any, ...]) -> Value:
     return new if tuple(new.shape) == tuple(shape) else expand(new, shape)
 
 
-def _in_array(x: np.ndarray, key: Any, value: Any, mode: ScatterMode) -> np.ndarray:
-    y = np.array(x)
+def _in_array(x: np.ndarray, key: Any, value: Any, mode: ScatterMode) -> HostArray:
+    y, key = np.array(x), as_index(key)
     new = np.asarray(asarray(value, y.dtype.name))
     try:
         if (joined := _IN_NUMPY[mode]) is None:
@@ -206,4 +207,4 @@ def _in_array(x: np.ndarray, key: Any, value: Any, mode: ScatterMode) -> np.ndar
         raise IndexRangeError(f"setitem: {error}") from None
     except ValueError as error:
         raise ShapeError(f"setitem: {error}") from None
-    return y
+    return HostArray(y)

@@ -1,7 +1,7 @@
 """What the Array API calls a device. A program has one, the target that it is compiled for; arrays outside lie in memory.
 
 A traced value belongs to no device yet: `target` stands for wherever the program will run. What functions return outside of
-a trace are NumPy's arrays, and NumPy calls their device `cpu`.
+a trace lies in the host's memory, whose device is `cpu`, as NumPy calls it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from rlx_core.errors import DeviceError
+from rlx_core.ir.array import HostArray
 from rlx_core.ir.graph import Value, ambient_builder
 
-__all__ = ["HOST", "TARGET", "device_here", "expect_device", "to_device", "value_device"]
+__all__ = ["HOST", "TARGET", "device_here", "device_of", "expect_device", "to_device"]
 
 TARGET: Final = "target"
 HOST: Final = "cpu"
@@ -35,9 +36,9 @@ def expect_device(function: str, device: object) -> None:
         )
 
 
-def value_device(x: Value) -> str:
-    """The device of a value: wherever its program will run."""
-    return TARGET
+def device_of(x: Value | HostArray) -> str:
+    """The device of an array in memory, or of a value: wherever its program will run."""
+    return TARGET if isinstance(x, Value) else HOST
 
 
 def to_device(x: Value, device: object) -> Value:

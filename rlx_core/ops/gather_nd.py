@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, is_static, product
-from rlx_core.ir.dtypes import INTEGERS, bf16, bool_, c64, f32, f64, i64
+from rlx_core.ir.dtypes import INTEGERS, bf16, bool_, c64, f32, f64, i64, u64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape, same_dim
@@ -35,7 +37,9 @@ def linear_index(coordinates: Sequence[Any], sizes: Sequence[Dim], oob: OutOfBou
     part moves to the nearest end of its own axis.
     """
     total: Any = 0
-    parts = [cast(c, to=i64) for c in coordinates]
+    # As a signed number an index of 2⁶³ or more would be negative, and its nearest end the first.
+    largest = np.uint64(np.iinfo(np.int64).max)
+    parts = [cast(minimum(c, largest) if c.dtype is u64 else c, to=i64) for c in coordinates]
     if oob == "clip":
         parts = [minimum(maximum(c, 0), _size(n) - 1) for c, n in zip(parts, sizes, strict=True)]
     for k, part in enumerate(parts):

@@ -16,8 +16,9 @@ from attrs import field
 
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dims import Dim, Expr, floor_quotient, holds, product, require, smaller
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
 from rlx_core.ops.conversion import Cast, cast
@@ -92,6 +93,7 @@ def _entries(key: Any, rank: int) -> list[Any]:
 
 
 def _is_mask(entry: Any) -> bool:
+    entry = unwrapped(entry)
     if isinstance(entry, Value):
         if entry.dtype.kind == "bool":
             raise DtypeError(
@@ -162,6 +164,8 @@ def from_front(entry: Any, size: Dim) -> Any:
             raise DtypeError(f"getitem: an index must be an integer, not {entry.type}")
         if entry.dtype.kind == "uint" or _counted(entry) is not None:
             return entry
+        if isinstance(size, int) and not holds_places(entry.dtype, size):
+            entry = cast(entry, to=i64)
         length = size if isinstance(size, int) else cast(dim_value(size=size), to=entry.dtype)
         return where(entry < 0, entry + length, entry)
     array = as_array(entry)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, DType, bool_, c64, i32, promote
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
@@ -40,6 +40,16 @@ __all__ = [
     "scaled",
     "unary_float_samples",
 ]
+
+_EXACT_OF_COMPLEX: Final = {
+    *(np.add, np.subtract, np.negative, np.equal, np.not_equal, np.isfinite, np.isinf, np.isnan)
+}
+
+_EXACT_OF_FLOATS: Final = _EXACT_OF_COMPLEX | {
+    *(np.multiply, np.true_divide, np.square, np.reciprocal, np.sqrt, np.abs, np.sign, np.copysign),
+    *(np.maximum, np.minimum, np.less, np.less_equal, np.greater, np.greater_equal),
+}
+"""NumPy functions of which every target computes the same bits: IEEE 754 rounds them correctly, or they round nothing."""
 
 Partial = Callable[..., Any] | Zero
 """∂y/∂x as a function of the operands and the result, or `ZERO` for "piecewise constant in this operand"."""
@@ -199,6 +209,7 @@ def elementwise(
     is_smooth: bool = True,
     kinks: tuple[Kink, ...] = (),
     domain: str = "rlx",
+    exact_dtypes: tuple[DType, ...] | None = None,
 ) -> OpFunction[Elementwise]:
     """A primitive element-wise op from its meaning and its partial derivatives.
 
@@ -218,7 +229,11 @@ def elementwise(
         is_smooth: Whether finite differences make sense on samples.
         kinks: Where it has no derivative, and what the partials give there.
         domain: The plugin that the op belongs to.
+        exact_dtypes: The dtypes in which `meaning` has the bits of every target's code; known of NumPy's own functions.
     """
+    if exact_dtypes is None:
+        of_complex = COMPLEXES if meaning in _EXACT_OF_COMPLEX else ()
+        exact_dtypes = (*FLOATS, *of_complex) if meaning in _EXACT_OF_FLOATS else ()
 
     def sample(*specs: str) -> Sample:
         return Sample(*specs, low=low, high=high, ranges=ranges, is_smooth=is_smooth)
@@ -236,6 +251,7 @@ def elementwise(
         result_dtype=result_dtype,
         is_commutative=is_commutative,
         kinks=kinks,
+        exact_dtypes=exact_dtypes,
     )
 
 

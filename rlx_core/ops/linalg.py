@@ -14,9 +14,10 @@ from attrs import field
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
+from rlx_core.ir.array import HostArray
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
-from rlx_core.ir.graph import Value
+from rlx_core.ir.graph import Value, ambient_builder
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import (
     Shape,
@@ -271,15 +272,18 @@ def reshaped(x: Value, shape: Shape) -> Value:
 
 
 def operand(x: Any) -> Any:
-    """What a function needs to know the rank of an operand: a value as it is, anything else as an array."""
-    return x if isinstance(x, Value) else as_array(x)
+    """What a function needs to know the rank of an operand: a value as it is, anything else as an array of rlx."""
+    if isinstance(x, Value):
+        return x
+    # In a program, what is known of an array is known now: its operators are NumPy's, and give no values.
+    return HostArray(as_array(x)) if ambient_builder() is None else as_array(x)
 
 
 def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
     """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
 
     >>> matmul(np.ones((2, 3), np.float32), np.ones(3, np.float32))
-    array([3., 3.], dtype=float32)
+    Array([3., 3.], dtype=float32)
     """
     a, b = operand(a), operand(b)
     if a.ndim == 0 or b.ndim == 0:
@@ -294,13 +298,22 @@ def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
 
 
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
-    """The sum of `conj(a) * b` along one axis of both."""
-    a = operand(a)
+    """The sum of `conj(a) * b` along one axis of both, which is not broadcast; the other axes are.
+
+    Raises:
+        ShapeError: The sizes of the axis differ, or one of the two has no such axis.
+    """
+    a, b = operand(a), operand(b)
+    rank = max(a.ndim, b.ndim)
+    from_end = normalize_axis(axis, rank) - rank
+    left_size, right_size = (v.shape[from_end] if v.ndim >= -from_end else None for v in (a, b))
+    if left_size is None or right_size is None or (left_size != right_size and 1 in (left_size, right_size)):
+        raise ShapeError(f"vecdot: axis {axis} must have one size in both, not {list(a.shape)} and {list(b.shape)}")
     left = conjugate(a) if is_complex(a) else a
     return sum_axes(multiply(left, b), axes=(axis,))
 
 
-def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """The contraction of the last `axes` axes of `a` with the first of `b`, or of two lists of axes in pairs."""
     a, b = operand(a), operand(b)
     if isinstance(axes, int | np.integer):

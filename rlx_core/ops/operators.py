@@ -1,4 +1,4 @@
-"""What Python's operators and the methods of `Value` mean: the one place that ties the IR's syntax to the standard ops.
+"""The functions of Python's operators and of the methods of arrays: the one place that ties the IR's syntax to the standard ops.
 
 `ir/graph/` declares the operators and knows no op; families that come after this one (reductions, movement, linear algebra)
 hand their functions to `install` in turn.
@@ -10,24 +10,26 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Value
+from rlx_core.ir.graph import OPERATORS, Value
 from rlx_core.ops import arithmetic, bitwise, comparison
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import reshape, transpose
 
 
 def install(**functions: Callable[..., Any]) -> None:
-    """Give operators of `Value` their functions, by the operator's name in the Python Array API.
+    """Give operators and methods of arrays their functions, by the operator's name in the Python Array API.
 
     Installing the same function again changes nothing; an operator has one meaning for the life of the process.
     """
     for name, function in functions.items():
-        known = Value.operators.setdefault(name, function)
+        known = OPERATORS.setdefault(name, function)
         assert known is function, f"operator {name} already means {known!r}"
 
 
-def _astype(x: Value, to: Any) -> Value:
+def _astype(x: Any, to: Any) -> Any:
     target = dtype(to)
+    if not isinstance(x, Value):
+        return x if x.dtype == target else cast(x, to=target)
     if x.dtype is not target:
         return cast(x, to=target)
     # A copy even where nothing is converted: as in NumPy, what is assigned to the result leaves `x` alone.
@@ -35,7 +37,7 @@ def _astype(x: Value, to: Any) -> Value:
     return made.node.owner.as_copy(made)
 
 
-def _matrix_transpose(x: Value) -> Value:
+def _matrix_transpose(x: Any) -> Any:
     axes = list(range(x.ndim))
     return transpose(x, perm=(*axes[:-2], *reversed(axes[-2:])))
 

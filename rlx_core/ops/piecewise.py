@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.ir.apply import op_function
+from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Zero, define_op, field
@@ -39,6 +40,7 @@ class Round(UnaryFloat):
     """
 
     ste: bool = False
+    exact_dtypes: ClassVar = FLOATS
     kinks: ClassVar = (Kink(0.5, takes="zero", gives=0.0),)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
@@ -182,7 +184,7 @@ relu6 = composed(
     "Relu6",
     lambda x: _clipped(x, 0.0, 6.0),
     lambda x, y: _slope_by_piece(x, (0.0, 6.0), (0, 1, 0)),
-    doc="x held between 0 and 6.",
+    doc="x clipped to 0 and 6; of -0.0 it is 0.0, as of relu.",
     low=0.5,
     high=5.5,
     kinks=(Kink(0.0, takes="lower", gives=0.0), Kink(6.0, takes="lower", gives=1.0)),

@@ -13,7 +13,7 @@ from attrs import field
 
 from rlx_core.errors import AxisError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, smaller
 from rlx_core.ir.dtypes import ALL, bool_, c64, f32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
@@ -51,12 +51,9 @@ class Roll(Op):
         for axis, shift in zip(self.axes, self.shift, strict=True):
             place = normalize_axis(axis, x.ndim)
             size = x.shape[place]
-            if isinstance(size, int):
-                shift = shift % size if size else 0
-            if shift == 0:
+            cut = _new_start(shift, size)
+            if cut == 0:
                 continue
-            # An unknown size is assumed to be no smaller than the shift, under the guards of the two slices.
-            cut: Dim = size - shift if shift > 0 else -shift
             head = narrow(x, axis=place, start=cut, length=size - cut)
             x = concat([head, narrow(x, axis=place, start=0, length=cut)], axis=place)
         return x
@@ -72,6 +69,16 @@ class Roll(Op):
         yield Sample("f32[]", shift=(), axes=())
         yield Rejected("f32[3]", shift=(1, 2), axes=(0,), error=ShapeError, says="2 shifts")
         yield Rejected("f32[3]", shift=(1,), axes=(1,), error=AxisError, says="outside")
+
+
+def _new_start(shift: int, size: Dim) -> Dim:
+    """The index of the element that a roll moves to the front: -shift modulo the size, and 0 of an empty axis."""
+    if isinstance(size, int):
+        return -shift % size if size else 0
+    single = smaller(size, 1)
+    if abs(shift) == 1:
+        return size - single if shift == 1 else single
+    return -shift % (size + 1 - single) if shift else 0
 
 
 @define_op

@@ -42,6 +42,7 @@ class Where(Op):
     """
 
     category: ClassVar = "elementwise"
+    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
 
     def infer(self, c: TensorType, a: TensorType, b: TensorType) -> TensorType:
         if a.dtype is not b.dtype:
@@ -122,6 +123,7 @@ class Clip(Op):
     """
 
     category: ClassVar = "elementwise"
+    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
     kinks: ClassVar = (
         Kink(-1.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
         Kink(2.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
@@ -193,6 +195,7 @@ class StopGradient(Op):
     """The identity, through which no derivative passes."""
 
     category: ClassVar = "elementwise"
+    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
 
     def infer(self, x: TensorType) -> TensorType:
         return x
@@ -243,6 +246,7 @@ class StraightThrough(Op):
     """
 
     category: ClassVar = "elementwise"
+    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
 
     def prepare(self, value: Value, x: Value, factor: Value | None = None) -> tuple[Value | None, ...]:
         return value, x, factor if factor is None or factor.dtype is value.dtype else cast(factor, to=value.dtype)

@@ -10,7 +10,7 @@ import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import DType, dtype
 
-__all__ = ["Rate", "Schedule", "debiasing", "expect_fraction", "expect_positive"]
+__all__ = ["Rate", "Schedule", "debiasing", "expect_fraction", "expect_positive", "expect_rate"]
 
 Schedule = Callable[[Any], Any]
 """From the number of steps before this one to a number."""
@@ -37,6 +37,20 @@ def expect_positive(what: str, value: Any) -> None:
     """
     if isinstance(value, int | float) and not value > 0:
         raise ConfigError(f"{what} must be above 0, not {value!r}")
+
+
+def expect_rate(value: Any) -> Any:
+    """Return a learning rate that is a number or an array.
+
+    Raises:
+        ConfigError: It is a text, or nothing.
+    """
+    if value is None or isinstance(value, str | bytes):
+        raise ConfigError(
+            f"learning_rate is {value!r} ({type(value).__name__}), not a number, an array or a schedule",
+            hint="write a number: 1e-3",
+        )
+    return value
 
 
 def debiasing(decay: Any, count: Any) -> Callable[[Any], Any]:

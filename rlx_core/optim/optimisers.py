@@ -19,11 +19,12 @@ from rlx_core.optim.scaling import (
     scale_by_stddev,
     trace,
 )
-from rlx_core.optim.transformation import GradientTransformation, chain, identity
+from rlx_core.optim.transformation import GradientTransformation, chain, described, identity
 
 __all__ = ["adagrad", "adam", "adamw", "lion", "rmsprop", "sgd"]
 
 
+@described
 def sgd(learning_rate: Rate, momentum: float | None = None, nesterov: bool = False) -> GradientTransformation:
     """Stochastic gradient descent: `p - rate·t` with `t = g + momentum·t`.
 
@@ -36,12 +37,13 @@ def sgd(learning_rate: Rate, momentum: float | None = None, nesterov: bool = Fal
     >>> params = np.float32([1, 2])
     >>> updates, state = optimiser.update(np.float32([2, 2]), optimiser.init(params), params)
     >>> rlx.optim.apply_updates(params, updates)
-    array([0., 1.], dtype=float32)
+    Array([0., 1.], dtype=float32)
     """
     inertia = identity() if momentum is None else trace(momentum, nesterov)
     return chain(inertia, scale_by_learning_rate(learning_rate))
 
 
+@described
 def adam(
     learning_rate: Rate,
     b1: float = 0.9,
@@ -58,6 +60,7 @@ def adam(
     )
 
 
+@described
 def adamw(
     learning_rate: Rate,
     b1: float = 0.9,
@@ -87,6 +90,7 @@ def adamw(
     )
 
 
+@described
 def lion(
     learning_rate: Rate,
     b1: float = 0.9,
@@ -103,6 +107,7 @@ def lion(
     )
 
 
+@described
 def rmsprop(
     learning_rate: Rate,
     decay: float = 0.9,
@@ -129,6 +134,7 @@ def rmsprop(
     return chain(scaled, scale_by_learning_rate(learning_rate), inertia)
 
 
+@described
 def adagrad(learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
     """AdaGrad: `p - rate·g/√(s + eps)` of the sum s of squared gradients; see `scale_by_rss`."""
     return chain(scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate))

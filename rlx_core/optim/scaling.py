@@ -8,7 +8,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import DType
-from rlx_core.optim.numbers import Rate, Schedule, debiasing, expect_fraction
+from rlx_core.optim.numbers import Rate, Schedule, debiasing, expect_fraction, expect_rate
 from rlx_core.optim.transformation import GradientTransformation, stateless
 from rlx_core.optim.trees import each, next_count, zeros_like
 
@@ -97,7 +97,7 @@ def scale_by_schedule(schedule: Schedule) -> GradientTransformation:
 def scale_by_learning_rate(learning_rate: Rate) -> GradientTransformation:
     """Gradients times a negative rate: a number, an array, or a schedule."""
     if not callable(learning_rate):
-        return scale(-learning_rate)
+        return scale(-expect_rate(learning_rate))
     return scale_by_schedule(lambda count: -learning_rate(count))
 
 

@@ -61,7 +61,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int, 
     """From one value to another in a line; see `polynomial_schedule`.
 
     >>> linear_schedule(0.0, 1.0, 4)(1)
-    np.float32(0.25)
+    Array(0.25, dtype=float32)
     """
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 

@@ -6,11 +6,17 @@ that is done with updates is to add them (`apply_updates`), so whatever descends
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol
+
+import optree
+from attrs import evolve, field
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, FormatError, WrongInputCountError
+from rlx_core.ir.array import wrapped
 from rlx_core.ops.linalg import operand
 from rlx_core.optim.trees import wide
 from rlx_core.system.records import frozen
@@ -22,6 +28,7 @@ __all__ = [
     "Transformation",
     "apply_updates",
     "chain",
+    "described",
     "expect_params",
     "identity",
     "stateless",
@@ -38,6 +45,18 @@ class Transformation(Protocol):
     def update(self) -> Callable[..., tuple[Any, Any]]: ...
 
 
+def _on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with rlx's arrays in place of NumPy's among its arguments, whose operators are those of a program."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        trees: Any = (args, kwargs)
+        taken, named = optree.tree_map(wrapped, trees)
+        return function(*taken, **named)
+
+    return called
+
+
 @frozen
 class GradientTransformation:
     """A transformation of gradients.
@@ -46,10 +65,20 @@ class GradientTransformation:
         init: `init(params) -> state`: a pytree of arrays.
         update: `update(grads, state, params=None) -> (updates, state)`: updates have the structure of the gradients, and are
             to be added to the parameters.
+        description: The call that made it, as `repr` shows it.
     """
 
     init: Callable[[Any], Any]
     update: Callable[..., tuple[Any, Any]]
+    description: str | None = field(default=None, kw_only=True, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Not by converters: to pyright their fields are descriptors, which `Transformation` does not have.
+        for name in ("init", "update"):
+            object.__setattr__(self, name, _on_arrays(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        return self.description or f"<gradient transformation {self.update.__qualname__.partition('.')[0]}>"
 
     def __copy__(self) -> GradientTransformation:
         return self
@@ -62,6 +91,23 @@ class GradientTransformation:
             "pickle: a gradient transformation is made of functions, which do not travel; its state does",
             hint="make it again in the other process, and save the state: rlx.save(path, state)",
         )
+
+
+P = ParamSpec("P")
+
+
+def described(make: Callable[P, GradientTransformation]) -> Callable[P, GradientTransformation]:
+    """A function that makes transformations whose `repr` is the call that made them."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def call(*args: P.args, **kwargs: P.kwargs) -> GradientTransformation:
+        made = make(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs).arguments
+        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return evolve(made, description=f"{make.__name__}({shown})")
+
+    return call
 
 
 class EmptyState(NamedTuple):
@@ -96,7 +142,7 @@ def chain(*transformations: Transformation) -> GradientTransformation:
 
     >>> clipped = chain(rlx.optim.clip_by_global_norm(2.5), rlx.optim.scale(-1.0))
     >>> clipped.update(np.float32([3, 4]), clipped.init(np.float32([0, 0])))[0]
-    array([-1.5, -2. ], dtype=float32)
+    Array([-1.5, -2. ], dtype=float32)
     """
     parts = [transformation("chain", t) for t in transformations]
 

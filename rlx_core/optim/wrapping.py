@@ -13,6 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.ir.array import is_array
 from rlx_core.ops.arguments import whole
 from rlx_core.optim.transformation import GradientTransformation, Transformation, transformation
 from rlx_core.optim.trees import chosen, each, next_count, wide, zeros_like
@@ -141,7 +142,7 @@ def inject_hyperparams(
         bound.apply_defaults()
         given = {n: v for n, v in bound.arguments.items() if n not in fixed}
         schedules = {n: v for n, v in given.items() if callable(v)}
-        numbers = {n: v for n, v in given.items() if isinstance(v, float | int | np.ndarray | np.generic)}
+        numbers = {n: v for n, v in given.items() if isinstance(v, float | int) or is_array(v)}
         numbers = {n: v for n, v in numbers.items() if not isinstance(v, bool | np.bool_)}
 
         def at(count: Any, hyperparams: dict[str, Any]) -> dict[str, Any]:

@@ -23,8 +23,18 @@ def fast_math(x: Any, y: Any, z: Any) -> Iterator[Rule]:
     yield rewrite("add-zero", x + 0).to(x).when(is_float).giving_up("signed zero")  # -0.0 + 0 is +0.0
     yield rewrite("mul-zero", x * 0).to(zeros_of).when(is_float).giving_up("NaN, infinities, signed zero")
     yield rewrite("sub-same", x - x).to(zeros_of).when(is_float).giving_up("NaN, infinities")
-    yield rewrite("factor", x * y + x * z).to(x * (y + z)).when(is_float).giving_up("the rounding of each product")
-    yield rewrite("square-of-sqrt", square(sqrt(x))).to(x).when(is_float).giving_up("NaN below 0, one rounding")
+    yield (
+        rewrite("factor", x * y + x * z)
+        .to(x * (y + z))
+        .when(is_float)
+        .giving_up("the rounding of each product, signed zero, overflow")
+    )
+    yield (
+        rewrite("square-of-sqrt", square(sqrt(x)))
+        .to(x)
+        .when(is_float)
+        .giving_up("NaN below 0, signed zero, one rounding")
+    )
     yield rewrite("pow-two", pow(x, 2)).to(x * x).when(is_float).giving_up("at most one ulp")
     yield rewrite("div-sqrt", x / sqrt(y)).to(x * rsqrt(y)).when(is_float).giving_up("one rounding")
     yield rewrite("reciprocal-sqrt", reciprocal(sqrt(x))).to(rsqrt(x)).when(is_float).giving_up("one rounding")

@@ -12,6 +12,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from rlx_core.errors.contained import contained
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
@@ -20,6 +21,7 @@ from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.config.words import check_dispatch
 from rlx_core.pipeline.job import Job
 from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
@@ -126,7 +128,11 @@ def prepare_job(
     activate_pipeline(host, configuration)
     check_dispatch(configuration, host, graph)
     name, backend, registry = find_target(host, configuration.target if target is None else target)
-    device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
+    with contained("backends", name, "describing the target"):
+        described = backend.target_for(configuration.options)
+        if not isinstance(described, Target):
+            raise TypeError(f"it returned {type(described).__name__}, not a Target")
+    device = with_contributed_kernels(described, registry, name)
     device = evolve(device, allow_host=configuration.dispatch.allow_host)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)
 

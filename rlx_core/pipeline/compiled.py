@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, field
 
+from rlx_core.errors import PluginError
+from rlx_core.errors.contained import contained
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
@@ -15,6 +17,7 @@ from rlx_core.ir.provenance import Lines, Source
 from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
+from rlx_core.plugins import Fault
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
@@ -70,6 +73,30 @@ class Compiled:
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
         return made
 
+    def planned_program(self, lir: Lir) -> tuple[Lir, Program]:
+        """A program for a plan, with the plan that it was made of.
+
+        That is another one where the code of a row could not be made, although the row said that it takes the node: the row is
+        passed over with a warning, and the steps that had it get the next one.
+        """
+        while True:
+            try:
+                return lir, self.program_for(lir)
+            except PluginError as error:
+                if not self._pass_over(error):
+                    raise
+            from rlx_core.pipeline.dynamic import replanned  # here, because few programs need it
+
+            lir = replanned(lir, self.target, plan_options(self.memory))
+
+    def _pass_over(self, error: PluginError) -> bool:
+        """Whether an error is about the code of a row that can be passed over, which is done."""
+        fault, table = error.fault, self.target.kernels
+        if not isinstance(fault, Fault) or fault.kind != "kernels":
+            return False
+        # A plan from a cache has the row although it failed before; the next plan cannot have it.
+        return table.has_failed(fault.name) or table.fail(table.get(fault.name), "", error)
+
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program: nothing is bound to it, and nothing that changes is anybody else's."""
         start = time.perf_counter()
@@ -103,7 +130,10 @@ class Compiled:
         return None
 
     def _built(self, lir: Lir) -> Program:
-        made = self.backend.build(lir, self.target, lir.options, self.objects)
+        with contained("backends", self.target.name, "making a program"):
+            made = self.backend.build(lir, self.target, lir.options, self.objects)
+            if not isinstance(made, Program):
+                raise TypeError(f"`build` returned {type(made).__name__}, not a Program")
         if lir is self.lir and made.code is not None:  # of a template there are as many programs as sizes
             self.code[:] = [made.code]
         return made

@@ -48,11 +48,13 @@ def load_op(host: PluginHost, name: str) -> type[Op]:
 
 def legalization_tables(registry: Registry, target: str) -> tuple[LegalizationTable, ...]:
     """The tables for a target that can be used, in order."""
-    found = (
-        registry.usable("legalizations", spec.name, expectation("legalizations", spec, registry))
-        for spec in registry.legalizations_for(target)
-    )
-    return tuple(table for table in found if table is not None)
+    found: list[LegalizationTable] = []
+    for spec in registry.legalizations_for(target):
+        table = registry.usable("legalizations", spec.name, expectation("legalizations", spec, registry))
+        if table is not None:
+            table.plugin = registry.owner("legalizations", spec.name).plugin
+            found.append(table)
+    return tuple(found)
 
 
 # ------------------------------------------------------------------------------------------------ what is expected

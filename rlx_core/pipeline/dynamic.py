@@ -33,6 +33,7 @@ __all__ = [
     "DynamicDimCompileCache",
     "binding_key",
     "power_of_two_ladder",
+    "replanned",
     "specialize",
     "template_symbols",
     "validity_mask",
@@ -107,13 +108,36 @@ def specialize(
     return evolve(made, origin=Origin(template, binding))
 
 
+def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> Lir:
+    """The plan of the same program with the kernels that its target has now: for a row that failed when its code was made.
+
+    Raises:
+        LegalizeError: Without that row nothing runs some node.
+    """
+    from rlx_core.pipeline.legalize import legalize  # here, because few programs need it
+
+    made = make_lir(
+        legalize(lir.graph, Dispatcher(target)).graph,
+        target,
+        output_names=[entry.name for entry in lir.manifest.outputs],
+        donations=_donations(lir),
+        prepare=lir.prepare,
+        options=options,
+        resolved=lir.options,
+        fingerprint=lir.fingerprint,
+    )
+    return evolve(made, origin=lir.origin)
+
+
 def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
     """Chooses for the nodes of a bound graph: kernels that take the template's node whatever its sizes are, are found once."""
     kernels = _settled_kernels(template, target)
     known = {
         bound: kernels[node]
         for bound, node in zip(graph.nodes, template.graph.nodes, strict=True)
-        if node in kernels and not any(0 in type.shape for type in (*bound.types, *filter(None, bound.operand_types)))
+        if node in kernels
+        and not target.kernels.has_failed(kernels[node].name)
+        and not any(0 in type.shape for type in (*bound.types, *filter(None, bound.operand_types)))
     }
     return lambda node: known.get(node) or target.kernel_for(node)
 

@@ -15,6 +15,7 @@ from attrs import Factory, field
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import Registry
 from rlx_core.plugins.states import attempt
+from rlx_core.system.locks import fork_safepoint
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import Phase
 from rlx_core.system.records import frozen
@@ -59,7 +60,8 @@ class Events:
             if listener is None:
                 continue
             happened = CompileEvent(event, self.program, self.target, facts)
-            outcome = attempt(partial(listener, happened))  # a compile does not depend on it, not even on its exit
+            with fork_safepoint:  # a listener may wait for locks of its own
+                outcome = attempt(partial(listener, happened))  # a compile does not depend on it, not even on its exit
             if outcome.failure is not None:
                 owner = self.registry.owner("events", spec.name)
                 raised = f"raised {outcome.failure.summary} ({outcome.failure.where})"

@@ -25,6 +25,7 @@ from rlx_core.ir.serialize import load_plan, relocated, save
 from rlx_core.pipeline.compiled import Compiled, plan_options
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.events import Events
+from rlx_core.pipeline.interpreted import Interpreter
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Backend, Target
@@ -110,12 +111,19 @@ class Job:
             context={
                 "rlx": API_VERSION,
                 "numpy": np.__version__,  # it folds constants
-                "backend": self.registry.digest("backends", self.target.name),
+                "backend": self.backend_digest,
                 "donations": self.donations,
                 "outputs": list(self.output_names or ()),
                 **resolved,
             },
         )
+
+    @property
+    def backend_digest(self) -> str:
+        """What stands for the backend; the interpreter is the core's own, whose version is in the key."""
+        if isinstance(self.backend, Interpreter):
+            return self.target.name
+        return self.registry.digest("backends", self.target.name)
 
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
@@ -159,8 +167,10 @@ class Job:
         `None` where tables for the target could not be used: once they can, the program is another one. And where it calls
         functions of this process.
         """
-        if not compiled.lir.graph.is_storable or any(
-            kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out
+        if (
+            not compiled.lir.graph.is_storable
+            or self.target.kernels.has_failures
+            or any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out)
         ):
             return None
         return save(Module.of_lir(compiled.lir), self.lines)

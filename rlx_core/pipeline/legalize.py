@@ -7,13 +7,14 @@ error that lists all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attrs import evolve
 
 from rlx_core.errors import Fact, LegalizeError, MissingRuleError, VerifyError
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Graph, Node, Value, nested_graphs
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
@@ -22,8 +23,9 @@ from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, Pass, Result, d
 from rlx_core.passes.engine.splice import Draft, draft
 from rlx_core.passes.engine.sweep import sweep
 from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
+from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, LegalizationTable, row_of
 from rlx_core.plugins.faults import as_fact
+from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.records import frozen
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
@@ -121,7 +123,7 @@ def replacement(
     if answer.means == "rewritten":
         for table in dispatcher.tables:
             rule = table.find(node.op)
-            made = None if rule is None else draft(partial(rule, node.op, *operands), table.name)
+            made = None if rule is None else rewritten(rule, node, operands, table)
             if made is not None:
                 return place(made, node, table.name), evolve(answer, reason=f"by {table.name}")
         # Every rewrite declined this node, so it is dealt with as if there were none.
@@ -130,10 +132,26 @@ def replacement(
         return None, answer
     decompose = node.op.decompose
     assert decompose is not None, "common IR is the answer only for ops that decompose"
-    made = draft(partial(decompose, *operands), node.op.name)
+    with contained("ops", node.op.name, "its decomposition"):
+        made = draft(partial(decompose, *operands), node.op.name)
     if made is None:
         raise MissingRuleError(f"{node.op.name}: its decomposition returned None", Fact("node", node.label))
     return place(made, node, f"the decomposition of {node.op.name}"), answer
+
+
+def rewritten(
+    rule: Callable[..., Any], node: Node, operands: tuple[Value | None, ...], table: LegalizationTable
+) -> Draft | None:
+    """The replacement of a node by one table; `None` where the table declines it, or raises, which is warned of."""
+    try:
+        made = draft(partial(rule, node.op, *operands), table.name)
+        if made is not None and made.types != node.types:
+            raise TypeError(f"it changed the type from {listed(node.types)} to {listed(made.types)}")
+    except Exception as error:
+        if leave_row_out("legalizations", table.name, f"the rewrite of {node.op.name}", table.plugin, error) is None:
+            raise
+        return None
+    return made
 
 
 def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:

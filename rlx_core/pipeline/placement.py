@@ -42,7 +42,12 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
     """
     found = list(lines)
     wanted = [(f"include[{i}]", entry) for i, entry in enumerate(configuration.include)]
-    added = {full_name(split_entry(entry, where)[0]): (where, entry) for where, entry in wanted}
+    added: dict[str, tuple[str, Entry]] = {}
+    for where, entry in wanted:
+        name = full_name(split_entry(entry, where)[0])
+        first, _ = added.setdefault(name, (where, entry))
+        if first != where:
+            raise ConfigError(f"include: {name} is listed twice", Fact("first", first), Fact("second", where))
     # In the registry's order, which heeds what they say about one another, and not in that of the configuration.
     known = [*registry.passes, *registry.rulesets]
     for name in sorted(added, key=lambda each: known.index(each) if each in known else len(known)):

@@ -17,6 +17,7 @@ import attrs
 from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, UnknownNameError, nearest
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.engine.apply_rules import pass_of
@@ -115,7 +116,10 @@ class Plan:
         """A planned program after all passes of the LIR list."""
         for planned in self.passes:
             if isinstance(planned.made, LirPass):
-                program = planned.made.run(program, self.context)
+                with contained("passes", planned.name, "the pass"):
+                    program = planned.made.run(program, self.context)
+                    if not isinstance(program, Lir):
+                        raise TypeError(f"`run` returned {type(program).__name__}, not a Lir")
         return program
 
     @cached_property

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from rlx_core.errors import ConfigError
+from rlx_core.errors import ConfigError, nearest
 from rlx_core.pipeline.config.reading import read_sources
 from rlx_core.pipeline.config.records import Configuration, PluginConfig
 from rlx_core.pipeline.providers import activate_options
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
+from rlx_core.plugins.host import enabled_by
 
 __all__ = ["Config", "set_up"]
 
@@ -51,4 +52,27 @@ def host_for(config: PluginConfig) -> PluginHost:
         override=config.override,
         source="the configuration",
     )
-    return host_with(PluginPolicy.from_environment() + policy)
+    host = host_with(PluginPolicy.from_environment() + policy)
+    expect_plugins(host, policy)
+    return host
+
+
+def expect_plugins(host: PluginHost, policy: PluginPolicy) -> None:
+    """Require that the plugins which a configuration enables, or gives names to, are known.
+
+    Raises:
+        ConfigError: A word means no plugin, no file and no module.
+    """
+    names = [entry.name for entry in host.entries if entry.fault is None]
+    for choice in policy.enable:
+        fault = next((e.fault for e in enabled_by(choice, host.entries) if e.fault is not None), None)
+        if fault is not None:
+            raise ConfigError(
+                f"plugins.enable: `{choice.word}` is no plugin: {fault}", hint=nearest(choice.word, names)
+            )
+    for name, choice in policy.override.items():
+        if not any(entry.matches(choice.word) for entry in host.entries):
+            raise ConfigError(
+                f"plugins.override: {name} is given to `{choice.word}`, and no plugin is called that",
+                hint=nearest(choice.word, names),
+            )

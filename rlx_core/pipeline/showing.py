@@ -11,6 +11,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.config.records import PrintingConfig
 from rlx_core.pipeline.events import Events
+from rlx_core.system.private import is_foreign, write_own
 
 if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
     from rlx_core.passes.engine.runner import Run, Watch
@@ -48,8 +49,10 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
 def dump(directory: Path, given: Graph, run: Run, lir: Lir) -> None:
     """Write a program under its name as it was given, before and after the passes of MIR, and its plan.
 
+    A link with the name of a file is replaced, never followed; other users cannot read the files.
+
     Raises:
-        FileError: The system refuses that.
+        FileError: The system refuses that, or the directory is another user's link.
     """
     from rlx_core.ir.text import print_graph  # here, because few programs are dumped
     from rlx_core.ir.text_lir import print_lir
@@ -62,8 +65,13 @@ def dump(directory: Path, given: Graph, run: Run, lir: Lir) -> None:
     }
     name = re.sub(r"[^\w.-]", "_", given.name)
     try:
+        if directory.is_symlink() and is_foreign(directory.lstat()):
+            raise FileError(
+                f"printing.ir-dump: {directory} is a link that belongs to user {directory.lstat().st_uid}",
+                hint="name the directory that it leads to, or another one",
+            )
         directory.mkdir(parents=True, exist_ok=True)
         for level, text in levels.items():
-            (directory / f"{name}.{level}.txt").write_text(text, encoding="utf-8")
+            write_own(directory / f"{name}.{level}.txt", text.encode())
     except OSError as error:
         raise FileError(f"printing.ir-dump: {directory} cannot be written ({error.strerror or error})") from error

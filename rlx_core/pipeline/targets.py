@@ -9,6 +9,7 @@ from attrs import evolve
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
 from rlx_core.hints.packages import known_packages
 from rlx_core.pipeline.contributed import expectation
+from rlx_core.pipeline.interpreted import INTERPRETER, Interpreter, warn_of_interpreter
 from rlx_core.pipeline.select.backend import ABSENT, Backend, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
@@ -97,8 +98,10 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
     which of them are active depends on what else the process did, and the choice must not. One that cannot be used is left
     out with a warning.
 
+    Where none is installed it is the reference interpreter, and a warning says so.
+
     Raises:
-        DeviceError: No backend can be used.
+        DeviceError: Backends are installed, and none can be used here.
         PluginError: There are some, and none works; the error is that of the first.
     """
     first: RlxError | None = None
@@ -109,7 +112,11 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
             registry = host.registry()
             registry.leave_out(fault_of(registry.claims["backends", name], error))
             first = first or error
-    raise first or no_backend(host)
+    reasons = unusable_backends(host)
+    if first is not None or reasons:
+        raise first or no_backend(host)
+    warn_of_interpreter(install_command())
+    return INTERPRETER, Interpreter()
 
 
 def offered(host: PluginHost) -> list[str]:
@@ -123,18 +130,36 @@ def offered(host: PluginHost) -> list[str]:
 
 
 def no_backend(host: PluginHost) -> DeviceError:
-    """The error where nothing can be compiled for: what switched off those that are installed, or what to install."""
+    """The error where no backend can be used: what those that are installed lack, what switched them off, or what to install."""
+    reasons = unusable_backends(host)
+    if reasons:
+        hints = [hint for _, hint in reasons if hint]
+        return DeviceError(
+            "target: no backend can be used", *(fact for fact, _ in reasons), hint=hints[0] if hints else None
+        )
+    return DeviceError("target: no backend is installed", hint=f"{install_command()}; `rlx doctor` says more")
+
+
+def unusable_backends(host: PluginHost) -> list[tuple[Fact, str | None]]:
+    """The backends that are installed and cannot be used, each with the reason and the remedy."""
     unusable = (State.BLOCKED, State.INCOMPATIBLE, State.FAILED)
     known = known_packages()
-    absent = [(e, v) for e, v in host.registry().absent if v.state in unusable and f"target.{e.name}" in known]
-    if absent:
-        facts = [
-            Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution)
-            for entry, verdict in absent
-        ]
-        return DeviceError("target: no backend can be used", *facts, hint=absent[0][1].mend)
-    command = next((package.command for package in known.values() if package.command), None)
-    return DeviceError("target: no backend is installed", hint=f"{command}; `rlx doctor` says more")
+    registry = host.registry()
+    found: list[tuple[Fact, str | None]] = [
+        (Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution), verdict.mend)
+        for entry, verdict in registry.absent
+        if verdict.state in unusable and f"target.{entry.name}" in known
+    ]
+    for (kind, name), refusal in registry.refused.items():
+        missing = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
+        if kind == "backends" and missing:
+            found.append((Fact("missing", f"{name}: {missing[0]}"), refusal.hint))
+    return found
+
+
+def install_command() -> str | None:
+    """The command that installs the backend for this machine's processor."""
+    return next((package.command for package in known_packages().values() if package.command), None)
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:

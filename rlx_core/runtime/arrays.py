@@ -11,6 +11,7 @@ from attrs import field
 
 from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, PlaceError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.provenance import Source
@@ -65,6 +66,7 @@ def checked(entry: Declared, data: Any, memory: Memory | None = None) -> Any:
     """
     if type(data) is np.ndarray and data.dtype is entry.stored and data.shape == entry.dims:
         return data  # what nearly every call brings, without another look
+    data = unwrapped(data)
     placed = None if memory is None else memory.adopt(data)
     if placed is not None:
         data = placed

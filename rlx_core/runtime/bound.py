@@ -59,6 +59,7 @@ class Bound:
     held: Held = field(factory=Held)
     entry: Callable[..., Any] | None = None
     runs: int = 0
+    is_checked: bool = False  # its results had the declared types once
 
 
 @define(eq=False)
@@ -153,7 +154,8 @@ class BoundPrograms:
             bound = self.programs.get(binding)
             if bound is None:
                 lir = self.compiled.specialize(binding)
-                bound = Bound(self.compiled.program_for(lir), lir)
+                lir, program = self.compiled.planned_program(lir)
+                bound = Bound(program, lir)
                 self.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.errors.lacks import typed_lacks
+from rlx_core.errors.tracebacks import shorten
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
@@ -60,7 +61,8 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         self._arguments = signature.bound
         self._free = signature.free
         self._results = signature.results
-        self._straight = StraightCall.of(executable.door, signature.wanted, signature.leaves, signature.results)
+        taken = {name: executable.donation(name) for name in options.get("donations") or {}}
+        self._straight = StraightCall.of(executable.door, signature.wanted, signature.leaves, signature.results, taken)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
@@ -236,14 +238,18 @@ def compile_function(
         return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    with transforming_for(config, host):
-        traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
+    try:
+        with transforming_for(config, host):
+            traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
+    except Exception as error:
+        shorten(error, kept=0)
+        raise
     given = {name: named[name] for name in free}
     donations = donations_of("compile", function, donated, given, traced)
     options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}
     compiled = compile_graph(traced.graph, **options, cache=default_cache)
     leaves, tree = flatten_arguments(named)
-    executable = Executable(compiled, outputs=outputs)
+    executable = Executable(compiled, outputs=outputs, traced=traced.graph)
     params = executable.params
     executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in params})
     signature = Signature.of(named, free, traced)
@@ -274,7 +280,7 @@ def compile_bundle(
     inputs, params = ([leaf_name(value) for value in values] for values in (graph.inputs, graph.params))
     signature = Signature.read(bundle.call, inputs, params, len(graph.outputs), classes)
     options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}
-    executable = Executable(compile_graph(bundle.graph, **options, cache=default_cache))
+    executable = Executable(compile_graph(graph, **options, cache=default_cache), traced=graph)
     executable.set_params({name: each.array for name, each in bundle.params.items()})
     return CompiledFunction(executable, bundle.graph, signature, options)
 

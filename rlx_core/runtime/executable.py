@@ -7,25 +7,31 @@ An executable of a program with symbolic sizes keeps one optimised template and 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from rlx_core.errors import Fact, FormatError, MissingInputError, UnknownNameError, nearest
+from rlx_core.errors import Fact, FormatError, MissingInputError, RlxError, UnknownNameError, nearest
+from rlx_core.errors.contained import reraise
 from rlx_core.errors.lacks import in_our_words
+from rlx_core.ir import nonfinite
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import HostArray, donate_together, unwrapped, wrapped
 from rlx_core.ir.bind import infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
-from rlx_core.ir.graph import leaf_name
+from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.placed import Placed
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Bindings, Outputs
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
-from rlx_core.runtime.bound import BoundPrograms
+from rlx_core.runtime.bound import Bound, BoundPrograms
 from rlx_core.runtime.straight import Door
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
@@ -40,9 +46,15 @@ class Executable:
     """
 
     def __init__(
-        self, compiled: Compiled, shared: BoundPrograms | None = None, *, outputs: Outputs | None = None
+        self,
+        compiled: Compiled,
+        shared: BoundPrograms | None = None,
+        *,
+        outputs: Outputs | None = None,
+        traced: Graph | None = None,
     ) -> None:
         self._compiled = compiled
+        self._traced = traced  # the program before all passes, whose nodes are those that the user wrote
         self._memory = compiled.target.device
         self._wanted = None if outputs == "host" and self._memory is None else outputs
         self._shared = shared or BoundPrograms.of(compiled)
@@ -193,11 +205,11 @@ class Executable:
     def run_slots(self, arrays: Sequence[Any], *, outputs: Outputs | None = None) -> tuple[Any, ...]:
         """The outputs for inputs in manifest order; handles take no part."""
         entry = self._shared.door.entry
-        if entry is not None and outputs is None:
-            found: tuple[Any, ...] = entry(*arrays)
+        if entry is not None and outputs is None and not self._shared.has_donations:
+            found = entry(*map(unwrapped, arrays))
             if found is not NotImplemented:
-                return found
-        return self._run_checked(arrays, outputs or self._wanted)
+                return tuple(map(wrapped, found))
+        return tuple(map(wrapped, self._run_checked(arrays, outputs or self._wanted)))
 
     @in_standard_modes
     def _run_checked(self, arrays: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
@@ -210,17 +222,68 @@ class Executable:
             ready = [checked(entry, array, memory) for entry, array in zip(self._entries, arrays, strict=True)]
             bound = self._shared.bound(ready)
             if self._shared.has_donations:
+                self._take_donations(arrays, ready)
                 ready = separated(self._entries, ready, bound.held)
             results = NotImplemented if bound.entry is None or outputs is not None else bound.entry(*ready)
             if results is NotImplemented:
-                results = tuple(bound.program.run_to(ready, outputs))
+                results = self._run_observed(bound, ready, outputs)
             if self._wanted is None:  # an entry puts results where the inputs are
                 self._shared.open(bound)
         except (MemoryError, ImportError, AttributeError, OSError) as error:
             said = in_our_words("run", error)
             if said is None:
-                raise
+                reraise(error, "backends", self._compiled.target.name, "a run of its program")
             raise said from error
+        return results
+
+    def _take_donations(self, arrays: Sequence[Any], ready: list[Any]) -> None:
+        """Replace donated inputs by what the run may overwrite: the elements of an array, copies of NumPy's arrays."""
+        donated = [n for n, e in enumerate(self._entries) if e.is_donated and isinstance(ready[n], np.ndarray)]
+        owned = [number for number in donated if type(arrays[number]) is HostArray]
+        for number in donated:
+            ready[number] = None if number in owned else ready[number].copy()  # nothing else refers to the elements
+        names = [self.donation(self._entries[number].name) for number in owned]
+        for number, elements in zip(owned, donate_together([arrays[n] for n in owned], names), strict=True):
+            ready[number] = elements.astype(self._entries[number].stored, copy=False)
+
+    def donation(self, name: str) -> str:
+        """What errors say of an array that was donated as the input `name`."""
+        return f"argument {name} of {self._compiled.report.name}"
+
+    def _run_observed(self, bound: Bound, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
+        """Run a program step by step, and report the run to the profile that is active, if one is."""
+        checks = self._traced is not None and nonfinite.active() is not None
+        # A run may overwrite what is donated to it; the program is evaluated again with what it was given.
+        given = [copy.copy(a) if e.is_donated and checks else a for e, a in zip(self._entries, ready, strict=True)]
+        weights = {n: copy.copy(a) if n in self._shared.donated and checks else a for n, a in self.weights.items()}
+        profile, start = active(), time.perf_counter()
+        results = self._run_program(bound, ready, outputs)
+        for entry, array in zip(self._entries, ready, strict=True):
+            if entry.is_donated and isinstance(array, Placed):
+                array.donate(self.donation(entry.name))
+        if profile is not None:
+            profile.run(self._compiled.report.name, bound.lir, start, bound.program.traffic)
+        if checks:
+            assert self._traced is not None, "checks are made of programs whose graph is known"
+            inputs = dict(zip(self._inputs, given, strict=True))
+            nonfinite.expect_finite_results(self._traced, inputs, weights, results)
+        return results
+
+    def _run_program(self, bound: Bound, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
+        """The results of a program that a backend made; those of its first run are compared with what is declared.
+
+        Raises:
+            PluginError: The program raised, or its results have other types.
+        """
+        try:
+            results = tuple(bound.program.run_to(ready, outputs))
+            if not bound.is_checked:
+                expect_results(bound.lir, results)
+                bound.is_checked = True
+        except (RlxError, MemoryError, ImportError, AttributeError, OSError):  # typed, or made so by the caller
+            raise
+        except Exception as error:  # noqa: BLE001 - a backend may raise anything; it is raised again, with its owner
+            reraise(error, "backends", self._compiled.target.name, "a run of its program")
         return results
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -272,11 +335,11 @@ class Executable:
         """
         if name not in self._handles:
             raise UnknownNameError(f"handle: nothing is bound to {name!r}", hint=nearest(name, self._handles))
-        return self._handles[name]
+        return wrapped(self._handles[name])
 
     def clone(self) -> Executable:
         """An executable that shares this one's weights and programs and has handles of its own."""
-        return Executable(self._compiled, self._shared, outputs=self._wanted)
+        return Executable(self._compiled, self._shared, outputs=self._wanted, traced=self._traced)
 
     def __copy__(self) -> Executable:
         """An executable with programs and handles of its own. Weights are shared as long as no run writes to them."""
@@ -291,7 +354,7 @@ class Executable:
         )
 
     def _with(self, weights: Mapping[str, np.ndarray], handles: Mapping[str, np.ndarray]) -> Executable:
-        made = Executable(self._compiled, outputs=self._wanted)
+        made = Executable(self._compiled, outputs=self._wanted, traced=self._traced)
         made.set_params(weights)
         made._handles.update(handles)
         return made
@@ -369,3 +432,19 @@ def _typed(result: Any) -> tuple[bytes, DType, tuple[int, ...]]:
 def _output_number(name: str) -> int | None:
     digits = name.removeprefix("out")
     return int(digits) if name.startswith("out") and digits.isdecimal() and digits.isascii() else None
+
+
+def expect_results(lir: Lir, results: Sequence[Any]) -> None:
+    """Require what a program declares of its results.
+
+    Raises:
+        TypeError: There are more or fewer, or one has another dtype or another shape; the backend's own fault.
+    """
+    types = [value.type for value in lir.graph.outputs]
+    if len(results) != len(types):
+        raise TypeError(f"it returned {len(results)} results, and the program has {len(types)}")
+    for number, (result, type) in enumerate(zip(results, types, strict=True)):
+        shape = getattr(result, "shape", None)
+        if shape is None or tuple(shape) != type.static_shape or result.dtype not in (type.dtype, type.dtype.numpy):
+            found = f"{result.dtype}{list(shape)}" if shape is not None else result.__class__.__name__
+            raise TypeError(f"result {number} is {found}, and {type} is declared")

@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-import numpy as np
-
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
+from rlx_core.errors.tracebacks import shorten
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import is_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.placed import placed_type
@@ -35,7 +35,7 @@ from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
 from rlx_core.trees.static import StaticArguments
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted", "Variant", "jit", "leaf_key"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,15 +53,19 @@ _STRAIGHT_VARIANTS = 4
 
 @frozen(eq=False)
 class Variant:
-    """One compiled variant of a function: how its arguments and results are put together."""
+    """One compiled variant of a function: how its arguments and results are put together.
+
+    `lifted` are arrays that the program reads besides the arguments.
+    """
 
     executable: Executable
     traced: Trace
     inputs: tuple[int, ...]
     straight: StraightCall
+    lifted: tuple[Any, ...] = ()
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        results = self.executable.run_slots([leaves[i] for i in self.inputs])
+        results = self.executable.run_slots([*(leaves[i] for i in self.inputs), *self.lifted])
         return self.traced.results.unflatten(results)
 
 
@@ -74,6 +78,7 @@ class Jitted(Generic[P, R_co]):
         donate: Names of donated arguments.
         made: How to make it again, for pickles; nothing for what no user gets hold of.
         outputs: Where results lie.
+        prefers_device: Whether results lie on the device by default, if its memory is not the host's.
         static: Arguments that are no arrays, if there are such.
     """
 
@@ -85,6 +90,8 @@ class Jitted(Generic[P, R_co]):
         made: functools.partial[Any] | None = None,
         outputs: Outputs | None = None,
         static: StaticArguments | None = None,
+        *,
+        prefers_device: bool = False,
     ) -> None:
         expect_function("jit", function)
         functools.update_wrapper(self, function)
@@ -94,6 +101,7 @@ class Jitted(Generic[P, R_co]):
         self._donate = names("jit: donate", donate, 'donate="params"')
         self._made = made
         self._outputs = outputs
+        self._prefers_device = prefers_device
         self._variants: dict[Any, Variant] = {}
         self._lock = Lock(f"the compiling of {function_name(function)}")
         self._straight: tuple[StraightCall, ...] = ()
@@ -101,22 +109,30 @@ class Jitted(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
-        if self._static is not None:
-            args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
-        if not kwargs:
-            for straight in self._straight:
-                found: R_co = straight(args)
-                if found is not NotImplemented:
-                    return found
-        return self._checked(args, kwargs)
+        try:
+            if self._static is not None:
+                args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
+            if not kwargs:
+                for straight in self._straight:
+                    found: R_co = straight(args)
+                    if found is not NotImplemented:
+                        return found
+            return self._checked(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
-        key = (tree, *map(_leaf_key, tree.names, leaves))
+        key = (tree, *map(leaf_key, tree.names, leaves))
         variant = self._variants.get(key)
         if variant is None:
             with self._lock:
                 variant = self._variants.get(key) or self._compile(key, args, kwargs)
+        return self._called(variant, leaves, kwargs)
+
+    def _called(self, variant: Variant, leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The results of a checked call, after which calls like it take the fast path."""
         results = variant(leaves)
         if not kwargs:
             # Names and positions are one only where all arguments are by position.
@@ -160,6 +176,11 @@ class Jitted(Generic[P, R_co]):
             raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
+    @property
+    def traced_function(self) -> Callable[..., Any]:
+        """The function that is traced: the user's, or the transformation of it."""
+        return self._function
+
     def __repr__(self) -> str:
         count = len(self._variants)
         return f"<jit {function_name(self._function)}: {count} compiled {'variant' if count == 1 else 'variants'}>"
@@ -173,34 +194,45 @@ class Jitted(Generic[P, R_co]):
     @typed_lacks("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
+        variant = self._variants[key] = self._built(key, self._traced(args, kwargs), args, kwargs)
+        self._expect_few_variants(variant.traced)
+        return variant
+
+    def _traced(self, args: Sequence[Any], kwargs: Mapping[str, Any], lifted: Mapping[str, Any] | None = None) -> Trace:
         with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
-            traced = trace(self._function, args, kwargs)
+            return trace(self._function, args, kwargs, lifted=lifted)
+
+    def _built(self, key: Any, traced: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         arguments = bind_arguments(self._function, args, kwargs) if self._donate else {}
         donations = donations_of("jit", self._function, self._donate, arguments, traced)
-        executable = Executable(
-            compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options}),
-            outputs=self._outputs,
-        )
+        compiled = compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options})
+        has_memory = compiled.target.device is not None
+        outputs: Outputs | None = "device" if self._prefers_device and has_memory else None
+        executable = Executable(compiled, outputs=self._outputs or outputs, traced=traced.graph)
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         tree, *_ = key
-        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results)
-        variant = self._variants[key] = Variant(executable, traced, inputs, straight)
+        taken = {name: executable.donation(name) for name in donations}
+        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, taken)
+        return Variant(executable, traced, inputs, straight)
+
+    def _expect_few_variants(self, traced: Trace, why: str = "") -> None:
+        """Warn once where a function is compiled again and again; `why` where that is not for its arguments."""
         if len(self._variants) == _MANY_VARIANTS:
             scalars = [leaf.name for leaf in traced.leaves if leaf.role == "static"]
-            reason = f"; {', '.join(scalars)} is a Python scalar, each value of which is compiled" if scalars else ""
+            reason = f"; {', '.join(scalars)} is a Python scalar, each value of which is compiled" if scalars else why
             warnings.warn(
                 f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
-        return variant
 
 
-def _leaf_key(name: str, leaf: Any) -> Any:
+def leaf_key(name: str, leaf: Any) -> Any:
+    """What an argument's leaf is to the key of a compiled variant: a type, or the exact value of a Python scalar."""
     if is_static_leaf(leaf):
         return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
-    if isinstance(leaf, np.ndarray | np.generic):
+    if is_array(leaf):
         return leaf.dtype, leaf.shape
     placed = placed_type(leaf)
     if placed is not None:
@@ -274,7 +306,7 @@ def jit(
 
     >>> double = jit(lambda x: x + x)
     >>> double(np.float32([1, 2]))
-    array([2., 4.], dtype=float32)
+    Array([2., 4.], dtype=float32)
     """
     options = {"target": target, "config": config, "host": host}
     again = functools.partial(

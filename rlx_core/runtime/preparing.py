@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.graph import Param, leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
@@ -33,15 +34,16 @@ def prepared(compiled: Compiled, lir: Lir, arrays: Mapping[str, Any]) -> Binding
     """
     device = compiled.target.device
     if lir.prepare is None or device is None or device.name.endswith(f":{ABSENT}"):
-        return prepared_on_host(lir, arrays)
+        return prepared_on_host(lir, arrays, compiled.target.element_functions)
     return _prepared_on_device(compiled, lir, arrays)
 
 
-def prepared_on_host(lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
-    """The same, computed by the interpreter."""
+def prepared_on_host(lir: Lir, arrays: Mapping[str, Any], functions: ElementFunctions | None = None) -> Bindings:
+    """The same, computed by the interpreter, with a target's functions of inexact element-wise ops."""
     if lir.prepare is None:
         return Bindings(arrays)
-    values = interpret(lir.prepare, {}, {name: np.asarray(arrays[name]) for name in lir.prepare.param_types})
+    params = {name: np.asarray(arrays[name]) for name in lir.prepare.param_types}
+    values = interpret(lir.prepare, {}, params, functions=functions)
     return Bindings(dict(zip(lir.graph.param_types, values, strict=True)))
 
 
@@ -49,7 +51,9 @@ def _prepared_on_device(compiled: Compiled, lir: Lir, arrays: Mapping[str, Any])
     """Parameters as they were given, and the others computed on the device."""
     assert lir.prepare is not None, "there is something to compute"
     preparing = compiled.to_prepare(lir.prepare)
-    program = preparing.program_for(preparing.lir)  # a new one each time, because a program keeps what it is bound to
+    _, program = preparing.planned_program(
+        preparing.lir
+    )  # a new one each time, because a program keeps what it is bound to
     program.bind(Bindings({name: arrays[name] for name in preparing.lir.graph.param_types}))
     computed = iter(program.run_to([], "device"))
     found = Bindings({})

@@ -48,7 +48,7 @@ def compile_program(
     # A file, or a configuration that is made already, has a policy.
     settings = own | dict(config or {}) if own and (config is None or isinstance(config, Mapping)) else config
     compiled = compile_graph(graph, target=target, config=settings, host=host, donations=donations, cache=default_cache)
-    return Executable(compiled, outputs=outputs)
+    return Executable(compiled, outputs=outputs, traced=graph)
 
 
 def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:

@@ -12,10 +12,11 @@ from rlx_core.errors import (
     DeviceUnavailableError,
     RlxError,
 )
+from rlx_core.errors.contained import contained
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
-from rlx_core.pipeline.targets import find_target
+from rlx_core.pipeline.targets import find_target, numbered
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.compiled_function import compile_function
 from rlx_core.runtime.program import compile_program
@@ -98,7 +99,8 @@ class Session:
 
     def devices(self) -> list[str]:
         """What there is behind the session's target, in words."""
-        return self._backend.devices()
+        with contained("backends", self.device.partition(":")[0], "listing its devices"):
+            return self._backend.devices()
 
     def __reduce__(self) -> tuple[Any, ...]:
         expect_default_host(repr(self), self._host)
@@ -129,7 +131,8 @@ def is_available(device: str, host: PluginHost | None = None) -> bool:
     """
     try:
         _, backend, _ = find_target(host or default_host(), device)
-        return bool(backend.devices())
+        with contained("backends", numbered(device)[0], "listing its devices"):
+            return bool(backend.devices())
     except DeviceUnavailableError:
         return False
     except DeviceError:

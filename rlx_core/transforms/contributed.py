@@ -14,7 +14,8 @@ from typing import Any, Final, get_args
 from attrs import field
 
 from rlx_core.contributions import RuleSpec
-from rlx_core.errors import RlxError
+from rlx_core.errors import PluginError, RlxError
+from rlx_core.errors.contained import contained
 from rlx_core.ir.declared import rule_complaint
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
@@ -77,7 +78,30 @@ class ContributedRules(Rules):
         found: Callable[..., Any] | None = self.registry.usable(
             "rules", spec.name, lambda rule: rule_fault(rule, spec, self.registry)
         )
-        return found
+        return None if found is None else self._guarded(found, spec)
+
+    def _guarded(self, rule: Callable[..., Any], spec: RuleSpec) -> Callable[..., Any]:
+        """The rule; when it raises, it is left out with a warning, and the op's own rule is used if there is one.
+
+        An op without one has its rule derived from the next transformation on.
+        """
+        kind, owner = spec.kind, self.registry.owner("rules", spec.name).plugin
+
+        def guarded(op: Op, /, *args: Any, **kwargs: Any) -> Any:
+            try:
+                with contained("rules", spec.name, "the rule", owner):
+                    return rule(op, *args, **kwargs)
+            except PluginError as error:
+                if not isinstance(error.fault, Fault) or error.fault.kind != "rules":
+                    raise
+                self.registry.leave_out(error.fault)
+                self._known[kind, op.name] = None
+                own = getattr(op, kind)
+                if own is None:
+                    raise
+            return own(*args, **kwargs)
+
+        return guarded
 
     def lost(self, op: str) -> tuple[Fault, ...]:
         """The rules for an op that cannot be used."""

@@ -15,6 +15,7 @@ from attrs import evolve, field
 
 import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
 from rlx_core.errors import Fact, MissingRuleError
+from rlx_core.errors.contained import contained
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import (
     Builder,
@@ -147,7 +148,8 @@ def rule_for(engine: Engine, builder: Builder, node: Node, by: str) -> Iterator[
     origin = node.origin.by(by)
     with building(builder), originating(origin), transforming(engine):
         try:
-            yield
+            with contained("ops", node.op.name, f"its {by} rule"):
+                yield
         except MissingRuleError as error:
             if not any(fact.label == "node" for fact in error.facts):
                 error.with_fact(Fact("node", node.label, node.origin.source))

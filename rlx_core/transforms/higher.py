@@ -8,11 +8,15 @@ from typing import Literal
 import numpy as np
 
 from rlx_core.errors import DtypeError, Fact
-from rlx_core.ir.dims import product
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.dtypes import i64
 from rlx_core.ir.graph import Builder, Graph, Value, building, leaf_name
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import inline
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.comparison import equal
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import iota
 from rlx_core.ops.structural import reshape
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import STANDARD, Engine
@@ -48,7 +52,6 @@ def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 
     Raises:
         DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
-        ShapeError: A name in `wrt` has symbolic dims.
     """
     expect_graph("jacfwd", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
@@ -68,11 +71,10 @@ def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 def _tangents_over_basis(graph: Graph, name: str, engine: Engine) -> Graph:
     """The tangents of all outputs along each unit direction of one input, the direction last."""
     type = find_value(graph, name).type
-    size = int(np.prod(type.static_shape, dtype=np.int64))
     forward = jvp_graph(graph, [name], engine=engine)
     tangents = pruned(forward, forward.outputs[len(graph.outputs) :])
     tangent = leaf_name(tangents.inputs[-1])
-    return _fed_with_basis(tangents, tangent, [-1] * len(tangents.outputs), size, type.dtype, type.static_shape, engine)
+    return _fed_with_basis(tangents, tangent, [-1] * len(tangents.outputs), type, engine)
 
 
 def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
@@ -82,7 +84,6 @@ def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 
     Raises:
         DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
-        ShapeError: An output has symbolic dims.
     """
     expect_graph("jacrev", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
@@ -103,21 +104,25 @@ def _cotangents_over_basis(graph: Graph, wrt: Sequence[str], k: int, engine: Eng
     rows = pruned(both, both.outputs[len(graph.outputs) :])
     if type.rank == 0:
         return rows
-    size = int(np.prod(type.static_shape, dtype=np.int64))
-    return _fed_with_basis(
-        rows, leaf_name(rows.inputs[-1]), [0] * len(wrt), size, type.dtype, type.static_shape, engine
-    )
+    return _fed_with_basis(rows, leaf_name(rows.inputs[-1]), [0] * len(wrt), type, engine)
 
 
-def _fed_with_basis(
-    graph: Graph, name: str, out_axes: Sequence[int], size: int, dtype: DType, shape: Sequence[int], engine: Engine
-) -> Graph:
+def _fed_with_basis(graph: Graph, name: str, out_axes: Sequence[int], type: TensorType, engine: Engine) -> Graph:
     """The linear map `graph` of the input `name`, applied to every unit vector at once."""
+    size = product(type.shape)
     batched = vmap_graph(graph, {name: 0}, out_axes, size, engine=engine)
     builder, leaves = _copied_leaves(graph, graph.name, skipping=name)
-    basis = np.eye(size, dtype=np.float64).reshape(size, *shape)
-    leaves[name] = builder.constant(basis, dtype)
+    with building(builder):
+        leaves[name] = _basis(builder, size, type)
     return builder.finish(inline(builder, batched, leaves))
+
+
+def _basis(builder: Builder, size: Dim, type: TensorType) -> Value:
+    """The unit vectors of a type: a constant, or computed where a size is a symbol."""
+    if isinstance(size, int) and type.is_static:
+        return builder.constant(np.eye(size, dtype=np.float64).reshape(size, *type.static_shape), type.dtype)
+    row, column = (iota(axis=axis, shape=(size, size), dtype=i64) for axis in (0, 1))
+    return reshape(cast(equal(row, column), to=type.dtype), (size, *type.shape))
 
 
 def _copied_leaves(graph: Graph, name: str, skipping: str | None = None) -> tuple[Builder, dict[str, Value]]:

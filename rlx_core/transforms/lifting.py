@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
-from rlx_core.ir.apply import as_array
+from rlx_core.ir.apply import array_value
 from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building
 from rlx_core.ir.rewrite import inline
@@ -106,7 +106,7 @@ def as_value(builder: Builder, data: Any) -> Value:
     """Anything array-like as a value of `builder`; a Python number has the dtype that it has by itself."""
     if is_static_leaf(data) and not isinstance(data, str):
         return builder.constant(data, weak_dtype(data))
-    return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
+    return builder._own(data) if isinstance(data, Value) else array_value(builder, data)
 
 
 def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value:

@@ -8,13 +8,14 @@ the same path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from rlx_core.errors import Fact, TraceError
-from rlx_core.ir.apply import as_array
+from rlx_core.ir.apply import array_value, as_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Builder, Graph, Value, building, operator, refused_ufunc
+from rlx_core.ir.graph import Builder, Graph, LiftedArrays, Value, building, lifting, operator, refused_ufunc
 from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
@@ -46,6 +47,7 @@ class Trace:
         arguments: Their structure, one tree over the dictionary of arguments.
         results: The structure of what the function returned.
         captures: Values of enclosing traces that the function uses, by the input that stands for them.
+        lifted: Arrays that the function uses besides its arguments, in the order of their inputs, which follow the others.
     """
 
     graph: Graph
@@ -53,6 +55,7 @@ class Trace:
     arguments: Tree
     results: Tree
     captures: Mapping[str, Value]
+    lifted: tuple[Any, ...] = ()
 
 
 def is_static_leaf(leaf: Any) -> bool:
@@ -84,6 +87,7 @@ def trace(
     *,
     params: Callable[[str, Any], bool] = lambda name, leaf: False,
     capturing: bool = False,
+    lifted: Mapping[str, Any] | None = None,
 ) -> Trace:
     """The graph of `function` on these arguments.
 
@@ -92,6 +96,7 @@ def trace(
         args, kwargs: Arrays, values of an enclosing trace, or types (`rlx.spec`) that stand for arrays.
         params: Whether the leaf of that name becomes a parameter (bound once) instead of an input.
         capturing: Whether values of enclosing traces may be used by the function's body.
+        lifted: Arrays by name that become inputs, instead of constants, where the function uses them.
 
     Raises:
         TraceError: A leaf is not an array, or the function needs elements.
@@ -105,21 +110,36 @@ def trace(
         by_name = {k: values.pop(k) for k in named if k in (kwargs or {})}
         return function(*values.values(), **by_name)
 
-    graph, results, captures = trace_flat(function_name(function), leaves, call, capturing=capturing)
-    return Trace(graph, tuple(leaves), tree, results, captures)
+    used: list[Any] = []
+    traced = trace_flat(function_name(function), leaves, call, capturing=capturing, lifted=lifted, used=used)
+    graph, results, captures = traced
+    return Trace(graph, tuple(leaves), tree, results, captures, tuple(used))
 
 
 def trace_flat(
-    name: str, leaves: Sequence[Leaf], call: Callable[[list[Any]], Any], *, capturing: bool
+    name: str,
+    leaves: Sequence[Leaf],
+    call: Callable[[list[Any]], Any],
+    *,
+    capturing: bool,
+    lifted: Mapping[str, Any] | None = None,
+    used: list[Any] | None = None,
 ) -> tuple[Graph, Tree, dict[str, Value]]:
-    """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured."""
+    """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured.
+
+    Arrays of `lifted` that `call` uses become inputs after the leaves, and are appended to `used` in the order of these.
+    """
     builder = Builder(name, capturing=capturing)
+    arrays = None if lifted is None else LiftedArrays(builder, lifted, leaf_type)
     try:
-        with building(builder), locating():
+        # A trace inside another one that captures nothing of it cannot use its inputs either.
+        with building(builder), locating(), nullcontext() if capturing else lifting(arrays):
             stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
             returned, results = flatten(_called(call, stand_ins), "result")
             outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
         graph = builder.finish(outputs)
+        if arrays is not None and used is not None:
+            used += [arrays.arrays[each] for each in arrays.inputs]
     finally:
         builder.is_finished = builder.trace_has_ended = True  # after an error too: what the function kept has leaked
     captures = {inner.node.op.label: outer for outer, inner in builder.captures.items()}  # type: ignore[attr-defined]
@@ -174,7 +194,7 @@ def _output(builder: Builder, name: str, value: Any) -> Value:
     if isinstance(value, str):
         raise TraceError(f"trace: the function returns {name} = {value!r}, which is not an array")
     try:
-        return builder.constant(as_array(value))
+        return array_value(builder, value)
     except TraceError:
         kind = type(value).__name__
         raise TraceError(f"trace: the function returns {name} of type {kind}", Fact(name, kind)) from None

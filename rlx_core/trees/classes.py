@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 import attrs
@@ -13,7 +13,7 @@ from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.trees.static import Static
 
-__all__ = ["register_dataclass"]
+__all__ = ["register_dataclass", "register_pytree_node"]
 
 C = TypeVar("C", bound=type[Any])
 
@@ -40,7 +40,7 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
     ...     slope: np.ndarray
     ...     offset: np.ndarray
     >>> rlx.jit(lambda line, x: line.slope * x + line.offset)(Line(np.float32(2), np.float32(1)), np.float32(3))
-    array(7., dtype=float32)
+    Array(7., dtype=float32)
     """
     if cls is None:
         return lambda found: register_dataclass(found, meta_fields=meta_fields)
@@ -70,6 +70,53 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
         optree.register_pytree_node(cls, flatten, unflatten, namespace=EVERYWHERE)
     except ValueError:
         raise ConfigError(f"register_dataclass: {cls.__name__} is a pytree already") from None
+    return cls
+
+
+def register_pytree_node(
+    cls: C, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Iterable[Any]], Any]
+) -> C:
+    """Have instances of any class go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers. The class is returned.
+
+    Args:
+        cls: The class.
+        flatten: `flatten(instance) -> (children, aux)`: pytrees of arrays, and the rest, which is part of the program and
+            needs a hash and `==`.
+        unflatten: `unflatten(aux, children) -> instance`. The children may be stand-ins for arrays, so it must not check them.
+
+    Raises:
+        ConfigError: It is no class, or was registered before; or one of the functions cannot be called.
+
+    >>> class Line:
+    ...     def __init__(self, slope, offset):
+    ...         self.slope, self.offset = slope, offset
+    >>> _ = rlx.register_pytree_node(Line, lambda line: ((line.slope, line.offset), None), lambda aux, both: Line(*both))
+    >>> rlx.grad(lambda line: line.slope * 3 + line.offset)(Line(np.float32(2), np.float32(1))).slope
+    Array(3., dtype=float32)
+    """
+    if not isinstance(cls, type):
+        raise ConfigError(f"register_pytree_node: takes a class, not {type(cls).__name__}")
+    for name, function in (("flatten", flatten), ("unflatten", unflatten)):
+        if not callable(function):
+            raise ConfigError(f"register_pytree_node: {name} is {type(function).__name__}, not a function")
+
+    def flattened(instance: Any) -> tuple[tuple[Any, ...], Any]:
+        found: Any = flatten(instance)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ConfigError(
+                f"register_pytree_node: flatten of {cls.__name__} returned {type(found).__name__}, not a pair",
+                hint="return (children, aux), with None for aux where everything is a child",
+            )
+        children, aux = found
+        return tuple(children), Static(aux)
+
+    def unflattened(aux: Any, children: Any) -> Any:
+        return unflatten(aux.value, children)
+
+    try:
+        optree.register_pytree_node(cls, flattened, unflattened, namespace=EVERYWHERE)
+    except ValueError:
+        raise ConfigError(f"register_pytree_node: {cls.__name__} is a pytree already") from None
     return cls
 
 

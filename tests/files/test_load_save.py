@@ -10,7 +10,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.contributions import ExporterSpec, ImporterSpec
-from rlx_core.errors import FileError, FormatError, UnknownNameError
+from rlx_core.errors import ConfigError, FileError, FormatError, UnknownNameError
 from rlx_core.hints.packages import KnownPackage
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.module import Module
@@ -78,9 +78,7 @@ def test_an_unknown_suffix_names_the_nearest(tmp_path):
 
 
 def test_an_unknown_suffix_names_the_package_that_is_known_to_have_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        explain, "known_packages", lambda: {"import.acme": KnownPackage("acme-rlx", "", published=True)}
-    )
+    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": KnownPackage("acme-rlx")})
 
     with pytest.raises(UnknownNameError, match="acme-rlx") as caught:
         rlx.load(tmp_path / "model.acme")
@@ -120,3 +118,11 @@ def test_a_name_that_is_no_text_of_any_file_is_refused(tmp_path):
     with pytest.raises(FormatError, match=r"safetensors: '\\ud800' in a name or a text is no character"):
         rlx.save(tmp_path / "w.safetensors", {"w\ud800": X})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("digest", [5, "", "0" * 63, "g" * 64, b"0" * 64])
+def test_a_digest_is_64_hex_digits(tmp_path, digest):
+    path = tmp_path / "x.safetensors"
+    rlx.save(path, {"x": np.ones(2, np.float32)})
+    with pytest.raises(ConfigError, match="sha256 is a text of 64 hex digits"):
+        rlx.load(path, sha256=digest)

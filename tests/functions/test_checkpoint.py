@@ -140,3 +140,16 @@ def test_what_is_no_function_and_no_policy_is_refused():
         rlx.checkpoint(3)
     with pytest.raises(ConfigError, match="policy is 'dots'"):
         rlx.checkpoint(rlx.sin, policy="dots")
+
+
+CONTROL = {
+    "cond": lambda x: rlx.cond(x > 0, lambda x: x, lambda x: 2 * x, x),
+    "while_loop": lambda x: rlx.while_loop(lambda x: x < 3, lambda x: 2 * x, x, max_steps=4),
+    "scan": lambda x: rlx.scan(lambda i, _: (i + 1, x * i), 0, None, length=3)[1],
+}
+
+
+@pytest.mark.parametrize("control", CONTROL)
+def test_a_function_that_ignores_its_argument_has_derivative_0_behind_control_flow(control):
+    constant = rlx.checkpoint(lambda x: rlx.asarray(3.0))
+    assert rlx.grad(lambda x: constant(CONTROL[control](x)))(np.float32(1)) == 0

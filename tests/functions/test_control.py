@@ -404,3 +404,29 @@ def test_statements_say_it_too() -> None:
 
     assert "rlx.cond" in str(refused(choice, np.int32(1)))
     assert "rlx.while_loop" in str(refused(loop, np.int32(1)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "index"), [(np.float64, "i64"), (np.complex128, "i64"), (np.float32, "i32"), (np.int64, "i32")]
+)
+def test_the_index_of_a_loop_is_as_wide_as_its_floats(dtype: Any, index: str) -> None:
+    dtypes = []
+
+    def step(i: Any, c: Any) -> Any:
+        dtypes.append(str(i.dtype))
+        return c if dtype is np.int64 else c + 0.1 * i
+
+    found = rlx.fori_loop(0, 10, step, dtype(1))
+    assert set(dtypes) == {index}
+    if index == "i64":
+        assert abs(found - 5.5) < 1e-14
+
+
+def test_an_associative_scan_of_unknown_size_is_refused_by_name() -> None:
+    def running(x: Any) -> Any:
+        return rlx.associative_scan(rlx.add, x)
+
+    with pytest.raises(ShapeError, match="one known size along the axis, not n") as caught:
+        rlx.trace(running, rlx.spec("f32[n]"))
+    assert "rlx.scan" in str(caught.value)
+    assert rlx.trace(running, rlx.spec("f32[3, n]")).output_types[0] == rlx.spec("f32[3, n]")

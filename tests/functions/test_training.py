@@ -12,7 +12,8 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core import nn, optim
-from rlx_core.errors import ConfigError, FormatError, ShapeError
+from rlx_core.errors import ConfigError, DonatedError, FormatError, ShapeError
+from rlx_core.testing.fake_device import FakeDriver, fake_host
 
 Params = dict[str, Any]
 
@@ -84,11 +85,38 @@ def test_a_step_has_the_numbers_of_its_parts(name: str) -> None:
 def test_parameters_are_given_away_unless_they_are_not_donated() -> None:
     optimiser = optim.adam(0.1)
     for is_given in (True, False):
-        params = initial()
-        before = {n: p.copy() for n, p in params.items()}
-        after, _, _ = rlx.train_step(loss, optimiser, donate=is_given)(params, optimiser.init(params), *batch())
-        assert all(np.shares_memory(after[n], params[n]) == is_given for n in params)
+        params = {n: rlx.asarray(p) for n, p in initial().items()}
+        before = {n: np.array(p) for n, p in params.items()}
+        rlx.train_step(loss, optimiser, donate=is_given)(params, optimiser.init(params), *batch())
+        assert all(p.is_donated == is_given for p in params.values())
         assert is_given or all(np.array_equal(params[n], before[n]) for n in params)
+
+
+def test_arrays_of_numpy_that_the_caller_keeps_stay_as_they_are() -> None:
+    optimiser = optim.adam(0.1)
+    step = rlx.train_step(loss, optimiser)
+    start = initial()
+    before = {n: p.copy() for n, p in start.items()}
+    runs = []
+    for _ in range(2):
+        params, state = start, optimiser.init(start)
+        for _ in range(4):
+            params, state, _ = step(params, state, *batch())
+        runs.append(params)
+    for name in start:
+        np.testing.assert_array_equal(start[name], before[name])
+        np.testing.assert_array_equal(runs[0][name], runs[1][name])
+
+
+def test_the_best_parameters_are_not_overwritten_in_silence() -> None:
+    optimiser = optim.adam(0.1)
+    step = rlx.train_step(loss, optimiser)
+    params, state = initial(), optimiser.init(initial())
+    params, state, _ = step(params, state, *batch())
+    best = params
+    step(params, state, *batch())
+    with pytest.raises(DonatedError, match=r"donated \(argument"):
+        rlx.sum(next(iter(best.values())))
 
 
 def test_what_the_loss_returns_besides() -> None:
@@ -166,3 +194,50 @@ def test_sizes_that_differ_are_said_by_name() -> None:
 def test_a_mistake_is_said(make: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make()
+
+
+def test_a_training_loop_on_a_device_transfers_only_its_batch() -> None:
+    """The loop of docs/how-to/train.md: parameters and state stay where they are, and the loss comes back when it is read."""
+    drivers: list[FakeDriver] = []
+    host = fake_host(1, drivers=drivers)
+    rng = np.random.default_rng(0)
+    params = {"w": rng.standard_normal(32).astype(np.float32), "b": np.zeros(32, np.float32)}
+    x, y = rng.standard_normal((16, 32)).astype(np.float32), rng.standard_normal((16, 32)).astype(np.float32)
+
+    def loss(params: dict[str, Any], x: Any, y: Any) -> Any:
+        return rlx.mean((x * params["w"] + params["b"] - y) ** 2)
+
+    optimiser = rlx.optim.adamw(1e-2)
+    step = rlx.train_step(loss, optimiser, target="fake", host=host)
+    state = optimiser.init(params)
+    params, state, first = step(params, state, x, y)
+    records = drivers[0].records
+    for _ in range(3):
+        before = len(records)
+        params, state, value = step(params, state, x, y)
+        moved = [record for record in records[before:] if record[0] in ("write", "read")]
+        assert sum(n for word, n in moved if word == "write" and n > 64) == x.nbytes + y.nbytes
+        assert sum(n for word, n in moved if word == "read" and n > 64) == 0
+    before = len(records)
+    assert float(value) < float(first)
+    assert [n for word, n in records[before:] if word == "read"] == [4, 4]
+
+
+def test_statistics_that_are_not_trained_go_through_the_step() -> None:
+    from rlx_core import nn
+
+    def normalised(w: Any, statistics: Any, x: Any) -> Any:
+        h, mean, var = nn.batch_norm(x @ w, None, None, *statistics)
+        return rlx.sum(h**3), (mean, var)
+
+    rng = np.random.default_rng(0)
+    w, x = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (8, 3)))
+    statistics = (np.zeros(4, np.float32), np.ones(4, np.float32))
+    optimiser = optim.sgd(0.1)
+    step = rlx.train_step(normalised, optimiser, has_aux=True, donate=False)
+    state = optimiser.init(w)
+    for _ in range(2):
+        _, expected = normalised(w, statistics, x)
+        w, state, (_, statistics) = step(w, state, statistics, x)
+        for found, wanted in zip(statistics, expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

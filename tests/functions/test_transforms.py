@@ -344,3 +344,12 @@ def test_symbolic_sizes_go_through_every_transformation():
         value, gradient = compiled(rows)
         np.testing.assert_allclose(value, ((rows @ X) ** 2).mean(), **CLOSE)
         np.testing.assert_allclose(gradient, 2 * rows.T @ (rows @ X) / n, **CLOSE)
+
+
+@pytest.mark.parametrize("transform", [rlx.jacfwd, rlx.jacrev, rlx.hessian])
+def test_jacobians_of_unknown_sizes(transform):
+    derivative = transform(lambda x: rlx.sum(x**3) if transform is rlx.hessian else x[1:] * rlx.sum(x[:-1] * x[:-1]))
+    compiled = rlx.compile(derivative, rlx.spec("f64[n]"))
+    for n in (0, 1, 4):
+        x = np.arange(1.0, n + 1)
+        np.testing.assert_allclose(compiled(x), derivative(x), **CLOSE)

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import DtypeError, PromotionError
 from rlx_core.ir.dtypes import (
     ALL,
@@ -90,9 +91,9 @@ WEAK = [
     (1, ["f16"], "f16"),
     (1.5, ["bf16"], "bf16"),
     (True, ["u8"], "u8"),
-    (1.5, ["i64"], "f32"),
+    (1.5, ["i64"], "f64"),
     (2, ["bool"], "i64"),
-    (1j, ["f64"], "c64"),
+    (1j, ["f64"], "c128"),
     (127, ["i8"], "i8"),
     (-1, ["c64"], "c64"),
 ]
@@ -106,6 +107,11 @@ def test_python_scalars_are_weak(scalar, others, expected):
 def test_weak_scalars_of_a_higher_kind_then_promote():
     assert promote(dtype("i64"), weak_dtype(1.5, [dtype("i64")])) is f64
     assert promote(f64, weak_dtype(1j, [f64])) is c128
+
+
+def test_a_weak_float_next_to_an_i64_keeps_its_digits():
+    x = np.int64([3])
+    assert rlx.jit(lambda x: 0.1 * x)(x) == (rlx.asarray(x) * 0.1) == 0.1 * x
 
 
 @pytest.mark.parametrize(("scalar", "of"), [(300, "i8"), (-1, "u8"), (-129, "i8"), (2**64, "u64")])

@@ -78,8 +78,9 @@ def test_scalars_are_told_apart_by_their_bits():
 def test_results_are_the_callers_own():
     """What a call returned may be written to without a later call seeing it."""
     found = rlx.sin(X)
+    expected = found.copy()
     found[:] = 7
-    np.testing.assert_array_equal(rlx.sin(X), np.sin(X))
+    np.testing.assert_array_equal(rlx.sin(X), expected)
 
 
 def test_a_refusal_of_the_elements_names_the_op():

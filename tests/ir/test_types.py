@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import AxisError, RlxError, ShapeError
 from rlx_core.ir.dims import DimBinding, collecting_guards, symbol
 from rlx_core.ir.types import TensorType, broadcast_shapes, normalize_axes, normalize_axis, spec
@@ -82,3 +83,11 @@ def test_axes_are_counted_from_the_front_and_named_once():
         normalize_axis(3, 3)
     with pytest.raises(AxisError, match="twice"):
         normalize_axes((0, -3), 3)
+
+
+def test_an_array_has_no_more_axes_than_numpy_allows() -> None:
+    x = np.float32(1)
+    for function in (lambda x: rlx.reshape(x, (1,) * 65), rlx.jit(lambda x: rlx.reshape(x, (1,) * 10_001))):
+        with pytest.raises(ShapeError, match="at most 64 axes, not"):
+            function(x)
+    assert rlx.reshape(x, (1,) * 64).ndim == 64

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx_core.errors import RlxError, ShapeError, TraceError
+import rlx_core
+from rlx_core.errors import AxisError, IndexRangeError, RlxError, ShapeError, TraceError
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import TensorType, spec
@@ -74,6 +75,24 @@ AGREEMENTS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "tile": (lambda: rlx.tile(X, (2, 1)), lambda: np.tile(X, (2, 1))),
     "repeat": (lambda: rlx.repeat(X, 2, axis=1), lambda: np.repeat(X, 2, 1)),
     "repeat each": (lambda: rlx.repeat(X, [0, 2, 1], axis=1), lambda: np.repeat(X, [0, 2, 1], 1)),
+    "repeat by one number": (lambda: rlx.repeat(X, rlx.asarray([2]), axis=1), lambda: np.repeat(X, [2], 1)),
+    "repeat by an array": (lambda: rlx.repeat(X, rlx.asarray([0, 2, 1]), axis=1), lambda: np.repeat(X, [0, 2, 1], 1)),
+    "take from the end": (lambda: rlx.take(X, rlx.asarray([-1, 0, -3]), axis=1), lambda: np.take(X, [-1, 0, -3], 1)),
+    "take traced": (
+        lambda: rlx_core.jit(lambda x, i: rlx.take(x, i, axis=1))(X, np.int8([-1, 0, -3])),
+        lambda: np.take(X, [-1, 0, -3], 1),
+    ),
+    "take by bytes": (
+        lambda: rlx_core.jit(lambda x, i: rlx.take(x, i, axis=0))(np.arange(300), np.int8([-1, 5])),
+        lambda: np.int64([299, 5]),
+    ),
+    "nonzero": (lambda: rlx.stack(rlx.nonzero(X > 0)), lambda: np.stack(np.nonzero(X > 0))),
+    "mask": (lambda: rlx.asarray(X)[rlx.asarray(X) > 0], lambda: X[X > 0]),
+    "mask of no axes": (lambda: rlx.asarray(X)[rlx.any(X > 0)], lambda: X[np.True_]),
+    "assignment at a mask of no axes": (
+        lambda: rlx_core.jit(lambda x: rlx_core.asarray(x, copy=True).at[rlx.any(x > 0)].set(1.0))(X),
+        lambda: np.ones_like(X),
+    ),
     "repeat flat": (lambda: rlx.repeat(X, 2), lambda: np.repeat(X, 2)),
     "pad": (lambda: rlx.pad(LINE, (1, 2), value=9), lambda: np.pad(LINE, (1, 2), constant_values=9)),
     "pad symmetric": (lambda: rlx.pad(X, 5, mode="symmetric"), lambda: np.pad(X, 5, mode="symmetric")),
@@ -120,9 +139,27 @@ def test_a_function_agrees_with_numpy(name: str) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.parametrize("x", [np.float32([[3, 1], [-0.0, 1], [np.nan, np.nan]]), np.int64(7), np.bool_([]), X[:0]])
+def test_sets_agree_with_numpy(x: np.ndarray) -> None:
+    for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+        ours, theirs = getattr(rlx, name)(rlx.asarray(x)), getattr(np, name)(x)
+        if name == "unique_values":
+            ours, theirs = (ours,), (np.unique(x, equal_nan=False),)
+        else:
+            assert ours._fields == theirs._fields
+        for a, b in zip(ours, theirs, strict=True):
+            assert isinstance(a, rlx_core.Array)
+            np.testing.assert_array_equal(a, b)
+            assert (a.shape, str(a.dtype)) == (b.shape, str(rlx.asarray(b).dtype))
+
+
 REFUSALS: dict[str, tuple[Callable[[], Any], type[RlxError], str]] = {
-    "nonzero": (lambda: rlx.nonzero(X), TraceError, "only known when the program runs"),
-    "unique_values": (lambda: rlx.unique_values(X), TraceError, "only known when the program runs"),
+    "nonzero": (lambda: rlx_core.jit(rlx.nonzero)(X), TraceError, "only known when the program runs"),
+    "nonzero of a scalar": (lambda: rlx.nonzero(3.0), AxisError, "no axes"),
+    "unique_values": (lambda: rlx_core.jit(rlx.unique_values)(X), TraceError, "only known when the program runs"),
+    "take": (lambda: rlx.take(LINE, [-6], axis=0), IndexRangeError, "-6 is outside an axis of 5"),
+    "vecdot": (lambda: rlx_core.vecdot(X, X[..., :1]), ShapeError, "one size in both"),
+    "vecdot of unequal ranks": (lambda: rlx_core.vecdot(X, LINE, axis=0), ShapeError, "one size in both"),
     "unequal parts": (lambda: rlx.split(LINE, 2), ShapeError, "5 is not a multiple of 2"),
     "squeeze of 3": (lambda: rlx.squeeze(X, 1), ShapeError, "3 elements, not 1"),
     "axis needed": (lambda: rlx.cumulative_sum(X), ShapeError, "3 axes"),

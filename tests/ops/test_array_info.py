@@ -9,6 +9,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import DeviceError, DtypeError, PromotionError, TraceError, UnknownNameError
+from rlx_core.ir.array import HostArray
 
 NUMPY_NAMES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -131,16 +132,19 @@ def test_a_value_leads_to_its_namespace_and_its_device() -> None:
     assert found == {"xp": rlx, "device": "target", "devices": ["target"], "same": True}
 
 
-def test_outside_of_a_trace_arrays_are_numpys() -> None:
+def test_outside_of_a_trace_arrays_lie_in_the_host_memory() -> None:
     made = rlx.linspace(0, 1, 3, device="cpu")
-    assert isinstance(made, np.ndarray)
+    assert isinstance(made, HostArray)
     assert made.device == rlx.__array_namespace_info__().default_device()
 
 
 def test_the_namespace_describes_itself() -> None:
     info = rlx.__array_namespace_info__()
     assert rlx.__array_api_version__ == "2024.12"
-    assert info.capabilities() == {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+    assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+    traced = []
+    rlx.trace(lambda x: (traced.append(info.capabilities()), x)[1], rlx.spec("f32[2]"))
+    assert traced == [{"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}]
     assert info.default_dtypes()["integral"] is rlx.int64
     assert rlx.asarray([1]).dtype == info.default_dtypes()["integral"]
     assert rlx.asarray(1.5).dtype == rlx.zeros(1).dtype == info.default_dtypes()["real floating"]

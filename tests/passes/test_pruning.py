@@ -11,6 +11,7 @@ import rlx_core as rlx
 from rlx_core.ir.graph import Graph, Node
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.engine.base import Context
+from rlx_core.trees.flatten import flatten
 
 XS = np.arange(6.0).reshape(3, 2) + 1
 W = np.array([0.5, 2.0])
@@ -75,6 +76,34 @@ def test_a_choice_computes_what_is_read() -> None:
 
     after = of(pruned(choice, W, XS), "rlx.if")
     assert (len(after.operands), len(after.results)) == (2, 1)
+
+
+def _dead_roll_of_a_constant(xs: Any, y: Any) -> Any:
+    def step(c: Any, x: Any) -> Any:
+        rlx.roll(y, 2)
+        return c + rlx.sum(x), x
+
+    return rlx.scan(step, np.float32(0), xs)
+
+
+def _dead_roll_of_a_carry(xs: Any, y: Any) -> Any:
+    return rlx.scan(lambda c, x: ((c[0] + 1, rlx.roll(c[1], 2)), None), (np.float32(0), y), xs)[0][0]
+
+
+def _dead_roll_of_new_zeros(xs: Any, y: Any) -> Any:
+    def step(c: Any, x: Any) -> Any:
+        rlx.roll(rlx.zeros(y.shape) + c, 2)
+        return c + rlx.sum(x), x
+
+    return rlx.scan(step, np.float32(0), xs)
+
+
+@pytest.mark.parametrize("loop", [_dead_roll_of_a_constant, _dead_roll_of_a_carry, _dead_roll_of_new_zeros])
+def test_a_guard_leaves_a_body_with_the_node_that_needs_it(loop: Any) -> None:
+    batched = rlx.compile(rlx.vmap(loop), rlx.spec("f32[b, 3, 2]"), rlx.spec("f32[b, n]"))
+    xs, y = np.ones((4, 3, 2), np.float32), np.ones((4, 5), np.float32)
+    for a, b in zip(flatten(batched(xs, y))[0], flatten(rlx.vmap(loop)(xs, y))[0], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("used", [0, 1])

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -116,6 +117,30 @@ def test_a_dump_that_cannot_be_written_is_a_typed_error(tmp_path):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(FileError, match="ir-dump"):
         compile_graph(program(), target="cpu", config={**FRESH, "printing": {"ir-dump": str(tmp_path / "taken")}})
+
+
+def test_a_dump_replaces_links_and_follows_none(tmp_path):
+    """Anybody who may write to the directory may have put them there."""
+    precious, dump = tmp_path / "precious", tmp_path / "dump"
+    precious.write_text("mine")
+    dump.mkdir()
+    for level in ("hir", "mir-before", "mir", "lir"):
+        (dump / f"a_b.{level}.txt").symlink_to(precious)
+    for _ in range(2):
+        compile_graph(program("a/b"), target="cpu", config={**FRESH, "printing": {"ir-dump": str(dump)}})
+    assert precious.read_text() == "mine"
+    assert not any(path.is_symlink() for path in dump.iterdir())
+    assert "step" in (dump / "a_b.lir.txt").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives links away; run as root for it")
+def test_a_dump_is_not_written_through_another_users_link(tmp_path):
+    (tmp_path / "aim").mkdir()
+    (tmp_path / "dump").symlink_to("aim")
+    os.chown(tmp_path / "dump", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(FileError, match="is a link that belongs to user 12345"):
+        compile_graph(program(), target="cpu", config={**FRESH, "printing": {"ir-dump": str(tmp_path / "dump")}})
+    assert not list((tmp_path / "aim").iterdir())
 
 
 def test_importing_kernels_is_not_charged_to_a_pass():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, UnknownNameError
+from rlx_core.errors import ConfigError, DonatedError, ShapeError, UnknownNameError
 
-from .executables import executable_of, read_only
+from .executables import address, executable_of, read_only
 
 
 def swap(g):
@@ -39,11 +44,101 @@ def test_donated_arrays_of_any_kind_give_the_right_results(make):
 
 def test_an_array_that_can_be_given_away_comes_back_with_the_result():
     program = executable_of(swap, donations={"a": 0, "b": 1})
-    a, b = DONATED["plain"]()
+    a, b = map(rlx.asarray, map(np.array, DONATED["plain"]()))
+    places = address(a), address(b)
     first, second = program.run({"a": a, "b": b})
 
-    assert np.shares_memory(first, a)
-    assert np.shares_memory(second, b)
+    assert (address(first), address(second)) == places
+
+
+USES = {
+    "operator": lambda x: x + 1,
+    "method": lambda x: x.sum(),
+    "index": lambda x: x[0],
+    "NumPy": np.asarray,
+    "DLPack": np.from_dlpack,
+    "dtype": lambda x: x.dtype,
+    "compiled": lambda x: rlx.jit(lambda y: y + 1)(x),
+    "eager": lambda x: rlx.exp(x),
+    "gradient": lambda x: rlx.grad(rlx.sum)(x),
+    "wait": lambda x: x.block_until_ready(),
+    "save": lambda x: rlx.save(os.path.join(tempfile.gettempdir(), "unwritten.safetensors"), {"x": x}),
+    "copy": lambda x: x.copy(),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+@pytest.mark.parametrize("calls", [1, 5], ids=["checked path", "fast path"])
+def test_a_donated_array_refuses_every_use(use, calls):
+    f = rlx.jit(lambda w, g: w - g, donate="w")
+    g = np.ones(3, np.float32)
+    new = rlx.asarray(np.zeros(3, np.float32))
+    for _ in range(calls):
+        old, new = new, f(new, g)
+    with pytest.raises(DonatedError, match=r"donated \(argument w of lambda\)"):
+        use(old)
+    with pytest.raises(DonatedError):
+        f(old, g)
+    assert repr(old) == "<donated array f32[3]>"
+    np.testing.assert_array_equal(new, np.full(3, -calls))
+
+
+def test_what_is_still_looked_at_is_copied_and_not_overwritten():
+    f = rlx.jit(lambda w: w + 1, donate="w")
+    for show in (np.asarray, np.from_dlpack, lambda x: np.asarray(x[1:]), lambda x: np.asarray(x.T)):
+        w = f(rlx.asarray(np.zeros(3, np.float32)))
+        shown = show(w)
+        before = shown.copy()
+        for _ in range(4):
+            w = f(w)
+        np.testing.assert_array_equal(shown, before)
+        np.testing.assert_array_equal(w, np.full(3, 5))
+
+
+def test_numpy_arrays_are_not_overwritten():
+    f = rlx.jit(lambda w: w + 1, donate="w")
+    w = np.zeros(3, np.float32)
+    results = [f(w) for _ in range(5)]
+    assert not w.any()
+    np.testing.assert_array_equal(results, np.ones((5, 3)))
+
+
+def test_a_refused_call_leaves_donated_arrays_as_they_are():
+    f = rlx.compile(lambda w, g: w - g, rlx.spec("f32[3]"), rlx.spec("f32[3]"), donate="w")
+    w = rlx.asarray(np.zeros(3, np.float32))
+    for _ in range(4):
+        with pytest.raises(ShapeError):
+            f(w, np.ones(4, np.float32))
+        assert not w.is_donated
+    assert not f(w, np.zeros(3, np.float32)).any()
+
+
+def test_one_array_donated_twice_is_refused_and_keeps_its_elements():
+    f = rlx.jit(lambda a, b: (a + 1, b * 2), donate=("a", "b"))
+    for _ in range(4):  # the checked path, then the fast one
+        f(rlx.asarray(np.float32([1, 2])), rlx.asarray(np.float32([3, 4])))
+        x = rlx.asarray(np.float32([5, 6]))
+        with pytest.raises(DonatedError, match=r"donated twice .*argument a.*argument b"):
+            f(x, x)
+        np.testing.assert_array_equal(x, [5, 6])
+
+
+def test_of_many_threads_one_has_a_donated_array():
+    f = rlx.jit(lambda w, g: w - g, donate="w")
+    g = np.ones(1000, np.float32)
+    w = f(f(f(rlx.asarray(np.zeros(1000, np.float32)), g), g), g)
+    barrier = threading.Barrier(16)
+
+    def call(_: int) -> bool:
+        barrier.wait()
+        try:
+            f(w, g)
+        except DonatedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(call, range(16))) == 1
 
 
 def test_what_cannot_be_given_away_keeps_its_contents():
@@ -131,14 +226,14 @@ def counting(donate):
 @pytest.mark.parametrize("moved", [False, True], ids=["made", "on another target"])
 def test_a_compiled_function_keeps_its_state_where_it_lies(rows, moved):
     function = counting("state").on("cpu") if moved else counting("state")
-    x, state = np.ones((rows, 2), np.float32), {"sum": np.zeros((rows, 2), np.float32), "calls": np.array(0)}
-    first = state["sum"]
+    x, state = np.ones((rows, 2), np.float32), {"sum": rlx.zeros((rows, 2)), "calls": np.array(0)}
+    first = address(state["sum"])
     for number in range(1, 5):
         y, state = function(x, state)
         np.testing.assert_array_equal(y, np.full((rows, 1), 3))
         np.testing.assert_array_equal(state["sum"], x * number)
         assert state["calls"] == number
-    assert np.shares_memory(state["sum"], first)
+    assert address(state["sum"]) == first
 
 
 def test_what_a_compiled_function_cannot_donate_is_named():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from rlx_core.errors import BindingError, Fact, FormatError, MissingInputError, RlxError
+from rlx_core.ir.array import wrapped
 from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
@@ -182,7 +183,7 @@ class PackagedFunction(Bundled):
         given = self._signature.inputs(name, args, kwargs)
         if self._is_rebound or unpack is None:
             return self._results.unflatten(self._compiled_for(_NO_CODE).executable.run_slots(given))
-        return self._results.unflatten(self._run(given, unpack))
+        return self._results.unflatten([wrapped(each) for each in self._run(given, unpack)])
 
     @in_standard_modes
     def _run(self, given: Sequence[Any], unpack: Unpack) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx_core import __version__
 from rlx_core.errors import BindingError, ConfigError, Fact
+from rlx_core.errors.contained import contained
 from rlx_core.files.load_save import path_of, writing
 from rlx_core.files.packages.container import BlobStore, write_container
 from rlx_core.files.packages.manifest import Code, Manifest
@@ -164,7 +165,8 @@ def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str |
         return number
 
     programs = [executable.planned(binding) for binding in bindings]
-    packed = compiled.backend.pack(programs, compiled.target, variant, keep)
+    with contained("backends", compiled.target.name, "packing its code"):
+        packed = compiled.backend.pack(programs, compiled.target, variant, keep)
     form = store.add_json(packed.form)
     nbytes = sum(len(store.blobs[number]) for number in {*used, form})
     return Code(compiled.target.name, packed.variant, packed.summary, form, nbytes)

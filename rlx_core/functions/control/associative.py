@@ -28,7 +28,12 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
     sizes = {v.shape[a] for v, a in zip(values, axes, strict=True)}
     if len(sizes) != 1 or not isinstance(next(iter(sizes)), int):
         given = ", ".join(map(str, sizes)) or "nothing"
-        raise ShapeError(f"associative_scan: all arrays must have one known size along the axis, not {given}")
+        raise ShapeError(
+            f"associative_scan: all arrays must have one known size along the axis, not {given}",
+            hint="the size decides how many rounds there are; rlx.scan takes an axis of unknown size"
+            if len(sizes) == 1
+            else None,
+        )
 
     def combined(a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
         found, form = flatten(with_arguments(function, tree.unflatten(a), tree.unflatten(b)), "x")

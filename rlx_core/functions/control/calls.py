@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from rlx_core.errors.tracebacks import shorten
 from rlx_core.functions.control import associative, choices, loops
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import ambient_builder
@@ -73,7 +74,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C
     Args:
         lower, upper: Integers. With Python ints (or sizes) the loop can be differentiated in reverse; with traced values it is
             a `while_loop`.
-        body: Takes the index (i32; i64 where a bound needs it) and the carry, and returns the next carry.
+        body: Takes the index and the carry, and returns the next carry. The index is an i32; it is an i64 where a bound needs
+            it, and where all floats of the carry are f64 or c128, so that `0.1 * i` is an f64.
         init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
 
     Raises:
@@ -132,7 +134,7 @@ def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None)
         ConfigError: The batch size is no integer of at least 1.
 
     >>> rlx.map(lambda row: rlx.sum(row * row), np.float32([[1, 2], [3, 4], [5, 6]]), batch_size=2)
-    array([ 5., 25., 61.], dtype=float32)
+    Array([ 5., 25., 61.], dtype=float32)
     """
     found: R = _here(lambda x: loops.mapped(function, x, batch_size), xs)
     return found
@@ -148,7 +150,7 @@ def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, revers
         reverse: Whether it begins at the end.
 
     Raises:
-        ShapeError: Sizes along the axis differ, or combining two changes a type.
+        ShapeError: Sizes along the axis differ, the size is unknown (`rlx.scan` takes one), or combining two changes a type.
     """
     found: C = _here(lambda x: associative.associative_scan(function, x, axis, reverse), xs)
     return found
@@ -158,4 +160,8 @@ def _here(function: Callable[..., Any], *args: Any) -> Any:
     """Call `function` as part of the program being traced, or compile it and run it."""
     if ambient_builder() is not None:
         return function(*args)
-    return Jitted(function, {}, ())(*args)
+    try:
+        return Jitted(function, {}, ())(*args)
+    except Exception as error:
+        shorten(error, kept=0)
+        raise

@@ -19,9 +19,9 @@ from rlx_core.functions.control.tracing import (
 )
 from rlx_core.functions.functional import vmap
 from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.dtypes import bool_, i32, i64
-from rlx_core.ir.graph import Value, as_results, building
-from rlx_core.ir.types import as_dim, same_dim
+from rlx_core.ir.dtypes import bool_, f64, i32, i64
+from rlx_core.ir.graph import Builder, Value, as_results, building
+from rlx_core.ir.types import TensorType, as_dim, same_dim
 from rlx_core.ops.arguments import whole
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.control.checkpoints import in_segments
@@ -73,7 +73,7 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     builder = within("fori_loop")
     expect_function("fori_loop", body)
     if all(type(each) is int or isinstance(each, Expr) for each in (lower, upper)):
-        return _counted(lower, upper, body, init)
+        return _counted(builder, lower, upper, body, init)
     numbers = [each for each in (lower, upper) if type(each) is not int]
     dtypes = {as_value(builder, each).dtype for each in numbers}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_integer:
@@ -94,12 +94,13 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     return while_loop(goes, step, (first, init))[1]
 
 
-def _counted(lower: Dim, upper: Dim, body: Function, init: Any) -> Any:
+def _counted(builder: Builder, lower: Dim, upper: Dim, body: Function, init: Any) -> Any:
     """The loop between bounds that are known now, or are sizes: it goes over the indices."""
     length = upper - lower
     if isinstance(length, int):
         length = max(length, 0)
     is_wide = any(isinstance(each, int) and not -(2**31) <= each < 2**31 for each in (lower, upper))
+    is_wide = is_wide or _is_double(Carry.of(builder, init).types)
     indices = iota(axis=0, shape=(length,), dtype=i64 if is_wide else i32)
     if not (isinstance(lower, int) and lower == 0):
         indices = add(indices, lower)
@@ -109,6 +110,12 @@ def _counted(lower: Dim, upper: Dim, body: Function, init: Any) -> Any:
 
     step.__name__ = function_name(body)
     return _scan("fori_loop", step, init, indices, length, False)[0]
+
+
+def _is_double(types: Sequence[TensorType]) -> bool:
+    """Whether all floats are f64 or c128: next to an i32 a Python float is an f32, next to an i64 an f64."""
+    floats = {each.dtype.component for each in types if each.dtype.is_differentiable}
+    return floats == {f64}
 
 
 def scan(

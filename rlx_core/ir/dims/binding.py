@@ -73,6 +73,11 @@ def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
     """
     if isinstance(size, int):
         return size
+    terms = size.terms
+    if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1:
+        ((atom, power),) = terms[0][0]
+        if power == 1 and isinstance(atom, Symbol):  # as most sizes are
+            return sizes.get(atom, size)
     total: Dim = 0
     for monomial, coefficient in size.terms:
         term: Dim = coefficient

@@ -4,7 +4,17 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 (`leaves`), nodes and values (`values`), the finished graph (`program`) and how one is made (`builder`).
 """
 
-from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
+from rlx_core.ir.graph.array_methods import OPERATORS, ArrayMethods, operator
+from rlx_core.ir.graph.builder import (
+    Builder,
+    LiftedArrays,
+    ambient_builder,
+    as_results,
+    building,
+    decomposition,
+    infer,
+    lifting,
+)
 from rlx_core.ir.graph.elements import leaked, refused_ufunc
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import (
@@ -17,15 +27,18 @@ from rlx_core.ir.graph.program import (
     ops_inside,
     symbols_inside,
 )
-from rlx_core.ir.graph.values import Node, Value, operator
+from rlx_core.ir.graph.values import Node, Value
 
 __all__ = [
     "MOST_NESTED",
+    "OPERATORS",
     "Argument",
+    "ArrayMethods",
     "Builder",
     "Constant",
     "Graph",
     "Input",
+    "LiftedArrays",
     "Literal",
     "Node",
     "Param",
@@ -38,6 +51,7 @@ __all__ = [
     "infer",
     "leaf_name",
     "leaked",
+    "lifting",
     "lines_of",
     "literal",
     "nested_graphs",

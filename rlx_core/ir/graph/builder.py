@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -12,6 +12,7 @@ from typing import Any
 from attrs import field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
+from rlx_core.errors.contained import contained, reraise
 from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import leaked
@@ -23,7 +24,16 @@ from rlx_core.ir.provenance import Origin, current_origin
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import define
 
-__all__ = ["Builder", "ambient_builder", "as_results", "building", "decomposition", "infer"]
+__all__ = [
+    "Builder",
+    "LiftedArrays",
+    "ambient_builder",
+    "as_results",
+    "building",
+    "decomposition",
+    "infer",
+    "lifting",
+]
 
 _ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
 
@@ -31,6 +41,52 @@ _ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
 def ambient_builder() -> Builder | None:
     """The builder that ops without value operands go to, if any."""
     return _ambient.get()
+
+
+@define(eq=False)
+class LiftedArrays:
+    """Arrays that a traced function has hold of besides its arguments: where an op uses one, it is an input of the trace.
+
+    Mutable, because inputs are made where arrays are used. An array is known by its identity; what a function computes of it
+    outside of the trace is a constant.
+
+    Attributes:
+        builder: That of the trace.
+        arrays: By the name of the input.
+        type_of: The type of an array, which an array of an unknown dtype does not have.
+        inputs: Those that were used, in the order of the inputs.
+    """
+
+    builder: Builder
+    arrays: Mapping[str, Any]
+    type_of: Callable[[Any], TensorType]
+    inputs: dict[str, Value] = field(factory=dict, init=False)
+    _names: dict[int, str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._names = {id(array): name for name, array in self.arrays.items()}
+
+    def value_of(self, data: Any) -> Value | None:
+        """The input for an array; `None` for what is not one of the arrays."""
+        name = self._names.get(id(data))
+        if name is None:
+            return None
+        if name not in self.inputs:
+            self.inputs[name] = self.builder.input(f"captured.{name}", self.type_of(data))
+        return self.inputs[name]
+
+
+_lifted: ContextVar[LiftedArrays | None] = ContextVar("lifted arrays", default=None)
+
+
+@contextmanager
+def lifting(arrays: LiftedArrays | None) -> Iterator[None]:
+    """Make inputs of these arrays where ops inside the block use them; `None`: of none."""
+    token = _lifted.set(arrays)
+    try:
+        yield
+    finally:
+        _lifted.reset(token)
 
 
 @contextmanager
@@ -82,6 +138,14 @@ class Builder:
         """
         self._claim(name)
         return self.emit(Param(name, type), (), name=name, origin=origin)[0]
+
+    def lifted(self, data: Any) -> Value | None:
+        """The value of an array that is an input of the trace although it is no argument; `None` for any other array."""
+        arrays = _lifted.get()
+        if arrays is None or not (self is arrays.builder or self.capturing):
+            return None
+        found = arrays.value_of(data)
+        return None if found is None else self._own(found)
 
     def constant(self, data: Any, of: DType | None = None, *, shared: bool = True) -> Value:
         """Literal data; small equal constants are one node, unless the caller wants one that nobody else has."""
@@ -280,8 +344,15 @@ def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, .
     rule = op.infer
     if rule is None:
         return decomposition(op, types).output_types
-    result = rule(*types)
-    return result if isinstance(result, tuple) else (result,)
+    try:
+        result = rule(*types)
+        found = result if isinstance(result, tuple) else (result,)
+        for each in found:
+            if not isinstance(each, TensorType):
+                raise TypeError(f"it returned {type(each).__name__}, not a TensorType")
+    except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
+        reraise(error, "ops", op.name, "its `infer`")
+    return found
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
@@ -291,7 +362,8 @@ def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
     with building(builder):
         names = operand_names(op, len(types))
         operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
-        results = op.decompose(*operands)
+        with contained("ops", op.name, "its decomposition"):
+            results = op.decompose(*operands)
     return builder.finish(results if isinstance(results, tuple) else (results,))
 
 

@@ -133,6 +133,8 @@ def hint_at(frame: FrameType | None, at: int | None = None) -> str | None:
     expression = _expression(frame, frame.f_lasti if at is None else at)
     if isinstance(expression, ast.Call):
         return hint_for_function(_resolved(expression.func, frame))
+    if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Slice):
+        return "use rlx.dynamic_slice(x, starts, sizes): where a slice begins may be a value, how long it is may not"
     if isinstance(expression, ast.Subscript):
         return "use rlx.take(table, indices), which looks up inside the program"
     if isinstance(expression, ast.Compare):

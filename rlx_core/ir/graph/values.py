@@ -6,20 +6,21 @@ element-wise like the others, and values are told apart by identity (they are sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from attrs import field
 
-from rlx_core.errors import TraceError
+from rlx_core.errors import AbsentNameError
+from rlx_core.hints.expected import attribute_hint
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.array_methods import ArrayMethods, operator
 from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
-from rlx_core.ir.registered import Registered
 from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
 from rlx_core.system.records import frozen
@@ -27,7 +28,7 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:
     from rlx_core.ir.graph.builder import Builder
 
-__all__ = ["Node", "Value", "operator"]
+__all__ = ["Node", "Value"]
 
 
 @frozen(eq=False, repr=False)
@@ -82,41 +83,15 @@ class Node(Stays):
 _RETURN: Final = "return it from the traced function, and look at the array that comes back"
 
 
-def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]:
-    def method(self: Value, other: Any) -> Any:
-        return operator(name)(other, self) if reflected else operator(name)(self, other)
-
-    return method
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
-        return operator(name)(self, *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, f"`rlx.{name}` of this value."
-    method.__code__ = method.__code__.replace(co_name=name)  # by which errors say what was called
-    return method
-
-
-def operator(name: str) -> Callable[..., Any]:
-    """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
-    return Value.operators[name]
-
-
-class Value(Stays):
+class Value(ArrayMethods, Stays):
     """One result of a node: what operands refer to, and what a traced function computes with.
 
     A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see
-    `Builder.assign`). Operators follow the Python Array API. A value has a type but no elements: converting it to a number,
-    a bool or an array raises TraceError.
+    `Builder.assign`). Operators and methods are those of all arrays (`ArrayMethods`).
+    A value has a type but no elements: converting it to a number, a bool or an array raises TraceError.
     """
 
     __slots__ = ("index", "node")
-
-    operators: ClassVar[Registered[str, Callable[..., Any]]] = Registered(
-        "rlx_core.ops.array_api", "rlx_core.ops.linalg"
-    )
-    """Operator name → function; filled by the package of standard ops, which this layer does not know."""
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
@@ -141,91 +116,6 @@ class Value(Stays):
     @property
     def size(self) -> Dim:
         return self.type.size
-
-    @property
-    def T(self) -> Any:
-        """The transpose of a matrix."""
-        return operator("matrix_transpose")(self)
-
-    mT = T
-
-    @property
-    def at(self) -> Any:
-        """`x.at[key].set(y)`: another value with other elements at `x[key]`; see `rlx.at`."""
-        return operator("at")(self)
-
-    def astype(self, to: Any) -> Any:
-        """This value in another dtype."""
-        return operator("astype")(self, to)
-
-    def reshape(self, *shape: Any) -> Any:
-        """This value with other dims; one of them may be -1."""
-        dims = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        return operator("reshape")(self, tuple(dims))
-
-    def transpose(self, *axes: Any) -> Any:
-        """This value with its axes permuted; reversed if none are given."""
-        perm = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
-        return operator("permute_dims")(self, tuple(perm) or tuple(reversed(range(self.ndim))))
-
-    @property
-    def device(self) -> str:
-        """Where the value will be: the target that its program is compiled for."""
-        found: str = operator("device")(self)
-        return found
-
-    def to_device(self, device: object, /, *, stream: object = None) -> Value:
-        """This value, if that is its device; a program has one."""
-        found: Value = operator("to_device")(self, device)
-        return found
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The namespace of functions that take values, by the Python Array API."""
-        return operator("array_namespace")(api_version)
-
-    # What arrays have as methods in NumPy; their functions are called as in the Python Array API.
-    sum, prod, mean, std, var = map(_method, ("sum", "prod", "mean", "std", "var"))
-    max, min, any, all, argmax, argmin = map(_method, ("max", "min", "any", "all", "argmax", "argmin"))
-    clip, round, conj, repeat, take, squeeze = map(_method, ("clip", "round", "conj", "repeat", "take", "squeeze"))
-    argsort, cumsum, cumprod, dot = map(_method, ("argsort", "cumulative_sum", "cumulative_prod", "matmul"))
-    swapaxes = _method("swapaxes")
-    real, imag = property(_method("real")), property(_method("imag"))
-
-    def flatten(self) -> Any:
-        """The elements in one line."""
-        return self.reshape(-1)
-
-    ravel = flatten
-
-    __add__, __radd__ = _operator("add"), _operator("add", True)
-    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", True)
-    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", True)
-    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", True)
-    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _operator("floor_divide", True)
-    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", True)
-    __pow__, __rpow__ = _operator("pow"), _operator("pow", True)
-    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", True)
-    __and__, __rand__ = _operator("bitwise_and"), _operator("bitwise_and", True)
-    __or__, __ror__ = _operator("bitwise_or"), _operator("bitwise_or", True)
-    __xor__, __rxor__ = _operator("bitwise_xor"), _operator("bitwise_xor", True)
-    __lshift__, __rlshift__ = _operator("bitwise_left_shift"), _operator("bitwise_left_shift", True)
-    __rshift__, __rrshift__ = _operator("bitwise_right_shift"), _operator("bitwise_right_shift", True)
-    __lt__, __le__ = _operator("less"), _operator("less_equal")
-    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
-    __eq__, __ne__ = _operator("equal"), _operator("not_equal")
-    __getitem__ = _operator("getitem")
-
-    def __neg__(self) -> Any:
-        return operator("negative")(self)
-
-    def __pos__(self) -> Any:
-        return operator("positive")(self)
-
-    def __abs__(self) -> Any:
-        return operator("abs")(self)
-
-    def __invert__(self) -> Any:
-        return operator("bitwise_invert")(self)
 
     __hash__ = object.__hash__
 
@@ -276,18 +166,19 @@ class Value(Stays):
     def __dlpack_device__(self) -> NoReturn:
         self._refuse("DLPack")
 
+    def block_until_ready(self) -> Value:
+        """This value: a program waits for nothing while it is traced."""
+        return self
+
     def __setitem__(self, key: Any, value: Any) -> None:
         operator("setitem")(self, key, value)
 
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TraceError(f"trace: a scalar ({self.type}) cannot be iterated")
-        return (self[i] for i in range(self.__len__()))
+    if not TYPE_CHECKING:  # to a type checker, any name would be an attribute
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TraceError(f"trace: a scalar ({self.type}) has no length")
-        return self.shape[0].__index__()
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):  # Python and other libraries ask for protocols, often
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AbsentNameError(f"a traced value has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
     def __repr__(self) -> str:
         return self.node.label + (f".{self.index}" if len(self.node.types) > 1 else "")

@@ -11,7 +11,7 @@ from rlx_core.errors import Fact, RlxError, ShapeError, WrongInputCountError
 from rlx_core.ir.graph import Builder, Constant, Graph, Value, as_results, building
 from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import Op, Zero
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_node, guards_over
 from rlx_core.ir.types import TensorType, listed
 from rlx_core.ops.call import expect_operands
 from rlx_core.ops.structural import Expand
@@ -82,7 +82,7 @@ def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -
 
 
 def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
-    """The body with some of its inputs and outputs, and of its nodes only what these outputs need."""
+    """The body with some of its inputs and outputs, and of its nodes and guards only what these outputs need."""
     wanted = [body.outputs[i] for i in outputs]
     needed = {v.node for v in wanted} | {body.inputs[i].node for i in inputs}
     for node in reversed(body.nodes):
@@ -90,7 +90,7 @@ def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
             needed.add(node)
             needed.update(v.node for v in node.present())
     builder = Builder(body.name)
-    builder.add_guards(body.guards)
+    builder.add_guards(guards_over(needed, body.guards))
     values: dict[Value, Value] = {}
     for node in body.nodes:
         if node in needed:

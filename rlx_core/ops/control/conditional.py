@@ -81,6 +81,8 @@ class If(Op):
     def vjp(self, g: Any, pred: Value, *x: Value, y: Any) -> tuple[Any, ...]:
         wanted = differentiable(x)
         live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
+        if not live:
+            return tuple(ZERO for _ in range(1 + len(x)))
         every = range(len(x))
 
         def pulled(body: Graph) -> Graph:

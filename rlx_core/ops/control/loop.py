@@ -142,6 +142,8 @@ class While(Op):
             )
         wanted = differentiable(x)
         live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
+        if not live:
+            return tuple(ZERO for _ in x)
         whole = made(self.body.name, [v.type for v in x], lambda *v: [as_results(self.bounded()(*v))[i] for i in live])
         pull = nested().vjp_of(whole, [names(whole)[i] for i in wanted])
         found = iter(results_of(pull, (*x, *(as_results(g)[i] for i in live))))

@@ -71,6 +71,8 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
     of_consts = [i for i in wrt if count <= i < count + op.consts]
     of_xs = [i for i in wrt if i >= count + op.consts]
     ys = [i for i in range(count, len(body.outputs)) if not is_zero(g[i])]
+    if not of_carries and not ys:
+        return tuple(ZERO for _ in x)
     # Only outputs that something comes back to: the others' cotangents are zero at every step.
     step = nested().vjp_of(
         part(body, range(len(x)), [*of_carries, *ys]), [names(body)[i] for i in (*of_carries, *of_consts, *of_xs)]

@@ -25,7 +25,19 @@ from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_info import finfo
 from rlx_core.ops.array_shapes import shape_of
 from rlx_core.ops.array_statistics import all
-from rlx_core.ops.comparison import equal, greater, isfinite, isinf, isnan, less, less_equal, logical_and, logical_or
+from rlx_core.ops.comparison import (
+    equal,
+    greater,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    not_equal,
+    signbit,
+)
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import full
 from rlx_core.ops.linalg import operand
@@ -89,9 +101,16 @@ def fmin(x1: Any, x2: Any) -> Any:
 
 
 def fmod(x1: Any, x2: Any) -> Any:
-    """What whole steps of `x2` towards 0 leave of `x1`, as in C: its sign is that of `x1`, where `remainder` has that of `x2`."""
-    rest = remainder(abs(x1), abs(x2))
-    return where(less(x1, 0), negative(rest), rest)
+    """The remainder of a division rounded towards 0, C's `fmod`: it has the sign of `x1`, also where it is 0.
+
+    `remainder` has the sign of `x2`.
+    """
+    if dtype_of(x1).is_float or dtype_of(x2).is_float:
+        rest = remainder(abs(x1), abs(x2))
+        return where(signbit(floating(x1)), negative(rest), rest)
+    rest = remainder(x1, x2)
+    # Not by sizes: the smallest integer has none.
+    return where(logical_and(not_equal(rest, 0), less(x1, 0) ^ less(x2, 0)), subtract(rest, x2), rest)
 
 
 def heaviside(x1: Any, x2: Any) -> Any:

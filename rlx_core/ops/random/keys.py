@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.array import is_array
 from rlx_core.ir.dims import Dim, Expr, product
 from rlx_core.ir.dtypes import DType, dtype, u32, u64
 from rlx_core.ir.graph import Value
@@ -45,7 +46,7 @@ def key(seed: Any) -> Key:
         ConfigError: It is no integer, or has more bits.
         DtypeError, ShapeError: It is an array of another dtype or rank.
     """
-    if isinstance(seed, Value | np.ndarray | np.generic):
+    if isinstance(seed, Value) or is_array(seed):
         return Key(_both_words(_integer("random.key: seed", seed, u64)))
     number = whole("random.key: seed", seed)
     if not -(1 << 63) <= number < 1 << 64:
@@ -83,12 +84,12 @@ def fold_in(key: Key, data: Any) -> Key:
         DtypeError, ShapeError: It is an array of another dtype or rank.
     """
     words = one_key("random.fold_in", key)
-    if not isinstance(data, Value | np.ndarray | np.generic):
+    if not (isinstance(data, Value) or is_array(data)):
         number = whole("random.fold_in: data", data)
         if not 0 <= number < 1 << 63:
             raise ConfigError(f"random.fold_in: data must be from 0 to 2**63 - 1, not {number}")
         data = np.asarray(number, np.uint64)
-    if isinstance(words, np.ndarray) and isinstance(data, np.ndarray | np.generic):
+    if isinstance(words, np.ndarray) and is_array(data):
         _expect_integer("random.fold_in: data", data)
         return Key(_first_halves(words, [int(data) & LOWER], FOLDED)[0])
     block = multiply(_integer("random.fold_in: data", data, u64), scalar(2, u64))

@@ -7,12 +7,13 @@ before anything runs (`order.py`). Verifying, printing, timing and stamping belo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, dataclass_transform
 
 import attrs
 from attrs import Factory, field
 
+from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.graph import Graph, Node, Value, ambient_builder, nested_graphs
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
@@ -69,6 +70,8 @@ class TargetView(Protocol):
     def region_limits(self) -> tuple[int | None, int | None]: ...
     @property
     def kernels(self) -> Any: ...
+    @property
+    def element_functions(self) -> ElementFunctions | None: ...
 
 
 class RefusalView(Protocol):
@@ -173,7 +176,13 @@ def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
 
 @frozen(slots=False, repr=False)
 class PassRecord:
-    """What passes of every stage have in common; see `Pass` and `LirPass`."""
+    """What passes of every stage have in common; see `Pass` and `LirPass`.
+
+    Attributes:
+        gives_up: The floating-point law that the pass violates, as for a rewrite rule; `None` if results keep NaN, infinities
+            and the sign of zero, and differ by rounding at most. The laws compare its results within that.
+        samples: Programs that it changes, for the laws, where no small program of standard ops is one.
+    """
 
     name: ClassVar[str] = ""
     stage: ClassVar[Stage] = "mir"
@@ -183,6 +192,8 @@ class PassRecord:
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
     is_fusion: ClassVar[bool] = False
+    gives_up: ClassVar[str | None] = None
+    samples: ClassVar[Callable[[], Iterable[Graph]] | None] = None
 
     def __repr__(self) -> str:
         return spelt(self)

@@ -6,7 +6,9 @@ one keeps them apart from those that wait for inputs.
 
 from __future__ import annotations
 
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, symbols_inside
+from weakref import WeakKeyDictionary
+
+from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, symbols_inside
 
 __all__ = ["bound_nodes", "is_bound"]
 
@@ -46,18 +48,32 @@ def is_bound(value: Value) -> bool:
 
     The same as `bound_nodes` for one value, where looking through the whole graph would be too much.
     """
-    seen = set()
-    has_source = False
     stack = [value.node]
     while stack:
-        node = stack.pop()
-        if node in seen:
+        node = stack[-1]
+        known = _known.setdefault(node.owner, {})
+        if node.index in known:
+            stack.pop()
             continue
-        seen.add(node)
-        if isinstance(node.op, Input) or not node.op.is_pure or node.op.is_barrier:
-            return False
-        if not all(t.is_static for t in node.types):
-            return False
-        has_source = has_source or isinstance(node.op, Param | Constant)
-        stack.extend(v.node for v in node.present())
-    return has_source
+        sources = [v.node for v in node.present()]
+        if (
+            isinstance(node.op, Input)
+            or not node.op.is_pure
+            or node.op.is_barrier
+            or not all(t.is_static for t in node.types)
+        ):
+            known[node.index] = _WAITS
+        elif missing := [each for each in sources if each.index not in _known.setdefault(each.owner, {})]:
+            stack += missing
+        else:
+            states = [_known[each.owner][each.index] for each in sources]
+            own = _BOUND if isinstance(node.op, Param | Constant) else _FREE
+            known[node.index] = _WAITS if _WAITS in states else max([own, *states])
+    return _known[value.node.owner][value.node.index] == _BOUND
+
+
+_WAITS, _FREE, _BOUND = 0, 1, 2
+"""States of a node: it waits for inputs; it reads nothing; it is known once parameters are bound."""
+
+_known: WeakKeyDictionary[Builder, dict[int, int]] = WeakKeyDictionary()
+"""Builder → index of a node → its state, so that asking for every node of a chain visits each node once."""

@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 from attrs import Factory
 
-from rlx_core.errors import Fact, RlxError
-from rlx_core.ir.graph import Graph, Value
+from rlx_core.errors import Fact, RlxError, VerifyError
+from rlx_core.errors.contained import contained
+from rlx_core.ir.graph import Graph, Value, leaf_name
 from rlx_core.ir.verify import Stage, check
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
 from rlx_core.passes.engine.order import check_order
+from rlx_core.plugins.use import owner_of
 from rlx_core.system.records import frozen
 
 __all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
@@ -138,9 +140,43 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
 
 def run_one(each: Pass, graph: Graph, context: Context) -> Result:
     try:
-        return each.run(graph, context)
+        with contained("passes", each.name, "the pass"):
+            result = each.run(graph, context)
+            if not isinstance(result, Result):
+                raise TypeError(f"`run` returned {type(result).__name__}, not a Result")
     except RlxError as error:
         raise error.with_fact(Fact("pass", each.name)) from error.__cause__
+    if result.graph is not graph:
+        expect_signature(each, graph, result.graph)
+    return result
+
+
+def expect_signature(each: Pass, before: Graph, after: Graph) -> None:
+    """Require that a pass kept the inputs and the outputs of a program, whose caller knows nothing of passes.
+
+    Parameters may go: nothing reads them any more.
+
+    Raises:
+        VerifyError: An input or an output has another type, or there are more or fewer of them.
+    """
+    kept = (
+        (
+            "inputs",
+            [f"{leaf_name(v)}: {v.type}" for v in before.inputs],
+            [f"{leaf_name(v)}: {v.type}" for v in after.inputs],
+        ),
+        ("outputs", list(map(str, before.output_types)), list(map(str, after.output_types))),
+    )
+    for what, expected, found in kept:
+        if expected != found:
+            owner = owner_of("passes", each.name, None)
+            raise VerifyError(
+                f"{each.name}: the pass changed the {what} of {before.name}",
+                Fact("expected", ", ".join(expected) or "none"),
+                Fact("found", ", ".join(found) or "none"),
+                Fact("pass", each.name, None if owner is None else owner[0]),
+                hint="a pass replaces what a program computes by equal values, and keeps its inputs and outputs",
+            )
 
 
 def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:

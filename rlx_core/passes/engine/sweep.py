@@ -6,7 +6,7 @@ Nodes go whole. Single results, and operands that are not read, go only where th
 from __future__ import annotations
 
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_node, guards_over
 from rlx_core.passes.engine.base import Result
 from rlx_core.passes.engine.pruning import Pruned, prune
 
@@ -31,7 +31,7 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
     if len(needed) == len(graph.nodes) and not pruned:
         return Result.unchanged(graph), False
     builder = Builder(graph.name)
-    builder.add_guards(graph.guards)
+    builder.add_guards(guards_over(needed, graph.guards))
     values: dict[Value, Value] = {}
     for node in graph.nodes:
         if node in pruned:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from rlx_core.errors import ConfigError, Fact
 from rlx_core.pipeline.config.records import Configuration, PluginConfig, UnknownSetting
 from rlx_core.pipeline.config.settings import heeded, read_settings
 from rlx_core.pipeline.config.trust import anchored, expect_trusted, is_foreign
+from rlx_core.system import private
 from rlx_core.system.records import frozen
 
 __all__ = ["Sources", "file_table", "find_config", "load_config", "read_sources", "read_table"]
@@ -146,12 +148,22 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
     folder, below = os.getcwd() if start is None else str(Path(start)), None
     while folder != below:  # as strings: every compilation searches, and paths as objects take ten times as long
         own, project = os.path.join(folder, "rlx.toml"), os.path.join(folder, "pyproject.toml")
-        if os.path.isfile(own):
+        if os.path.isfile(own) and not is_foreign(Path(own)):
             return Path(own)
-        if os.path.isfile(project) and section_of(Path(project)) is not None and not is_foreign(Path(project)):
+        if os.path.isfile(project) and _is_configuration(Path(project)):
             return Path(project)
         folder, below = os.path.dirname(folder), folder
     return None
+
+
+def _is_configuration(project: Path) -> bool:
+    """Whether a `pyproject.toml` has `[tool.rlx]` and is not another user's, whose faults are not this program's."""
+    if private.is_foreign(project.stat()) or private.is_foreign(project.lstat()):
+        with suppress(ConfigError):  # not TOML, or not readable: then it is not known to be meant for rlx
+            if may_have_section(text_of(project)):
+                is_foreign(project)
+        return False
+    return section_of(project) is not None
 
 
 def file_table(path: Path, *, is_named: bool) -> Mapping[str, Any]:
@@ -187,6 +199,9 @@ def section_of(path: Path) -> Any:
     tool = parse(path).get("tool") if may_have_section(text_of(path)) else None
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
+
+MAX_NBYTES: Final = 1 << 20
+"""Bytes of a configuration file; what configurations say needs some thousands."""
 
 MOST_NESTED: Final = 32
 """Tables and lists inside one another; what configurations say needs five."""
@@ -231,6 +246,11 @@ def text_of(path: Path) -> str:
         raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
+    if found.st_size > MAX_NBYTES:
+        raise ConfigError(
+            f"configuration: {path} has {found.st_size} bytes, and a configuration at most {MAX_NBYTES}",
+            Fact("file", path),
+        )
     try:
         return _read(path, found.st_size, found.st_mtime_ns)
     except OSError as error:

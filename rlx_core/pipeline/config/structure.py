@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from itertools import islice
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import attrs
 import cattrs
@@ -23,6 +24,9 @@ from rlx_core.system.records import frozen
 __all__ = ["configuration_of", "structure"]
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
+
+MAX_FAULTS: Final = 20
+"""Faults that one error lists: each takes a search for the nearest key, and a file may have thousands of them."""
 
 INTERNAL = frozenset({"origins", "unknown_settings"})
 
@@ -61,8 +65,9 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
     try:
         found = converter().structure(table, Configuration)
     except (ClassValidationError, IterableValidationError) as error:
-        raise faults_error([with_option(fault, table, options) for fault in faults(error)], origins) from None
-    wrong = list(option_faults(found.options, options))
+        wrong = [with_option(fault, table, options) for fault in islice(faults(error), MAX_FAULTS + 1)]
+        raise faults_error(wrong, origins) from None
+    wrong = list(islice(option_faults(found.options, options), MAX_FAULTS + 1))
     if wrong:
         raise faults_error(wrong, origins)
     return found
@@ -236,19 +241,21 @@ def validator_message(text: str) -> tuple[str, str]:
 
 
 def faults_error(found: list[Fault], origins: Mapping[str, str]) -> ConfigError:
-    """One error for all faults: the first in the message, each as a fact with the place that said it."""
-    first = found[0]
-    facts = [Fact(f.key or "configuration", f.message, said_where(f.key, origins)) for f in found]
-    more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
+    """One error for the first `MAX_FAULTS` faults: the first in the message, each as a fact with the place that said it."""
+    first, is_all = found[0], len(found) <= MAX_FAULTS
+    found = found[:MAX_FAULTS]
+    sources = {path.replace("_", "-"): source for path, source in origins.items()}
+    facts = [Fact(f.key or "configuration", f.message, source_of(f.key, sources)) for f in found]
+    more = "" if len(found) == 1 else f" (and {'' if is_all else 'more than '}{len(found) - 1} more)"
     hint = first.hint if len(found) == 1 else None
     facts += [Fact(f.key, f.hint) for f in found if f.hint and len(found) > 1]
     return ConfigError(f"configuration: {first.key}: {first.message}{more}", *facts, hint=hint)
 
 
-def said_where(key: str, origins: Mapping[str, str]) -> str | None:
-    spellings = {path.replace("_", "-"): source for path, source in origins.items()}
+def source_of(key: str, sources: Mapping[str, str]) -> str | None:
+    """The file, variable or program that said a key, or the nearest table around it."""
     parts = key.replace("_", "-").split(".")
     for end in range(len(parts), 0, -1):
-        if ".".join(parts[:end]) in spellings:
-            return spellings[".".join(parts[:end])]
+        if ".".join(parts[:end]) in sources:
+            return sources[".".join(parts[:end])]
     return None

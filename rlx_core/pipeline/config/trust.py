@@ -1,8 +1,9 @@
 """Code that a configuration file names: which of it is run, and which is refused.
 
-A file that somebody put into a parent directory decides nothing about what runs here. A configuration that was found, rather
-than named by the program or on the command line, may name plugin files of its own project alone: in its own directory or
-below, belonging to this user (or to root), and writable by nobody else, each directory on the way included.
+A file that somebody put into a parent directory decides nothing about what runs here. A configuration of another user that was
+found is not read at all. One of this user that was found, rather than named by the program or on the command line,
+may name plugin files of its own project alone: in its own directory or below, belonging to this user (or to root), and writable
+by nobody else, each directory on the way included.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
 
 
 def is_foreign(file: Path) -> bool:
-    """Whether a `pyproject.toml` that was found is somebody else's, and not to be read; a warning says so."""
-    found = file.stat()
-    if private.is_foreign(found):
-        warnings.warn(
-            f"configuration: {file} is not read, because it {private.reason_against(found)}; to use it, {_by_name(file)}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return True
+    """Whether a configuration that was found is another user's, or another user's link; a warning says that it is not read."""
+    for found in (file.lstat(), file.stat()):
+        if private.is_foreign(found):
+            warnings.warn(
+                f"configuration: {file} is not read, because it {private.reason_against(found)}; to use it, {_by_name(file)}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return True
     return False
 
 

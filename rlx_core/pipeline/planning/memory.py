@@ -8,6 +8,7 @@ bound or a fixed number of tries is spent. Nothing depends on time or on hashing
 from __future__ import annotations
 
 import random
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
@@ -127,6 +128,10 @@ def with_offsets(lir: Lir, placed: Mapping[LiveRange, Slot], alignment: int) -> 
 # -------------------------------------------------------------------------------------------- strategies
 
 
+FEW_RANGES: Final = 128
+"""Ranges up to which placing them one by one in Python is quicker than with arrays."""
+
+
 class _Packer:
     """Places ranges one after another at the lowest offset where they fit: first fit in a given order."""
 
@@ -140,6 +145,8 @@ class _Packer:
     def place(self, order: Sequence[int]) -> np.ndarray:
         """An offset for each range, when they are placed in `order`."""
         count = self.count
+        if count <= FEW_RANGES:
+            return self._place_few(order)
         offsets = np.zeros(count, np.int64)
         births, deaths = np.empty(count, np.int64), np.empty(count, np.int64)
         starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -151,6 +158,25 @@ class _Packer:
             offsets[index] = offset
             births[done], deaths[done], starts[done], ends[done] = birth, death, offset, offset + size
         return offsets
+
+    def _place_few(self, order: Sequence[int]) -> np.ndarray:
+        """The same without NumPy, whose calls would take longer than what they compute."""
+        births, deaths, sizes = self.births.tolist(), self.deaths.tolist(), self.sizes.tolist()
+        placed: list[tuple[int, int, int, int]] = []  # by start: (start, end, birth, death)
+        offsets = [0] * self.count
+        for index in order:
+            birth, death, size = births[index], deaths[index], sizes[index]
+            offset = 0
+            for start, end, other_birth, other_death in placed:
+                if other_birth > death or other_death < birth:
+                    continue
+                if start - offset >= size:
+                    break
+                if end > offset:
+                    offset = end
+            offsets[index] = offset
+            insort(placed, (offset, offset + size, birth, death))
+        return np.array(offsets, np.int64)
 
     def height(self, offsets: np.ndarray) -> int:
         return int((offsets + self.sizes).max(initial=0))

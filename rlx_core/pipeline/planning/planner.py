@@ -12,6 +12,7 @@ from typing import Final, get_args
 from attrs import field
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
 from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step, is_made_of_parts
 from rlx_core.ir.op import Op
@@ -229,7 +230,8 @@ def _step(
         if kernel.runs_nested
         else {}
     )
-    own = 0 if kernel.workspace is None else kernel.workspace(node).__index__()
+    with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
+        own = 0 if kernel.workspace is None else kernel.workspace(node).__index__()
     own = -(-own // alignment) * alignment if nested else own
     nbytes = own + max((body.arena_nbytes for body in nested.values()), default=0)
     return Step(

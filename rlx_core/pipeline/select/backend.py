@@ -11,6 +11,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
+from rlx_core.ir.element_functions import ElementFunctions
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
@@ -64,6 +65,8 @@ class Target:
         adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
             no such row is on the best of several tiers, which is what the target's own compiler makes.
         device: The device whose memory its programs work in; `None` is the host's.
+        element_functions: The functions of its code for element-wise ops, by which eager calls and constant folding compute what
+            its programs compute; without them they use the NumPy references.
         allow_host: Ops, or patterns, that may run on the host where there is no kernel for them; the configuration says which.
     """
 
@@ -76,6 +79,7 @@ class Target:
     tiers: tuple[str, ...] = ()
     adopt: Callable[[Kernel], Kernel | None] | None = field(default=None, eq=False)
     device: Device | None = field(default=None, eq=False)
+    element_functions: ElementFunctions | None = field(default=None, eq=False)
     allow_host: tuple[str, ...] = ()
 
     def kernel_for(self, node: Node) -> Kernel | None:
@@ -208,7 +212,8 @@ class Program(ABC):
         It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
         raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
         array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
-        with another argument) or cannot be served now makes it return `NotImplemented` before anything has happened. The
+        with another argument) or cannot be served now, and any call while runs are observed
+        (`rlx_core.pipeline.profile.watchers` is not 0), makes it return `NotImplemented` before anything has happened. The
         caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
         """
         return None

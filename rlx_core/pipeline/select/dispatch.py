@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from attrs import asdict, field
 
 from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Builder, Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import dense_strides, is_dense
@@ -52,6 +53,7 @@ class LegalizationTable:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.plugin: str | None = None  # who offers it; set when it is collected for a target
         self._rows: dict[type[Op], Callable[..., Any]] = {}
 
     def register(self, op: type[Op]) -> Callable[[_F], _F]:
@@ -75,6 +77,10 @@ class LegalizationTable:
 
     def find(self, op: Op) -> Callable[..., Any] | None:
         return self._rows.get(type(op))
+
+    def rows(self) -> Iterator[tuple[type[Op], Callable[..., Any]]]:
+        """Each op with its rewrite, in the order of registration."""
+        yield from self._rows.items()
 
     def __contains__(self, op: type[Op]) -> bool:
         return op in self._rows
@@ -168,7 +174,8 @@ class Dispatcher:
         """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
         if node.op.decompose is None or not rounds:
             return False
-        made = draft(partial(node.op.decompose, *node.operands), node.op.name)
+        with contained("ops", node.op.name, "its decomposition"):
+            made = draft(partial(node.op.decompose, *node.operands), node.op.name)
         return made is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in made.needed())
 
     def runs_best(self, node: Node, rounds: int) -> bool:

@@ -14,12 +14,14 @@ import numpy as np
 from attrs import evolve, field
 
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
+from rlx_core.errors.contained import reraise
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
 from rlx_core.plugins.faults import Fault, as_fact
+from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
 
@@ -197,7 +199,10 @@ HOST: Final = "host"
 
 def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
     """A primitive by its NumPy meaning: two-byte floats are widened to f32, computed and rounded once."""
-    results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
+    try:
+        results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
+    except Exception as error:  # noqa: BLE001 - contributed code may raise anything; it is raised again, with its owner
+        reraise(error, "ops", op.name, "its reference")
     for place, result in zip(as_results(out), results, strict=True):
         np.copyto(place, np.asarray(result), casting="unsafe")
 
@@ -234,6 +239,7 @@ class KernelTable:
         self._names: dict[str, Kernel] = {}
         self._fill = fill
         self._left_out: list[Fault] = []
+        self._failed: dict[str, str] = {}
         self._lock = Lock(f"the table of kernels for {target}")
 
     def register(self, *ops: type[Op], name: str | None = None, **traits: Unpack[TraitWords]) -> Callable[[_F], _F]:
@@ -340,7 +346,7 @@ class KernelTable:
         """The first kernel that takes the node, and why the ones before it did not."""
         refusals: list[Refusal] = []
         for kernel in self.candidates(type(node.op)):
-            reason = kernel.refusal(node)
+            reason = self._refusal(kernel, node)
             if reason is None:
                 return Selection(kernel, tuple(refusals))
             refusals.append(Refusal(kernel.name, reason))
@@ -349,10 +355,49 @@ class KernelTable:
     def settled(self, node: Node) -> Kernel | None:
         """The kernel that `choose` finds whatever unknown sizes above 0 the node has; `None` where that depends on them."""
         for kernel in self.candidates(type(node.op)):
-            takes = kernel.settled(node)
+            try:
+                takes = False if kernel.name in self._failed else kernel.settled(node)
+            except Exception as error:  # noqa: BLE001 - contributed code may raise anything; the row is passed over, with a warning
+                self._fail_condition(kernel, node, error)
+                takes = False
             if takes is not False:
                 return kernel if takes else None
         return None
+
+    def _refusal(self, kernel: Kernel, node: Node) -> str | None:
+        """Why a row does not take a node; a row whose condition raises is passed over for the next one."""
+        if kernel.name in self._failed:
+            return self._failed[kernel.name]
+        try:
+            return kernel.refusal(node)
+        except Exception as error:  # noqa: BLE001 - contributed code may raise anything; the row is passed over, with a warning
+            return self._fail_condition(kernel, node, error)
+
+    def _fail_condition(self, kernel: Kernel, node: Node, error: Exception) -> str:
+        if not self.fail(kernel, f"the condition of this kernel on {node.op.name}", error):
+            raise error
+        return self._failed[kernel.name]
+
+    def fail(self, kernel: Kernel, step: str, error: BaseException) -> bool:
+        """Use a row no more because its code raised, and warn of it; whether that could be done.
+
+        It cannot for a row of no plugin, whose exception has no owner to name.
+        """
+        fault = leave_row_out("kernels", kernel.name, step, kernel.plugin, error)
+        if fault is None:
+            return False
+        self._failed[kernel.name] = f"cannot be used: {fault.reason}"
+        self._left_out.append(fault)
+        return True
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether rows are not used because their code raised."""
+        return bool(self._failed)
+
+    def has_failed(self, kernel: str) -> bool:
+        """Whether a row is not used any more, because its code raised."""
+        return kernel in self._failed
 
     def accepts(self, node: Node) -> bool:
         return self.choose(node).kernel is not None

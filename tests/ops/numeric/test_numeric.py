@@ -220,3 +220,50 @@ def test_sinc_at_0_has_a_derivative() -> None:
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says.replace("[", r"\[")):
         call()
+
+
+FMOD = {
+    "f32": (
+        np.float32([0.0, -0.0, 4.0, -4.0, -5.5, 5.0, -np.inf]),
+        np.float32([2.0, 2.0, -2.0, 2.0, 2.0, np.inf, 2.0]),
+    ),
+    "i8": tuple(
+        np.int8(np.meshgrid([-128, -127, -5, -1, 0, 1, 5, 127], [-128, -127, -3, -1, 1, 3, 127])).reshape(2, -1)
+    ),
+    "u8": (np.uint8([0, 5, 255, 128]), np.uint8([3, 3, 7, 255])),
+}
+
+
+@pytest.mark.parametrize("dtype", FMOD)
+def test_fmod_has_the_sign_of_its_dividend(dtype: str) -> None:
+    x1, x2 = FMOD[dtype]
+    with np.errstate(all="ignore"):
+        expected = np.fmod(x1, x2)
+    for found in (np.asarray(rlx.fmod(x1, x2)), np.asarray(rlx.jit(rlx.fmod)(x1, x2))):
+        np.testing.assert_array_equal(found, expected)
+        if dtype == "f32":
+            np.testing.assert_array_equal(np.signbit(found)[:-1], np.signbit(expected)[:-1])
+
+
+ZEROS: dict[str, tuple[Any, float]] = {
+    "erfinv": (rlx.special.erfinv, -0.0),
+    "silu": (rlx.nn.silu, -0.0),
+    "mish": (rlx.nn.mish, -0.0),
+    "relu": (rlx.nn.relu, 0.0),
+    "relu6": (rlx.nn.relu6, 0.0),
+    "fmod": (lambda x: rlx.fmod(x, 2.0), -0.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ZEROS)
+def test_every_mode_has_the_same_bits_at_0_and_among_subnormals(name: str, dtype: type) -> None:
+    function, expected = ZEROS[name]
+    tiny = float(np.finfo(dtype).tiny)
+    x = np.concatenate([[-0.0], np.linspace(-4 * tiny, 4 * tiny, 301), -np.geomspace(10, 1100, 300)]).astype(dtype)
+    eager = np.asarray(function(x))
+    assert eager[0] == 0
+    assert np.signbit(eager[0]) == np.signbit(expected)
+    for found in (rlx.jit(function)(x), rlx.compile(lambda: function(x))()):
+        np.testing.assert_array_equal(np.asarray(found), eager)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(eager))

@@ -10,6 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.pipeline.config import structure
 from rlx_core.pipeline.config.reading import find_config, load_config, read_sources
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="Windows has no owners and modes of this kind")
@@ -79,7 +80,7 @@ def test_code_that_others_can_write_is_not_run(project, where, who):
 
 
 @ROOT
-@pytest.mark.parametrize("where", SPOILT)
+@pytest.mark.parametrize("where", sorted(SPOILT.keys() - {"the configuration"}))
 def test_code_of_another_user_is_not_run(project, where):
     os.chown(SPOILT[where](project), 12345, 12345)
 
@@ -129,6 +130,66 @@ def test_the_section_in_another_users_pyproject_is_not_read(project):
     with pytest.warns(RuntimeWarning, match="is not read, because it belongs to user 12345"):
         assert find_config() is None
     assert load_config(file).use == "training"
+
+
+@ROOT
+@pytest.mark.parametrize("text", ['use = "inference"\n', "[printing]\nir-dump = '.'\n", "no TOML", "[t]\n" * 2**18])
+def test_another_users_configuration_is_not_read(project, text):
+    (project.parent / "rlx.toml").write_text('use = "training"\n')
+    (project / "rlx.toml").write_text(text)
+    assert find_config() == project / "rlx.toml"
+    os.chown(project / "rlx.toml", 12345, 12345)
+
+    with pytest.warns(RuntimeWarning, match="is not read, because it belongs to user 12345"):
+        assert find_config() == project.parent / "rlx.toml"  # the next one above
+    with pytest.warns(RuntimeWarning, match="is not read"):
+        assert rlx.jit(lambda x: x + x)(np.ones(2, np.float32)).tolist() == [2, 2]
+
+
+@ROOT
+def test_another_users_link_to_our_configuration_is_not_read(project):
+    (project / "rlx.toml").rename(project / "other.toml")
+    (project / "rlx.toml").symlink_to("other.toml")
+    assert find_config() == project / "rlx.toml"
+    os.chown(project / "rlx.toml", 12345, 12345, follow_symlinks=False)
+
+    with pytest.warns(RuntimeWarning, match="is not read, because it belongs to user 12345"):
+        assert find_config() is None
+
+
+@ROOT
+@pytest.mark.parametrize("text", ["[tool.rlx", "[tool]\nother = 1\n", "\xff"])
+def test_another_users_pyproject_cannot_stop_a_program(project, text, recwarn):
+    (project / "rlx.toml").unlink()
+    (project / "pyproject.toml").write_text(text, "latin-1")
+    os.chown(project / "pyproject.toml", 12345, 12345)
+
+    assert find_config() is None
+    assert [str(each.message) for each in recwarn if "is not read" not in str(each.message)] == []
+
+
+# ---------------------------------------------------------------------------------------- bounds
+
+
+def test_a_configuration_of_many_faults_takes_as_long_as_one_of_few(tmp_path, monkeypatch):
+    searches = []
+    monkeypatch.setattr(structure, "nearest", lambda *given: searches.append(given))
+    file = tmp_path / "rlx.toml"
+    file.write_text("".join(f"[t{i}]\n" for i in range(20_000)))
+
+    with pytest.raises(ConfigError, match=r"t0: unknown key \(and more than 19 more\)") as refused:
+        load_config(file)
+    assert len(searches) <= 2 * (structure.MAX_FAULTS + 1)
+    assert len(refused.value.facts) == 2 * structure.MAX_FAULTS
+    assert all(fact.where == str(file) for fact in refused.value.facts[: structure.MAX_FAULTS])
+
+
+def test_a_configuration_of_many_bytes_is_refused(tmp_path):
+    file = tmp_path / "rlx.toml"
+    file.write_text("# " + "x" * 2**20)
+
+    with pytest.raises(ConfigError, match="has 1048578 bytes, and a configuration at most 1048576"):
+        load_config(file)
 
 
 # -------------------------------------------------------------------------- what is no configuration

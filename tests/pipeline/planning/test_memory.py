@@ -329,3 +329,12 @@ def test_the_report_of_a_template_says_which_sizes_are_missing(fake_target):
     lir = make_lir(builder.finish([negative(builder.input("x", spec("f32[n, m]")))]), fake_target())
 
     assert memory_report(lir) == "main: a template; bytes are known once m, n are bound\n"
+
+
+def test_few_ranges_are_placed_as_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(40):
+        ranges = random_ranges(seed, 1 + seed * 3)
+        few = [STRATEGIES[strategy](ranges, 64) for strategy in STRATEGIES]
+        monkeypatch.setattr(memory, "FEW_RANGES", 0)
+        assert [STRATEGIES[strategy](ranges, 64) for strategy in STRATEGIES] == few
+        monkeypatch.undo()

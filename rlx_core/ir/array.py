@@ -1,0 +1,352 @@
+"""Arrays in the host's memory: what functions return outside of a program.
+
+An array wraps a NumPy array, which it shows read-only and without a copy (`np.asarray(x)`). It is no NumPy array itself, for two
+reasons: its operators promote and round as those of a program do, and one that was donated to a program must refuse every use,
+which a class derived from `numpy.ndarray` cannot, because NumPy's C code reads its memory without asking.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+import optree
+
+from rlx_core.errors import AbsentNameError, DonatedError, IndexRangeError, TraceError
+from rlx_core.hints.expected import attribute_hint
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.ir.graph import ArrayMethods, Value, ambient_builder, operator
+from rlx_core.ir.types import TensorType
+
+__all__ = ["HostArray", "as_index", "donate_together", "donated_error", "is_array", "unwrapped", "wrapped"]
+
+_LINE_WIDTH: Final = 88
+
+
+_OPERATORS: Final = {
+    **{name: name for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "matmul")},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "equal", "not_equal", "less", "less_equal")},
+    **{name: name for name in ("greater", "greater_equal")},
+    "power": "pow",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+}
+"""NumPy's functions of Python's binary operators → the operators."""
+
+
+class _Donated:
+    """What a donated array has in place of its elements: to whom it was donated."""
+
+    __slots__ = ("to", "type")
+
+    def __init__(self, to: str, type: TensorType) -> None:
+        self.to, self.type = to, type
+
+
+class HostArray(ArrayMethods):
+    """An array in the host's memory, which does not change; see `ArrayMethods` for operators and methods.
+
+    `np.asarray(x)` shows the elements without a copy; NumPy, SciPy and whatever takes array-likes accept it, DLPack shares its
+    memory. `x[key] = y` gives the object other elements; what was computed from it before keeps its own.
+    """
+
+    __slots__ = ("__weakref__", "_data")
+
+    def __init__(self, data: np.ndarray) -> None:
+        self._data: np.ndarray | _Donated = data
+
+    # ------------------------------------------------------------------------------ what it is
+
+    @property
+    def _array(self) -> np.ndarray:
+        """The elements.
+
+        Raises:
+            DonatedError: They were given to a program that may have overwritten them.
+        """
+        data = self._data
+        if type(data) is _Donated:
+            raise donated_error(data.to, data.type)
+        return data  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's dtype of the elements, which equals rlx's."""
+        return self._array.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        return self._array.size
+
+    @property
+    def itemsize(self) -> int:
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    @property
+    def type(self) -> TensorType:
+        """rlx's type: `f32[3, 4]`."""
+        return TensorType(dtype_of(self.dtype), self.shape)
+
+    @property
+    def is_donated(self) -> bool:
+        """Whether its elements were given to a program, so that every other use of it raises."""
+        return type(self._data) is _Donated
+
+    if not TYPE_CHECKING:  # to a type checker, any name would be an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):  # Python and other libraries ask for protocols, often
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AbsentNameError(f"an array has no attribute {name!r}", hint=attribute_hint(type(self), name))
+
+    def block_until_ready(self) -> HostArray:
+        """This array: programs on the host have ended when they return."""
+        self._array  # noqa: B018  raises if it was donated
+        return self
+
+    # ------------------------------------------------------------------------------- elements
+
+    def __getitem__(self, key: Any) -> Any:
+        """The elements that a key selects, as NumPy reads it; boolean arrays select as many as they have trues.
+
+        With a value of a program in the key, the result is one too.
+
+        Raises:
+            IndexRangeError: A position is outside its axis, or there are more than axes.
+        """
+        builder = ambient_builder()
+        if builder is not None and any(isinstance(k, Value) for k in (key if isinstance(key, tuple) else (key,))):
+            return operator("getitem")(builder.constant(self._array), key)
+        try:
+            return HostArray(np.asarray(self._array[as_index(key)]))
+        except IndexError as error:
+            raise IndexRangeError(f"getitem: {error}") from None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        made = operator("at")(self)[key].set(value)
+        if not isinstance(made, HostArray):
+            raise TraceError(
+                "setitem: an array that was made outside of the program cannot take elements of a value of it",
+                hint="x = x.at[key].set(y)",
+            )
+        self._data = made._array
+
+    def item(self, *index: Any) -> Any:
+        """The only element, or the one at `index`, as a Python number."""
+        return self._array.item(*index)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._array.tolist()
+
+    def tobytes(self) -> bytes:
+        """The elements as bytes, in C order."""
+        return self._array.tobytes()
+
+    def copy(self, order: str = "C") -> HostArray:
+        """An array with memory of its own."""
+        return HostArray(self._array.copy(order="C"))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> HostArray:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return HostArray, (self._array,)
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __complex__(self) -> complex:
+        return complex(self._array)
+
+    def __index__(self) -> int:
+        return self._array.__index__()
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._array.item(), digits) if self.ndim == 0 else operator("round")(self)
+
+    def __contains__(self, element: Any) -> bool:
+        return unwrapped(element) in self._array
+
+    __hash__ = None  # type: ignore[assignment]  # `==` is element-wise
+
+    def __format__(self, how: str) -> str:
+        return format(self._array if self.ndim else self._array[()], how)
+
+    def __str__(self) -> str:
+        return repr(self) if self.is_donated else str(self._array)
+
+    def __repr__(self) -> str:
+        data = self._data
+        if type(data) is _Donated:
+            return f"<donated array {data.type}>"
+        text = np.array_repr(self._array, max_line_width=_LINE_WIDTH)
+        return text.replace("array(", "Array(", 1)
+
+    # ---------------------------------------------------------------------- for other libraries
+
+    def _shown(self) -> np.ndarray:
+        """The elements as a NumPy array that cannot be written to."""
+        view = self._array.view()
+        view.flags.writeable = False
+        return view
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        shown = self._shown()
+        if dtype is not None and np.dtype(dtype) != shown.dtype:
+            if copy is False:
+                raise ValueError(f"an array of {shown.dtype} cannot become one of {np.dtype(dtype)} without a copy")
+            return shown.astype(dtype)
+        return shown.copy() if copy else shown
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """NumPy's result; but `ndarray + x` is the operator of `x`, so that it promotes as `x + ndarray` does."""
+        name = _OPERATORS.get(ufunc.__name__)
+        if name is not None and method == "__call__" and out is None and not options:
+            return operator(name)(*inputs)
+        if out is not None:
+            if any(type(each) is HostArray for each in out):
+                return NotImplemented  # arrays do not change; NumPy says so
+            options["out"] = out
+        return getattr(ufunc, method)(*map(unwrapped, inputs), **{k: unwrapped(v) for k, v in options.items()})
+
+    def __array_function__(self, function: Callable[..., Any], types: Iterable[Any], args: Any, kwargs: Any) -> Any:
+        """What a function of NumPy returns for the elements: NumPy arrays, not arrays of rlx."""
+        if any(issubclass(each, Value) for each in types):
+            return NotImplemented  # a value has no elements, and says so
+        return function(*optree.tree_map(unwrapped, args), **optree.tree_map(unwrapped, kwargs))
+
+    # There is no `__array_interface__`: what NumPy makes of it refers to this object alone, and not to the memory, which a
+    # donation gives away.
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self._shown().data
+
+    def __dlpack__(self, **options: Any) -> Any:
+        array = self._array
+        return (array if array.flags.writeable else array.copy()).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    # --------------------------------------------------------------------------------- donation
+
+    def donate(self, to: str) -> np.ndarray:
+        """Give the elements away: an array that nobody else refers to, or a copy if somebody does. Later uses raise.
+
+        Raises:
+            DonatedError: They were given away before.
+        """
+        with _donating:
+            array = self._array
+            self._data = _Donated(to, TensorType(dtype_of(array.dtype), array.shape))
+        # What the caller may still look at through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view refers
+        # to the array whose memory it shows, and that array is referred to here and by the call below.
+        is_own = array.base is None or not isinstance(array.base, np.ndarray)
+        return array if is_own and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable else array.copy()
+
+    def take_back(self, array: np.ndarray) -> None:
+        """Undo a donation to a program that did not run."""
+        self._data = array
+
+
+_donating: Final = threading.Lock()  # of several threads that donate one array, one has it
+
+
+def _references() -> int:
+    """References to an array that only a local name holds, as `sys.getrefcount` counts them in this interpreter."""
+    array = np.empty(0)
+    return sys.getrefcount(array)
+
+
+_REFERENCES: Final = _references()
+
+
+def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.ndarray]:
+    """Donate arrays to one call: all of them, or none.
+
+    Args:
+        arrays: The arrays, to whose elements the caller has no other reference.
+        to: What errors say of each.
+
+    Raises:
+        DonatedError: One was donated before, or is there twice. The others are as they were.
+    """
+    taken: list[np.ndarray] = []
+    for number, (array, name) in enumerate(zip(arrays, to, strict=True)):
+        try:
+            taken.append(array.donate(name))
+        except DonatedError:
+            for each, elements in zip(arrays, taken, strict=False):
+                each.take_back(elements)
+            first = next((i for i in range(number) if arrays[i] is array), None)
+            if first is None:
+                raise
+            raise DonatedError(
+                f"one array ({array.type}) cannot be donated twice ({to[first]}, and {name})",
+                hint="pass x.copy() for one of them",
+            ) from None
+    return taken
+
+
+def donated_error(to: str, type: TensorType) -> DonatedError:
+    """The error for the use of an array that was donated."""
+    return DonatedError(
+        f"this array ({type}) was donated ({to})",
+        hint="the call may have overwritten it: use what it returned, pass x.copy(), or make the function without donate",
+    )
+
+
+def wrapped(data: Any) -> Any:
+    """NumPy's arrays and scalars as arrays; everything else, such as arrays on devices, as it is."""
+    if isinstance(data, np.ndarray):
+        return HostArray(data)
+    return HostArray(np.asarray(data)) if isinstance(data, np.generic) else data
+
+
+def unwrapped(data: Any) -> Any:
+    """The elements of an array as the NumPy array that it wraps; everything else as it is.
+
+    Raises:
+        DonatedError: It was donated.
+    """
+    return data._array if type(data) is HostArray else data
+
+
+def is_array(data: Any) -> bool:
+    """Whether something is an array in the host's memory: this class, NumPy's arrays, or NumPy's scalars."""
+    return isinstance(data, np.ndarray | np.generic | HostArray)
+
+
+def as_index(key: Any) -> Any:
+    """An index with NumPy's arrays in place of arrays."""
+    if isinstance(key, tuple):
+        return tuple([_entry(each) for each in key])
+    return _entry(key)
+
+
+def _entry(entry: Any) -> Any:
+    return list(map(unwrapped, entry)) if isinstance(entry, list) else unwrapped(entry)
