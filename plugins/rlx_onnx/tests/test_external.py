@@ -85,6 +85,9 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         {"offset": "99999999999999999999"},
         {"length": "-1"},
         {"offset": "x"},
+        {"offset": " 0"},
+        {"offset": "0_0"},
+        {"length": "١٦"},
     ],
 )
 def test_bytes_that_the_file_does_not_have_are_refused(tmp_path: Path, said: dict[str, Any]) -> None:

@@ -116,3 +116,10 @@ def test_bytes_that_are_no_model_are_refused(tmp_path: Any, data: bytes) -> None
 
     with pytest.raises(FormatError, match=r"m\.onnx"):
         load(path)
+
+
+def test_a_size_of_minus_one_is_symbolic() -> None:
+    f = load(model([node("Neg", ["x"], ["y"])], ["x: f32[-1, 3]"], ["y: f32[-1, 3]"]))
+    for rows in (2, 5):
+        x = np.ones((rows, 3), np.float32)
+        np.testing.assert_array_equal(np.asarray(f(x)), -x)

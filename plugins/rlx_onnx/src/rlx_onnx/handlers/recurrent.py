@@ -176,18 +176,43 @@ def lstm(
     cell: Any = None,
     peepholes: Any = None,
 ) -> Any:
-    """Gates in the order i, o, f, c; with peepholes the cell is seen by the gates."""
-    hidden, clip = r.shape[2], _clipped(node)
+    def products(direction: int) -> tuple[Product, Product, Any]:
+        weights, own, bias, more = _weights(node, w, r, b, direction, 4)
+        return (lambda data: data @ weights), (lambda h: h @ own), bias + more
+
+    return lstm_by(node, x, r.shape[2], products, lengths, state, cell, peepholes)
+
+
+Product = Callable[[Any], Any]
+
+
+def lstm_by(
+    node: Node,
+    x: Any,
+    hidden: Any,
+    products: Callable[[int], tuple[Product, Product, Any]],
+    lengths: Any,
+    state: Any,
+    cell: Any,
+    peepholes: Any,
+) -> Any:
+    """Results of an LSTM: all states, the last state and the last cell. With peepholes the gates read the cell.
+
+    Args:
+        products: For a direction, the products of inputs and of states with their weights (gates in the order i, o, f, c), and
+            the sum of both biases.
+    """
+    clip = _clipped(node)
     coupled = bool(node.get("input_forget", 0))
 
     def run(data: Any, direction: int) -> tuple[Any, list[Any]]:
-        weights, own, bias, more = _weights(node, w, r, b, direction, 4)
+        of_inputs, of_states, bias = products(direction)
         f, g, h_of = _activations(node, ["sigmoid", "tanh", "tanh"], direction)
         p = None if peepholes is None else peepholes[direction]
 
         def step(carry: Any, z: Any) -> Any:
             h, c = carry
-            z = z + h @ own
+            z = z + of_states(h)
             i, o, forget, new = (z[:, k * hidden : (k + 1) * hidden] for k in range(4))
             if p is not None:
                 i, forget = i + p[:hidden] * c, forget + p[2 * hidden :] * c
@@ -199,6 +224,6 @@ def lstm(
             return (h, c), h
 
         first = (_initial(node, state, direction, data, hidden), _initial(node, cell, direction, data, hidden))
-        return _scanned(step, first, data @ weights + (bias + more), lengths)
+        return _scanned(step, first, of_inputs(data) + bias, lengths)
 
     return _directed(node, x, lengths, run)

@@ -43,6 +43,13 @@ def bytes_in(folder: Path | None, taken: Mapping[str, np.ndarray]) -> Callable[[
     return bytes_of
 
 
+def _number(text: str) -> int:
+    """The number that a text of ASCII digits says; `int` takes spaces, underscores and other alphabets' digits too."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not written in digits")
+    return int(text)
+
+
 class Neighbours:
     """The files of a model's folder that tensors may lie in, each mapped once."""
 
@@ -60,8 +67,8 @@ class Neighbours:
         where = f"tensor {tensor.name}"
         whole = self._file(said.get("location", ""), where)
         try:
-            offset = int(said.get("offset", "0"))
-            length = int(said["length"]) if "length" in said else len(whole) - offset
+            offset = _number(said.get("offset", "0"))
+            length = _number(said["length"]) if "length" in said else len(whole) - offset
         except ValueError as error:
             raise FormatError(f"{where}: offset and length are numbers ({error})") from None
         if offset < 0 or length < 0 or offset + length > len(whole):

@@ -17,6 +17,9 @@ from rlx_onnx.walking.values import Coded
 
 __all__ = ["Input", "inputs_of"]
 
+#: Several exporters write this `dim_value` for a size that is not known, instead of a `dim_param` or nothing.
+UNKNOWN_SIZE = -1
+
 
 @frozen
 class Input:
@@ -75,7 +78,7 @@ def _input(declared: Any, said: Any, symbols: dict[str, str]) -> Input:
 
 
 def _dim(name: str, axis: int, dim: Any, symbols: dict[str, str]) -> Any:
-    if dim.HasField("dim_value"):
+    if dim.HasField("dim_value") and dim.dim_value != UNKNOWN_SIZE:
         if dim.dim_value < 0:
             raise FormatError(f"input {name}: a size is at least 0, not {dim.dim_value}")
         return int(dim.dim_value)

@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from attrs import evolve
 
 import rlx_core as rlx
+from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.system.records import frozen
 
@@ -100,6 +102,13 @@ def rank_of(value: Any) -> int:
     return len(value.shape)
 
 
-def at_once(function: Callable[..., T], *args: Any) -> T:
+def at_once(function: Callable[..., Any], *args: Any) -> Any:
     """What a function of arrays gives now, though a program may be traced around this call."""
-    return contextvars.Context().run(functools.partial(function, *args))
+    return _known(contextvars.Context().run(functools.partial(function, *args)))
+
+
+def _known(result: Any) -> Any:
+    """A result with NumPy's arrays in place of rlx's: what is known while a model is read is NumPy's."""
+    if isinstance(result, list | tuple):
+        return type(result)([_known(each) for each in result])
+    return evolve(result, value=unwrapped(result.value)) if isinstance(result, Coded) else unwrapped(result)

@@ -12,7 +12,7 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.contributed.operations import MICROSOFT
 from rlx_onnx.handlers.pooling import average_pool
 from rlx_onnx.handlers.quantised import dynamic_quantize, matmul_integer, rounded
-from rlx_onnx.handlers.recurrent import lstm
+from rlx_onnx.handlers.recurrent import Product, lstm_by
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 
@@ -143,11 +143,20 @@ def dynamic_lstm(
     r_scale: Any,
     r_zero: Any,
 ) -> Any:
-    """An LSTM whose weights are integers `[directions, in, 4 · hidden]`. Inputs and states are not rounded, as they are there."""
+    """An LSTM by products of integers: weights are `[directions, in, 4 · hidden]`, and inputs and states are quantised as
+    `DynamicQuantizeLinear` does, inputs over all steps and states in each step."""
 
-    def weights(integers: Any, scale: Any, zero: Any) -> Any:
-        by_column = (scale.shape[0], 1, -1)
-        real = _real(integers, rlx.reshape(scale, by_column), rlx.reshape(zero, by_column))
-        return rlx.matrix_transpose(real)
+    def of(weights: Any, scale: Any, zero: Any) -> Product:
+        def product(data: Any) -> Any:
+            return dynamic_matmul(node, data, weights, scale, zero)
 
-    return lstm(node, x, weights(w, w_scale, w_zero), weights(r, r_scale, r_zero), b, lengths, state, cell, peepholes)
+        return product
+
+    def products(direction: int) -> tuple[Product, Product, Any]:
+        size = w.shape[2]
+        bias = rlx.zeros((size,), dtype=rlx.f32) if b is None else b[direction, :size] + b[direction, size:]
+        own = ((w, w_scale, w_zero), (r, r_scale, r_zero))
+        of_inputs, of_states = (of(*(each[direction] for each in operands)) for operands in own)
+        return of_inputs, of_states, bias
+
+    return lstm_by(node, x, r.shape[1], products, lengths, state, cell, peepholes)
