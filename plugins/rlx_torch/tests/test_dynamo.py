@@ -136,3 +136,49 @@ def test_weights_are_not_copied_on_the_way_back() -> None:
     product, kept = Compiled(torch.fx.GraphModule({}, graph), {})(*given)
     assert product.tolist() == [[3.0] * 4] * 2
     assert kept is given[1]
+
+
+def test_queries_share_heads_at_every_length() -> None:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, backend="rlx", options={"strict": True})
+    for length in (5, 7, 9):
+        q, k, v = (torch.randn(2, heads, length, 8, requires_grad=True) for heads in (4, 2, 2))
+        found, wanted = compiled(q, k, v), attend(q, k, v)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        gradients = [torch.autograd.grad(each.square().sum(), (q, k, v)) for each in (found, wanted)]
+        for got, want in zip(*gradients, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_only_a_call_knows_is_left_to_torch_where_rlx_cannot_compile_it(caplog: Any) -> None:
+    from rlx_core.errors import ShapeError
+
+    def refuse(*_: object) -> Any:
+        raise ShapeError("repeat: not this one")
+
+    def grown(x: Any, n: int) -> Any:
+        return x.repeat(n) + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(grown, backend="rlx", dynamic=True)
+    x = torch.randn(4)
+    torch.testing.assert_close(compiled(x, 3), grown(x, 3))
+    original = Compiled._compile
+    try:
+        Compiled._compile = refuse  # type: ignore[method-assign]
+        with caplog.at_level(logging.WARNING, logger="rlx_torch"):
+            torch.testing.assert_close(compiled(x, 5), grown(x, 5))
+    finally:
+        Compiled._compile = original  # type: ignore[method-assign]
+    left = [record.message for record in caplog.records if record.name == "rlx_torch"]
+    assert left == ["left to torch: repeat: not this one"]
+
+
+def test_strict_refuses_what_would_be_left_to_torch() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.special.airy_ai(x) * 2, backend="rlx", options={"strict": True})
+    with pytest.raises(Exception, match="special_airy_ai"):
+        compiled(torch.randn(5))

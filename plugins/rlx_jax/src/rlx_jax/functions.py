@@ -30,7 +30,7 @@ def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = Non
 
     >>> model = rlx.from_jax(lambda w, x: jax.nn.softmax(x @ w), np.eye(2, dtype=np.float32), rlx.spec("f32[batch, 2]"))
     >>> model(np.zeros((1, 2), np.float32))
-    array([[0.5, 0.5]], dtype=float32)
+    Array([[0.5, 0.5]], dtype=float32)
     """
     try:
         import jax  # noqa: F401 asked for first, so that only its absence is said to be that

@@ -10,6 +10,7 @@ import torch
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, Fact
+from rlx_core.ir.array import unwrapped
 from rlx_core.ir.dtypes import DType
 
 __all__ = ["DTYPES", "array_of", "dtype_of", "tensor_of", "torch_dtype"]
@@ -61,9 +62,10 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 
 def tensor_of(array: Any) -> torch.Tensor:
     """The elements of an array, or of what runs elsewhere and speaks DLPack, as a tensor, without a copy."""
+    array = unwrapped(array)
     if not isinstance(array, np.ndarray | np.generic):
         return torch.from_dlpack(array)
-    array = np.asarray(array)
+    array = np.require(array, requirements="W")  # torch has no read-only tensors
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

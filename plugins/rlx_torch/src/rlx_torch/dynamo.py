@@ -23,12 +23,14 @@ from rlx_core.errors import (
     DtypeError,
     LegalizeError,
     NoKernelError,
+    RlxError,
     ShapeError,
     UnsupportedError,
     nearest,
     unsupported,
 )
 from rlx_core.ir.dims import Dim, free_symbols
+from rlx_core.ops.arguments import flag
 from rlx_torch.arrays import array_of, tensor_of
 from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
@@ -38,7 +40,7 @@ __all__ = ["Compiled", "compiled_graph", "rlx_backend"]
 
 LOG: Final = logging.getLogger("rlx_torch")
 
-OPTIONS: Final = ("target", "config")
+OPTIONS: Final = ("target", "config", "strict")
 
 CANNOT: Final = (UnsupportedError, DtypeError, ShapeError, LegalizeError, NoKernelError)
 """What says that rlx cannot run a graph; any other error, of an option say, is the user's to see."""
@@ -56,7 +58,8 @@ def rlx_backend(
     Args:
         module: The graph.
         inputs: Tensors like those that it will get.
-        options: `target` and `config`, as `rlx.compile` takes them.
+        options: `target` and `config`, as `rlx.compile` takes them; with `strict`, a graph that rlx cannot run is an error
+            and not left to torch.
         mode: Nothing that rlx knows; every mode is the same.
 
     Raises:
@@ -66,28 +69,46 @@ def rlx_backend(
     for name in given:
         if name not in OPTIONS:
             raise ConfigError(f"torch.compile: rlx has no option {name!r}", hint=nearest(name, OPTIONS))
+    strict = flag("torch.compile: strict", given.pop("strict", False))
 
     def compiler(graph: torch.fx.GraphModule, like: Sequence[Any]) -> Callable[..., Any]:
-        return compiled_graph(graph, given)
+        return compiled_graph(graph, given, strict=strict)
 
     made = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=for_autograd())
     return made(module, inputs)
 
 
-def compiled_graph(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """A functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged."""
+def compiled_graph(
+    graph: torch.fx.GraphModule, options: Mapping[str, Any], *, strict: bool = False
+) -> Callable[..., Any]:
+    """Return a functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged.
+
+    Raises:
+        RlxError: rlx cannot run it, and `strict` is set.
+    """
     try:
         with unset_fake_temporarily():  # constants of the graph are tensors with numbers, which are read here
-            return make_boxed_func(Compiled(graph, options))
+            return make_boxed_func(Compiled(graph, options, strict=strict))
     except CANNOT as problem:
-        LOG.warning("left to torch: %s", str(problem).splitlines()[0])
+        if strict:
+            raise
+        log_left(problem)
         return make_boxed_func(graph.forward)
 
 
-class Compiled:
-    """A compiled graph: tensors in and out, in the same memory; sizes are read off the tensors that have them."""
+def log_left(problem: RlxError) -> None:
+    """Log that a graph is run by torch."""
+    LOG.warning("left to torch: %s", str(problem).splitlines()[0])
 
-    def __init__(self, graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
+
+class Compiled:
+    """A compiled graph: tensors in and out, in the same memory; sizes are read off the tensors that have them.
+
+    Sizes that only a call knows are compiled for in that call. One that rlx cannot compile for is left to torch.
+    """
+
+    def __init__(self, graph: torch.fx.GraphModule, options: Mapping[str, Any], *, strict: bool = False) -> None:
+        self._graph, self._strict = graph, strict
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         tokens = _tokens(graph)
         given = [None if node in tokens else node.meta.get("val") for node in placeholders]
@@ -108,7 +129,7 @@ class Compiled:
         self._given = given
         self._is_size = [isinstance(outputs[i].meta.get("val"), int | torch.SymInt) for i in self._computed]
         self._options = options
-        self._programs: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._programs: dict[tuple[int, ...], Callable[..., Any] | None] = {}
         types = [type_of(given[i], {}) for i in self._tensors]
         solved = free_symbols(*(n for each in types for n in each.shape if _is_symbol(n)))
         sizes = [size_of(v, {}) for v in given if isinstance(v, int | torch.SymInt)]
@@ -122,7 +143,10 @@ class Compiled:
         key = tuple(inputs[i] for i in self._by_call)
         computed: Sequence[Any] = ()
         if self._computed:
-            computed = self._program(key, inputs)(*self._arrays(inputs))
+            program = self._program(key, inputs)
+            if program is None:
+                return list(self._graph.forward(*inputs))
+            computed = program(*self._arrays(inputs))
         results = [inputs[s] if s is not None else c for s, c in zip(self._same, self._constant, strict=True)]
         for i, is_size, value in zip(self._computed, self._is_size, computed, strict=True):
             results[i] = int(value) if is_size else tensor_of(value)
@@ -134,11 +158,18 @@ class Compiled:
             arrays.append(torch.randint(0, 2**32, (2,)).numpy().astype(np.uint32))
         return arrays
 
-    def _program(self, key: tuple[int, ...], inputs: Sequence[Any]) -> Callable[..., Any]:
+    def _program(self, key: tuple[int, ...], inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        """The program for the sizes of a call; `None` where rlx cannot compile it."""
         if key not in self._programs:
             sizes = dict(zip(self._by_call, key, strict=True))
             types = [type_of(inputs[i], {}) for i in self._tensors]
-            self._programs[key] = self._compile(sizes, types)
+            try:
+                self._programs[key] = self._compile(sizes, types)
+            except CANNOT as problem:
+                if self._strict:
+                    raise
+                log_left(problem)
+                self._programs[key] = None
         return self._programs[key]
 
     def _compile(self, sizes: Mapping[int, int], types: Sequence[Any]) -> Callable[..., Any]:

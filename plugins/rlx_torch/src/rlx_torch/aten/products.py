@@ -91,8 +91,15 @@ def _lifted(mask: Any, lead: int) -> Any:
     return wide if lead <= 2 else rlx.reshape(wide, (product(wide.shape[: lead - 1]), *wide.shape[lead - 1 :]))
 
 
+def _repeated(x: Any, heads: Any) -> Any:
+    """Keys or values with as many heads as the queries have: each head of `x` is read by several (`enable_gqa`)."""
+    own = x.shape[-3]
+    return x if holds("==", own, heads) else rlx.repeat(x, heads // own, axis=-3)
+
+
 def _dropped(q: Any, k: Any, v: Any, mask: Any, rate: float, causal: bool, scale: float | None) -> Any:
     """With weights that are dropped at random, which the fused op has not."""
+    k, v = (_repeated(each, q.shape[-3]) for each in (k, v))
     scores = rlx.matmul(q, rlx.matrix_transpose(k)) * as_value(scale or 1 / math.sqrt(q.shape[-1]), q.dtype)
     if causal:
         mask = rlx.tril(rlx.ones(scores.shape[-2:], dtype=rlx.bool_))
@@ -103,7 +110,8 @@ def _dropped(q: Any, k: Any, v: Any, mask: Any, rate: float, causal: bool, scale
 
 
 def _weights_sum(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
-    """log Σ exp of each query's scores, which torch keeps for the way back."""
+    """log Σ exp of each query's scores, which torch keeps for the backward pass."""
+    k = _repeated(k, q.shape[-3])
     scores = rlx.matmul(q, rlx.matrix_transpose(k)) * as_value(scale or 1 / math.sqrt(q.shape[-1]), q.dtype)
     if causal:
         seen = rlx.tril(rlx.ones(scores.shape[-2:], dtype=rlx.bool_))
