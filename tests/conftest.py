@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
+from argparse import ArgumentTypeError
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -57,6 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run N cases of a parametrised test, and one for each op, others with another --rlx-seed; without it, all",
     )
     parser.addoption(
+        "--part",
+        type=part,
+        metavar="I/N",
+        help="of what would be run, run the I-th of N parts, 1/N to N/N: every N-th test, so that parts take equally long",
+    )
+    parser.addoption(
         "--quick-alone",
         action="append",
         default=[],
@@ -71,12 +78,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if elsewhere:
         keep(config, items, [i for i in items if not (i.get_closest_marker("slow") and is_in(elsewhere, i.path))])
     count, seed = config.getoption("--cases"), config.getoption("--rlx-seed")
-    if count is None:
-        return
-    tests: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    keep(config, items, [item for cases in tests.values() for item in chosen(cases, count, seed)])
+    if count is not None:
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        keep(config, items, [item for cases in tests.values() for item in chosen(cases, count, seed)])
+    if (chosen_part := config.getoption("--part")) is not None:
+        keep(config, items, in_part(items, chosen_part))
+
+
+def part(text: str) -> tuple[int, int]:
+    """Which part of how many `I/N` names.
+
+    Raises:
+        ArgumentTypeError: It names none, or one that does not exist.
+    """
+    number, slash, parts = text.partition("/")
+    if not (slash and number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
+        raise ArgumentTypeError(f"{text!r} is not I/N with 1 <= I <= N, such as 2/5")
+    return int(number), int(parts)
 
 
 def keep(config: pytest.Config, items: list[pytest.Item], kept: Collection[pytest.Item]) -> None:
@@ -84,6 +104,12 @@ def keep(config: pytest.Config, items: list[pytest.Item], kept: Collection[pytes
     kept = frozenset(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+def in_part(items: Sequence[pytest.Item], number_of: tuple[int, int]) -> list[pytest.Item]:
+    """The tests of a part: neighbours, which take about as long, are in different ones."""
+    number, parts = number_of
+    return list(items[number - 1 :: parts])
 
 
 def is_in(folders: Sequence[Path], path: Path) -> bool:

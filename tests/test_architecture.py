@@ -32,7 +32,7 @@ LAYERS = (
     ("pipeline",),
     ("emit",),
     ("draw",),
-    ("builtin",),
+    ("builtin", "kit"),
     ("runtime",),
     ("functions", "debug", "nn", "optim", "sequences", "special", "builder"),
     ("files",),
@@ -173,7 +173,7 @@ NATIVE = (
     ("table",),
     ("llvm",),
     ("scalars", "movement"),
-    ("loops", "products", "scans", "ordering", "indexing", "fourier", "control", "runtime"),
+    ("loops", "products", "scans", "ordering", "indexing", "fourier", "systems", "control", "runtime"),
     ("attention",),
     ("kernels",),
     ("coverage", "listing", "replay", "sharing"),
@@ -255,13 +255,21 @@ def test_make_test_installs_whatever_tests_are_skipped_without() -> None:
     assert {PACKAGES.get(name, name) for name in needed - OF_PYTHON - deleted} <= installed
 
 
-def test_plugins_import_the_core_and_never_one_another() -> None:
+EMITTER_API = {"rlx_cpu.emitters", "rlx_cpu.native.table"}
+"""What a package needs for machine code of its own on target `cpu` (decision 0021): loaded for that target only."""
+
+
+def test_plugins_import_the_core_and_of_one_another_the_emitter_api_alone() -> None:
     packages = {p.parent.name for p in (ROOT / "plugins").glob("*/src/*/__init__.py")}
     for package in packages:
         others = packages - {package}
         for path in (ROOT / "plugins").glob(f"*/src/{package}/**/*.py"):
             text = path.read_text()
-            assert not re.findall(rf"^\s*(?:from|import) ({'|'.join(others) or 'none'})\b", text, re.M), path
+            imported = re.findall(rf"^(?:from|import) ((?:{'|'.join(others) or 'none'})\b[\w.]*)", text, re.M)
+            assert set(imported) <= EMITTER_API, path
+            assert set(re.findall(rf"^[ \t]+(?:from|import) ({'|'.join(others) or 'none'})\b", text, re.M)) == set(), (
+                path
+            )
 
 
 NEUTRAL = ("ir", "contributions", "hooks", "plugins", "transforms", "pipeline", "runtime")

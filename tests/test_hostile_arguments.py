@@ -2,18 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-import optree
 import pytest
+from public_calls import X, functions, usual
 
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import AxisError, ConfigError, DeviceError, DtypeError, RlxError, ShapeError
-
-X = np.arange(12, dtype=np.float32).reshape(3, 4) / 12
 
 FEW = [None, "a", object(), 1.5, -7, True, {3: 4}, (), [None], 10**30, "(,f4", np.array("a")]
 """One of each kind that went wrong somewhere."""
@@ -25,31 +22,6 @@ MANY = [
     *([], ("a",), (1.5,), [[1], [2, 3]], range(2), {1, 2}, {}, iter([1]), slice(None), ...),
     *(int, lambda: 0, rlx.f32, rlx.spec("f32[n]")),
 ]
-
-
-def functions() -> dict[str, Callable[..., Any]]:
-    named = {f"rlx.{name}": getattr(rlx, name) for name in dir(rlx)} | {f"nn.{n}": getattr(nn, n) for n in nn.__all__}
-    return {
-        name: f
-        for name, f in named.items()
-        if callable(f)
-        and not isinstance(f, type | ModuleType)
-        and "._" not in name
-        and name not in ("rlx.load", "rlx.save")
-    }
-
-
-def usual(parameter: inspect.Parameter) -> Any:
-    name = parameter.name
-    if name in ("function", "f", "fn"):
-        return lambda v: sum((x * x).sum() for x in optree.tree_leaves(v))
-    if "ax" in name:
-        return 0
-    if "shape" in name:
-        return (3, 4)
-    if name in ("groups", "num_heads"):
-        return 2
-    return np.zeros((3, 4), int) if name in ("indices", "index") else X
 
 
 def calls(function: Callable[..., Any], hostile: list[Any]) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:

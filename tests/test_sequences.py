@@ -88,7 +88,7 @@ LAYERS = [
 
 
 def leaves(found: Any) -> list[np.ndarray]:
-    return [found] if isinstance(found, np.ndarray) else [leaf for each in found for leaf in leaves(each)]
+    return [found] if hasattr(found, "dtype") else [leaf for each in found for leaf in leaves(each)]
 
 
 @pytest.mark.parametrize(("layer", "meaning", "given", "options"), LAYERS)

@@ -19,7 +19,7 @@ def test_the_page_prints_what_it_shows(run_page: Callable[[str], None]) -> None:
 
 
 @pytest.mark.parametrize("name", ["nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"])
-def test_what_depends_on_the_data_is_refused_and_listed(name: str) -> None:
+def test_what_depends_on_the_data_is_refused_in_a_program_and_listed(name: str) -> None:
     with pytest.raises(TraceError, match=f"{name}: how many elements it finds"):
-        getattr(rlx, name)(np.ones(3))
+        rlx.jit(getattr(rlx, name))(np.ones(3))
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8")

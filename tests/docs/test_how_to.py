@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.contributions import KINDS
 from rlx_core.contributions.records import RULE_KINDS
 from rlx_core.ops import Op, standard_ops
-from rlx_core.ops.arithmetic import add
+from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Concat
 from rlx_core.ops.softmax import Softmax
@@ -37,8 +39,10 @@ PAGES = [
     "how-to/add-a-backend",
     "how-to/what-a-plugin-has",
     "how-to/write-a-loop",
+    "how-to/captured-values",
     "how-to/convolutional-nets",
     "how-to/random-numbers",
+    "how-to/profile-a-program",
     "types",
 ]
 
@@ -61,14 +65,24 @@ def test_every_kind_of_record_and_of_rule_has_an_example() -> None:
     assert set(re.findall(r"^\| `(\w+)` \| `\(op", page, re.MULTILINE)) == set(RULE_KINDS)
 
 
-def obeys(page: Any, ops: tuple[type[Op], ...], amount: Amount) -> int:
-    """Try the page's backend on ops, by the law of backends; returns on how many programs."""
+def obeys(
+    page: Any, ops: tuple[type[Op], ...], amount: Amount, *, target: str = "chalk", host: str = "host", dtypes: str = ""
+) -> int:
+    """Run the law of backends on one of the page's targets; returns the number of programs that were compared.
+
+    Args:
+        dtypes: The dtypes that the target claims; programs with others are not run. Empty if it claims all.
+    """
     law = EveryBackend().test_backend_agrees_with_the_interpreter
-    chosen = tried(programs(ops), asked_of(law), law.__name__, amount)
-    before = set_default_host(page.names["host"])
+    chosen = [
+        program
+        for program in tried(programs(ops), asked_of(law), law.__name__, amount)
+        if not dtypes or {v.dtype.name for n in program.graph.nodes for v in n.results} <= set(dtypes.split())
+    ]
+    before = set_default_host(page.names[host])
     try:
         for program in chosen:
-            law(program, on_target("chalk"))
+            law(program, on_target(target))
     finally:
         set_default_host(before)
     return len(chosen)
@@ -78,6 +92,18 @@ def test_the_backend_of_the_page_obeys_the_law_at_every_size_and_rank(run_page: 
     """Sizes of 0 have no place in the arena, and arrays of rank 0 keep it."""
     page = run_page("how-to/add-a-backend.md")
     assert obeys(page, (add.op, Sum), "all") > 30
+
+
+def test_the_device_backend_of_the_page_obeys_the_law(run_page: Callable[[str], Any]) -> None:
+    """Its buffers are bytearrays, which compare by content: a buffer is another one although its bytes are the same."""
+    page = run_page("how-to/add-a-backend.md")
+    assert obeys(page, (add.op, multiply.op, negative.op), "all", target="snail", host="garden", dtypes="f32") >= 3
+
+    names, shape = page.names, (2, 3)
+    same = rlx.jit(lambda x: x + x, target="snail", host=names["garden"], outputs="device")
+    arrays = [rlx.device_put(np.full(shape, n, np.float32), "snail:0", host=names["garden"]) for n in (0, 1, 0, 2)]
+    results = [same(array) for array in arrays]
+    assert [result.to_host().tolist() for result in results] == [np.full(shape, 2 * n).tolist() for n in (0, 1, 0, 2)]
 
 
 @pytest.mark.slow
