@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
@@ -17,18 +17,10 @@ import rlx_core as rlx
 from benchmarks.case import Data, Program
 from rlx_core.device.device import Device
 from rlx_core.pipeline.compile import set_up
+from rlx_core.pipeline.profile import Profile, profiled
 from rlx_core.pipeline.targets import find_target
 
 __all__ = ["Place", "place_of"]
-
-
-class Profile(Protocol):
-    """Times of steps, by whichever clock the place has."""
-
-    times: list[Any]
-
-    def table(self) -> str:
-        """Each step at its fastest, longest first."""
 
 
 @frozen
@@ -58,10 +50,6 @@ class Place:
     @contextmanager
     def profiled(self) -> Iterator[Profile]:
         """Take the times of all steps that run inside `with`."""
-        if self.device is None:
-            from rlx_cpu.profile import profiled
-        else:
-            from rlx_core.emit.profile import profiled
         with profiled() as profile:
             yield profile
 

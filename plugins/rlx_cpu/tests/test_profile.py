@@ -9,8 +9,8 @@ import pytest
 
 import rlx_core as rlx
 import rlx_cpu.plugin
+from rlx_core.pipeline.profile import active, profiled
 from rlx_core.plugins import PluginHost
-from rlx_cpu.profile import active, profiled
 
 HOST = PluginHost([rlx_cpu.plugin])
 X = np.random.default_rng(0).standard_normal((64, 96)).astype("f4")

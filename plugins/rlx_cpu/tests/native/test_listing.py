@@ -22,7 +22,7 @@ def model(x, w, b):
 
 @pytest.fixture(scope="module")
 def compiled():
-    types = map(rlx.spec, ("f32[8, 16]", "f32[16, 16]", "f32[16]"))
+    types = map(rlx.spec, ("f32[8, 48]", "f32[48, 48]", "f32[48]"))
     return rlx.compile(model, *types, target="cpu", config={"options": {"cpu.tier": "native"}})
 
 

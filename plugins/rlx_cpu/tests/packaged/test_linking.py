@@ -142,6 +142,14 @@ def test_machines_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is for Linux" in (reason_against(features.arch(), ()) or "")
 
 
+def test_neon_code_runs_where_linux_lists_the_features_of_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulator of AArch64 on x86-64 shows the `/proc/cpuinfo` of the machine below it."""
+    monkeypatch.setattr(features, "features", lambda: frozenset({"sse2", "avx"}))
+    monkeypatch.setattr(features, "arch", lambda: "aarch64")
+    monkeypatch.setattr(features.sys, "platform", "linux")
+    assert reason_against(*NEEDS["neon"]) is None
+
+
 def test_modules_name_the_machine_that_they_are_for() -> None:
     module = new_module("m", portable("neon"))
     assert module.triple == "aarch64-unknown-linux-gnu"

@@ -98,7 +98,7 @@ def test_a_donated_argument_comes_back_with_its_next_value() -> None:
     fast(p, g)
     (result,) = entry_of(fast)(p, g)
     assert result is p
-    np.testing.assert_array_equal(p, np.zeros(8, "f4"))
+    np.testing.assert_array_equal(p, np.full(8, 0.5, "f4"))
 
 
 def test_donated_arguments_that_cannot_be_overwritten_are_copied() -> None:

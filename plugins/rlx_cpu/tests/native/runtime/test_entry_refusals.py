@@ -16,9 +16,9 @@ from rlx_core.ir.graph import Builder
 from rlx_core.ops.arithmetic import add
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.profile import profiled
 from rlx_core.runtime.executable import Executable
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.profile import profiled
 
 pytestmark = pytest.mark.usefixtures("without_poison")
 
@@ -85,7 +85,7 @@ def test_read_only_and_repeated_arguments_are_plain_where_nothing_is_donated() -
 
 
 @pytest.mark.parametrize("part", [np.s_[:], np.s_[1:], np.s_[2:]], ids=["all", "some", "none"])
-def test_a_donated_argument_in_the_bytes_of_a_parameter_is_copied(part: Any) -> None:
+def test_a_donated_numpy_array_is_copied_whether_or_not_a_parameter_overlaps_it(part: Any) -> None:
     fast = Executable(with_parameter({"x": 0}))
     room = np.ones((4, 3), "f4")
     fast.set_params({"w": room[:2]})
@@ -93,8 +93,8 @@ def test_a_donated_argument_in_the_bytes_of_a_parameter_is_copied(part: Any) -> 
         x = room[part][:2]
         (found,) = fast.run({"x": x})
         np.testing.assert_array_equal(found, np.full((2, 3), 2, "f4"))
-        assert np.shares_memory(found, room) == (part == np.s_[2:])
-        room[:] = 1
+        assert not np.shares_memory(found, room)
+        np.testing.assert_array_equal(room, 1)
     assert fast.door.entry is not None
 
 
@@ -130,7 +130,7 @@ def test_bfloat16_arrays_are_plain_if_their_program_is_native() -> None:
     fast = jitted(lambda x: x + x)
     x = np.ones(8, ml_dtypes.bfloat16)
     for _ in range(4):
-        np.testing.assert_array_equal(fast(x).astype("f4"), np.full(8, 2, "f4"))
+        np.testing.assert_array_equal(fast(x).astype("f32"), np.full(8, 2, "f4"))
 
 
 def test_a_profile_keeps_calls_on_the_checked_road() -> None:
@@ -159,7 +159,7 @@ def test_layouts_are_read_and_not_believed(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_program_with_a_numpy_step_has_no_entry_and_its_report_says_why() -> None:
     fast = jitted(lambda x: rlx.solve(x, rlx.exp(x)))
-    x = np.eye(4, dtype="f4") * 2
+    x = np.eye(40, dtype="f4") * 2
     for _ in range(3):
         np.testing.assert_allclose(fast(x), np.exp(x) / 2, rtol=1e-5)
     (kernel,) = [k for _, k, _ in fast.report.kernels if not k.startswith("native_")]
