@@ -140,7 +140,7 @@ def test_a_package_says_that_it_wants_them_and_others_do_not(
         found = rlx.load(tmp_path / f"{name}.rlxpack", host=host)
         np.testing.assert_array_equal(found(), (X.astype(np.float32) @ W.astype(np.float32)).astype(BF16))
     device = rlx_cuda.discovery.stand_in()
-    monkeypatch.setattr(device, "facts", evolve(device.facts, features=frozenset()))
+    monkeypatch.setattr(device, "facts", evolve(device.facts, features=frozenset((nvrtc.AMPERE,))))
     rlx.load(tmp_path / "plain.rlxpack", host=host)
     with pytest.raises(FormatError, match="code alone"):
         rlx.load(tmp_path / "wide.rlxpack", host=host)
@@ -148,6 +148,9 @@ def test_a_package_says_that_it_wants_them_and_others_do_not(
     form = container.blobs.json(container.manifest["codes"][0][3])
     said = backend.CudaBackend().reason_against_code(form, {})
     assert said == "may use sm_90a, which cuda on this processor has not"
+    monkeypatch.setattr(device, "facts", evolve(device.facts, features=frozenset()))
+    with pytest.raises(FormatError, match="code alone"):  # matrix units, which older devices have not
+        rlx.load(tmp_path / "plain.rlxpack", host=host)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
+from rlx_core.codegen.gpu.languages import Language as GpuDialect
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.attention_rows import attention_unit_rows
@@ -107,7 +108,7 @@ class CudaBackend(GpuBackend):
         shared_nbytes=48 << 10,
         subgroup=32,
         lacks=frozenset(("c64", "c128")),
-        features=frozenset((library.FEATURE,)),
+        features={library.FEATURE} | nvrtc.units_of(USUAL),
     )
     """What NVIDIA's GPUs of the last years have at least."""
     below = (
@@ -124,10 +125,14 @@ class CudaBackend(GpuBackend):
 
         return discovery.wanted(options)
 
+    def dialect_of(self, device: Device) -> GpuDialect:
+        return CUDA if nvrtc.AMPERE in device.facts.features else CUDA_TURING
+
     def language(self, device: Device) -> Language:
         has_library = library.FEATURE in device.facts.features
-        dialect = CUDA_TURING if nvrtc.TURING in device.facts.features else CUDA
-        return CudaLanguage(dialect, self.machine(device), self.level, device.facts.lacks, has_library=has_library)
+        return CudaLanguage(
+            self.dialect_of(device), self.machine(device), self.level, device.facts.lacks, has_library=has_library
+        )
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, CudaLanguage), "it is what this backend made"
@@ -151,7 +156,7 @@ class CudaBackend(GpuBackend):
                 f"cuda.wgmma: {device.name} ({device.facts.name}) is not known to be of {HOPPER}",
                 hint=f"to print code for one: --arch {HOPPER}",
             )
-        if tf32 and nvrtc.TURING in device.facts.features:
+        if tf32 and nvrtc.AMPERE not in device.facts.features:
             raise ConfigError(f"cuda.tf32: {device.name} ({device.facts.name}) has no matrix units for TF32")
         if products == "library" and not has_library:
             raise ConfigError(
@@ -171,8 +176,7 @@ class CudaBackend(GpuBackend):
         return self._languages[device, name]
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts:
-        architecture = {str(options.get("cuda.arch", ""))}
-        return evolve(self.usual, features=self.usual.features | (architecture & {HOPPER, nvrtc.TURING}))
+        return evolve(self.usual, features={library.FEATURE} | nvrtc.units_of(str(options.get("cuda.arch", USUAL))))
 
     def kernel_features(self, target: Target) -> frozenset[str]:
         found = super().kernel_features(target)

@@ -23,9 +23,6 @@ __all__ = ["Found", "found", "wanted"]
 OLDEST: Final = 75
 """The compute capability from which kernels are compiled; below 8.0 products use no matrix units."""
 
-AMPERE: Final = 80
-"""The compute capability from which devices have the matrix instructions of the language."""
-
 
 @frozen(eq=False)
 class Found:
@@ -63,7 +60,7 @@ def stand_in() -> Device:
     from rlx_core.testing.shim.dialects import CUDA_DIALECT
     from rlx_core.testing.shim.driver import stand_in as made
 
-    return made(CUDA_DIALECT, "cuda:0", features=frozenset((nvrtc.HOPPER,)))
+    return made(CUDA_DIALECT, "cuda:0", features=frozenset((nvrtc.AMPERE, nvrtc.HOPPER)))
 
 
 @cache
@@ -122,11 +119,7 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     name = properties["name"].decode()
     said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
     facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
-    if capability == 90:
-        facts = evolve(facts, features=facts.features | {nvrtc.HOPPER})
-    elif capability < AMPERE:
-        facts = evolve(facts, features=facts.features | {nvrtc.TURING})
-    return Found(number, architecture, facts)
+    return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(architecture)))
 
 
 _devices: dict[tuple[int, int], Device] = {}

@@ -16,7 +16,17 @@ from attrs import frozen
 from rlx_core.device.runtime_compiler import RuntimeCompiler
 from rlx_cuda.libraries import paths_of
 
-__all__ = ["HOPPER", "TURING", "Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
+__all__ = [
+    "AMPERE",
+    "HOPPER",
+    "Compiled",
+    "Usage",
+    "architecture_for",
+    "architectures",
+    "compiled",
+    "units_of",
+    "version",
+]
 
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 """Wheels that hold it."""
@@ -27,8 +37,9 @@ INSTALL: Final = "python -m pip install nvidia-cuda-nvrtc"
 HOPPER: Final = "sm_90a"
 """Compute capability 9.0 with what no other has: warpgroups that multiply. It names that feature of a device, too."""
 
-TURING: Final = "sm_75"
-"""Compute capability 7.5, the oldest that kernels are compiled for; its language has no matrix units."""
+AMPERE: Final = "sm_80"
+"""Compute capability 8.0, from which devices have the matrix instructions of the language and asynchronous copies. It names that
+feature of a device; 7.5, the oldest that kernels are compiled for, has none of them."""
 
 
 @frozen
@@ -91,6 +102,13 @@ def architecture_for(capability: int) -> str:
     if capability == 90 and capability in known:
         return HOPPER
     return f"sm_{capability}" if capability in known else f"compute_{max(a for a in known if a <= capability)}"
+
+
+def units_of(architecture: str) -> frozenset[str]:
+    """The matrix units that devices of an architecture have, as features: `sm_90a` has those of `sm_80` and its own."""
+    number = re.search(r"\d+", architecture)
+    is_new = number is None or int(number[0]) >= int(AMPERE.removeprefix("sm_"))
+    return frozenset((*((AMPERE,) if is_new else ()), *((HOPPER,) if architecture == HOPPER else ())))
 
 
 def version() -> str:
