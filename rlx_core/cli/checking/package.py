@@ -33,9 +33,6 @@ __all__ = ["Package", "findings"]
 SEEDS: Final = (0, 1, 2)
 """The hash seeds under which programs are compiled."""
 
-LAWFUL: Final = ("ops", "rules", "kernels", "rulesets", "passes", "legalizations", "blocks", "exporters")
-"""The kinds of contributions that the laws are about besides backends (`TRIED` of `rlx_core.testing.subjects`)."""
-
 
 @frozen(eq=False)
 class Package:
@@ -218,9 +215,11 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
             "laws", "pytest", "wrong", "it is not installed, and runs the laws", "python -m pip install pytest"
         )
         return
+    from rlx_core.testing.subjects import TRIED
+
     claims = own_claims(package, package.host())
     samples = f"--rlx-samples={'one' if is_quick else 'all'}"
-    if any(claim.kind in LAWFUL for claim in claims):
+    if any(claim.kind in TRIED for claim in claims):
         yield from lawful("contributions", [f"--rlx-plugin={package.word}", samples])
     for claim in claims:
         if claim.kind == "backends":
@@ -229,7 +228,7 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
                 yield Finding("laws", f"target {claim.name}", "note", "tried of installed plugins only", None)
                 continue
             yield from lawful(f"target {claim.name}", options)
-    if not any(claim.kind in (*LAWFUL, "backends") for claim in claims):
+    if not any(claim.kind in (*TRIED, "backends") for claim in claims):
         yield Finding(
             "laws", "(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends"
         )

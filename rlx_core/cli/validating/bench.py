@@ -137,7 +137,8 @@ class Bench:
                 continue
             try:
                 binary = self.device.driver.binary_of(module)
-            except Exception:  # noqa: BLE001  the device may be lost
+            except Exception as failure:  # noqa: BLE001  the device may be lost
+                (folder / f"{number}.binary.txt").write_text(f"not read: {one_line(failure)}", encoding="utf-8")
                 continue
             if binary is not None:
                 (folder / f"{number}.binary").write_bytes(binary)
