@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from attrs import Attribute, field
 
@@ -195,7 +195,8 @@ class PipelineSpec(Contribution):
         object.__setattr__(self, "config", MappingProxyType(deepcopy(dict(self.config))))
 
 
-class Trial(NamedTuple):
+@frozen
+class Trial:
     """A value of an option that `rlx check --target` compares with the interpreter.
 
     Args:
@@ -297,5 +298,5 @@ KINDS: Final[Mapping[str, type[Contribution]]] = MappingProxyType(
     }
 )
 
-for _record in KINDS.values():
+for _record in (*KINDS.values(), Trial):
     skips_newer_fields(_record)

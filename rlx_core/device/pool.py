@@ -63,10 +63,10 @@ class DonatedBlock:
     """In the place of the memory of an array that was donated: whoever asks for anything of it gets the error."""
 
     def __init__(self, to: str, type: TensorType) -> None:
-        self._error = donated_error(to, type)
+        self._donation = to, type
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise self._error
+        raise donated_error(*self._donation)
 
 
 class Holder(Protocol):

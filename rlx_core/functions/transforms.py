@@ -13,7 +13,6 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, 
 from attrs import evolve
 
 from rlx_core.errors import ShapeError
-from rlx_core.errors.tracebacks import shorten
 from rlx_core.functions import functional
 from rlx_core.functions.staged import Gradient, Staged
 from rlx_core.hints.keywords import with_known_keywords
@@ -21,7 +20,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.forward import transforming_for
-from rlx_core.runtime.jit import Jitted
+from rlx_core.runtime.jit import Jitted, run_compiled
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
 from rlx_core.transforms.trace import trace as _trace
@@ -249,7 +248,7 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
     Arguments and errors are those of `jvp`.
     """
-    return _here(lambda p, t: functional.hvp(function, p, t), *_both("hvp", primals, tangents))
+    return run_compiled(lambda p, t: functional.hvp(function, p, t), *_both("hvp", primals, tangents))
 
 
 @overload
@@ -278,7 +277,7 @@ def jvp(
     Raises:
         ShapeError, DtypeError: A tangent is not of its primal's type, or they are no tuples; or there is no auxiliary result.
     """
-    found: tuple[Any, ...] = _here(
+    found: tuple[Any, ...] = run_compiled(
         lambda p, t: functional.jvp(function, p, t, has_aux=has_aux), *_both("jvp", primals, tangents)
     )
     return found
@@ -367,11 +366,3 @@ def _both(what: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[t
                 hint=f"rlx.{what}(f, (x,), (direction,))",
             )
     return tuple(primals), tuple(tangents)
-
-
-def _here(function: Function, *args: Any) -> Any:
-    try:
-        return Jitted(function, {}, ())(*args)
-    except Exception as error:
-        shorten(error, kept=0)
-        raise

@@ -10,18 +10,26 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import optree
 
-from rlx_core.errors import AbsentNameError, DonatedError, IndexRangeError, TraceError
-from rlx_core.hints.expected import attribute_hint
+from rlx_core.errors import DonatedError, IndexRangeError, TraceError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.ir.graph import ArrayMethods, Value, ambient_builder, operator
 from rlx_core.ir.types import TensorType
 
-__all__ = ["HostArray", "as_index", "donate_together", "donated_error", "is_array", "unwrapped", "wrapped"]
+__all__ = [
+    "HostArray",
+    "as_index",
+    "donate_together",
+    "donated_error",
+    "is_array",
+    "read_only_view",
+    "unwrapped",
+    "wrapped",
+]
 
 _LINE_WIDTH: Final = 88
 
@@ -106,13 +114,6 @@ class HostArray(ArrayMethods):
     def is_donated(self) -> bool:
         """Whether its elements were given to a program, so that every other use of it raises."""
         return type(self._data) is _Donated
-
-    if not TYPE_CHECKING:  # to a type checker, any name would be an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):  # Python and other libraries ask for protocols, often
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise AbsentNameError(f"an array has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
     def block_until_ready(self) -> HostArray:
         """This array: programs on the host have ended when they return."""
@@ -208,14 +209,8 @@ class HostArray(ArrayMethods):
 
     # ---------------------------------------------------------------------- for other libraries
 
-    def _shown(self) -> np.ndarray:
-        """The elements as a NumPy array that cannot be written to."""
-        view = self._array.view()
-        view.flags.writeable = False
-        return view
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        shown = self._shown()
+        shown = read_only_view(self._array)
         if dtype is not None and np.dtype(dtype) != shown.dtype:
             if copy is False:
                 raise ValueError(f"an array of {shown.dtype} cannot become one of {np.dtype(dtype)} without a copy")
@@ -243,7 +238,7 @@ class HostArray(ArrayMethods):
     # donation gives away.
 
     def __buffer__(self, flags: int) -> memoryview:
-        return self._shown().data
+        return read_only_view(self._array).data
 
     def __dlpack__(self, **options: Any) -> Any:
         array = self._array
@@ -318,6 +313,13 @@ def donated_error(to: str, type: TensorType) -> DonatedError:
         f"this array ({type}) was donated ({to})",
         hint="the call may have overwritten it: use what it returned, pass x.copy(), or make the function without donate",
     )
+
+
+def read_only_view(array: np.ndarray) -> np.ndarray:
+    """Return the array as one that cannot be written to, in the same memory."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def wrapped(data: Any) -> Any:

@@ -160,6 +160,8 @@ ALL = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c1
 FLOATS = (f16, bf16, f32, f64)
 INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
 COMPLEXES = (c64, c128)
+INEXACT = (*FLOATS, *COMPLEXES)
+"""The dtypes whose arithmetic rounds, as NumPy calls them."""
 
 _BY_NUMPY_NAME = {numpy_name: _INTERNED[name] for name, numpy_name in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
 

@@ -15,6 +15,7 @@ import numpy as np
 from attrs import evolve
 
 from rlx_core.errors import MissingRuleError
+from rlx_core.ir.array import read_only_view
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.element_functions import ElementFunctions, is_inexact
 from rlx_core.ir.graph import Argument, Graph, Node, Value, decomposition
@@ -145,13 +146,9 @@ def tape_of_graph(graph: Graph) -> Tape:
     return Tape(tuple(n.type.dtype for n in operands), freeing(steps, {*outputs}), outputs, count)
 
 
-def read_only(reference: Callable[..., Any], *operands: np.ndarray | None) -> Any:
+def with_read_only_operands(reference: Callable[..., Any], *operands: np.ndarray | None) -> Any:
     """The result of a contributed reference, which is given views that it cannot write to: the arrays are the caller's."""
-    views = [None if each is None else each.view() for each in operands]
-    for each in views:
-        if each is not None:
-            each.flags.writeable = False
-    return reference(*views)
+    return reference(*(None if each is None else read_only_view(each) for each in operands))
 
 
 def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step], int, tuple[int, ...]]:
@@ -169,7 +166,7 @@ def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step
         writes = tuple(range(count, count + len(node.types)))
         types = tuple(t.dtype for t in node.types)
         if op.reference is not None and not op.name.startswith("rlx."):
-            reference = partial(read_only, op.reference)
+            reference = partial(with_read_only_operands, op.reference)
         return [Step(reference, reads, narrow, writes, types, (), element)], count + len(writes), writes
     body = tape_of_op(op, node.operand_types)
     present = [slot for slot in reads if slot is not None]

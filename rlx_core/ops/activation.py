@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS
+from rlx_core.ir.dtypes import INEXACT
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import define_op, field
@@ -23,8 +23,6 @@ from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.special import erf_array, erfc_array, erfinv_array
 from rlx_core.ops.validators import number
-
-FLOATING = (*FLOATS, *COMPLEXES)
 
 # ------------------------------------------------------------------------------- primitives
 
@@ -38,16 +36,16 @@ def _rsqrt_slope(x: Value, y: Value) -> Value:
     return where(x == 0, 0, -0.5 * (safe * safe * safe))
 
 
-exp = elementwise("Exp", np.exp, lambda x, y: y, doc="e^x.", accepts=FLOATING)
+exp = elementwise("Exp", np.exp, lambda x, y: y, doc="e^x.", accepts=INEXACT)
 log = elementwise(
-    "Log", np.log, lambda x, y: Ratio(1, x), doc="ln x, principal branch.", accepts=FLOATING, low=0.2, high=3.0
+    "Log", np.log, lambda x, y: Ratio(1, x), doc="ln x, principal branch.", accepts=INEXACT, low=0.2, high=3.0
 )
 sqrt = elementwise(
     "Sqrt",
     np.sqrt,
     _sqrt_slope,
     doc="√x, principal branch, with derivative 0 at 0.",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=0.2,
     high=3.0,
     kinks=(Kink(0.0, takes="zero", gives=0.0),),
@@ -57,7 +55,7 @@ rsqrt = elementwise(
     lambda x: 1 / np.sqrt(x),
     _rsqrt_slope,
     doc="1/√x, principal branch, with derivative 0 at 0.",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=0.2,
     high=3.0,
     kinks=(Kink(0.0, takes="zero", gives=0.0),),
@@ -71,14 +69,14 @@ cbrt = elementwise(
     high=3.0,
     kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
-exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.", accepts=FLOATING)
-expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=FLOATING)
+exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.", accepts=INEXACT)
+expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=INEXACT)
 log2 = elementwise(
     "Log2",
     np.log2,
     lambda x, y: Ratio(1 / math.log(2), x),
     doc="log₂ x, principal branch.",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=0.2,
     high=3.0,
 )
@@ -87,14 +85,14 @@ log10 = elementwise(
     np.log10,
     lambda x, y: Ratio(1 / math.log(10), x),
     doc="log₁₀ x, principal branch.",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=0.2,
     high=3.0,
 )
 log1p = elementwise(
-    "Log1p", np.log1p, lambda x, y: Ratio(1, 1 + x), doc="ln(1 + x), exact near 0.", accepts=FLOATING, low=-0.5
+    "Log1p", np.log1p, lambda x, y: Ratio(1, 1 + x), doc="ln(1 + x), exact near 0.", accepts=INEXACT, low=-0.5
 )
-tanh = elementwise("Tanh", np.tanh, lambda x, y: 1 - y * y, doc="tanh x.", accepts=FLOATING)
+tanh = elementwise("Tanh", np.tanh, lambda x, y: 1 - y * y, doc="tanh x.", accepts=INEXACT)
 erf = elementwise(
     "Erf",
     erf_array,
@@ -126,7 +124,7 @@ def _sigmoid(x: Value) -> Value:
     return where(is_right, 1, decay) / (1 + decay)
 
 
-sigmoid = composed("Sigmoid", _sigmoid, lambda x, y: y * (1 - y), doc="σ(x) = 1 / (1 + e^-x).", accepts=FLOATING)
+sigmoid = composed("Sigmoid", _sigmoid, lambda x, y: y * (1 - y), doc="σ(x) = 1 / (1 + e^-x).", accepts=INEXACT)
 
 
 def _normal_cdf(x: Value) -> Value:

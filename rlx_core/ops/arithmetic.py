@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, promote
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INEXACT, INTEGERS, DType, f32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO
@@ -22,7 +22,6 @@ from rlx_core.ops.selection import where
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 REAL = (*INTEGERS, *FLOATS)
-FLOATING = (*FLOATS, *COMPLEXES)
 
 
 def _true_division(common: DType) -> DType:
@@ -77,7 +76,7 @@ divide = elementwise(
     lambda a, b, y: Ratio(1, b),
     lambda a, b, y: Ratio(-y, b),
     doc="a / b, the true quotient: integers are cast to the float they meet f32 in.",
-    accepts=FLOATING,
+    accepts=INEXACT,
     converts=INTEGERS,
     computes_in=_true_division,
     ranges={"b": (1.0, 3.0)},
@@ -132,7 +131,7 @@ absolute = elementwise(
 )
 square = elementwise("Square", np.square, lambda x, y: 2 * x, doc="x².", accepts=NUMERIC)
 reciprocal = elementwise(
-    "Reciprocal", np.reciprocal, lambda x, y: -(y * y), doc="1/x.", accepts=FLOATING, low=0.5, high=2.0
+    "Reciprocal", np.reciprocal, lambda x, y: -(y * y), doc="1/x.", accepts=INEXACT, low=0.5, high=2.0
 )
 
 

@@ -13,16 +13,13 @@ import numpy as np
 from rlx_core.errors import AxisError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, normalize_axis
 from rlx_core.ops import along_axis, counting, indexing, sorting
 from rlx_core.ops.arguments import flag
 from rlx_core.ops.array_shapes import broadcast_to, reshape, shape_of
 from rlx_core.ops.array_statistics import one_axis
-from rlx_core.ops.conversion import cast
-from rlx_core.ops.creation import dim_value
-from rlx_core.ops.getitem import from_front, holds_places
+from rlx_core.ops.getitem import from_front, in_dtype_of_size
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 
@@ -84,9 +81,8 @@ def _from_front(indices: Any, size: Dim) -> Any:
     if isinstance(indices, Value):
         if indices.dtype.kind != "int":
             return indices
-        wide = indices if not isinstance(size, int) or holds_places(indices.dtype, size) else cast(indices, to=i64)
-        length = size if isinstance(size, int) else cast(dim_value(size=size), to=wide.dtype)
-        return where((wide < 0) & (wide >= -length), wide + length, wide)
+        places, length = in_dtype_of_size(indices, size)
+        return where((places < 0) & (places >= -length), places + length, places)
     array = as_array(indices)
     if array.dtype.kind != "i" or not (array < 0).any():
         return indices

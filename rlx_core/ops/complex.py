@@ -14,7 +14,7 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, c64, c128, f32, f64, promote
+from rlx_core.ir.dtypes import COMPLEXES, INEXACT, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
@@ -123,7 +123,7 @@ class MakeComplex(Op):
     """
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def prepare(self, re: Value, im: Value) -> tuple[Value | None, ...]:
         if re.dtype.is_complex or im.dtype.is_complex:

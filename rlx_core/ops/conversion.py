@@ -13,7 +13,7 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType, dtype
+from rlx_core.ir.dtypes import COMPLEXES, INEXACT, DType, dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.strides import Strides
@@ -39,7 +39,7 @@ class Cast(Op):
 
     to: DType
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, x: TensorType) -> TensorType:
         if x.dtype.is_complex and not self.to.is_complex and self.to.is_numeric:
@@ -122,7 +122,7 @@ class Conjugate(Op):
     """The complex conjugate."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")
@@ -154,7 +154,7 @@ class Real(Op):
     """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, z: TensorType) -> TensorType:
         expect_dtype("z", z, COMPLEXES, "complex")

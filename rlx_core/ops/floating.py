@@ -10,7 +10,7 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
+from rlx_core.ir.dtypes import FLOATS, INEXACT, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
@@ -41,7 +41,7 @@ class NextOnGrid(Op):
 
     grid: DType
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         for name, operand in (("a", a), ("b", b)):
@@ -78,7 +78,7 @@ class NextAfter(Op):
     """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
@@ -113,7 +113,7 @@ class Bitcast(Op):
     of: DType
     to: DType
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, (self.of,))

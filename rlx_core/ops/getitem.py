@@ -164,10 +164,8 @@ def from_front(entry: Any, size: Dim) -> Any:
             raise DtypeError(f"getitem: an index must be an integer, not {entry.type}")
         if entry.dtype.kind == "uint" or _counted(entry) is not None:
             return entry
-        if isinstance(size, int) and not holds_places(entry.dtype, size):
-            entry = cast(entry, to=i64)
-        length = size if isinstance(size, int) else cast(dim_value(size=size), to=entry.dtype)
-        return where(entry < 0, entry + length, entry)
+        places, length = in_dtype_of_size(entry, size)
+        return where(places < 0, places + length, places)
     array = as_array(entry)
     if array.size == 0 and isinstance(entry, list):
         array = array.astype(np.int64)
@@ -322,3 +320,10 @@ def _move_block(x: Value, source: int, count: int, target: int) -> Value:
     block = list(range(source, source + count))
     rest = [i for i in range(x.ndim) if i not in block]
     return transpose(x, perm=(*rest[:target], *block, *rest[target:]))
+
+
+def in_dtype_of_size(indices: Value, size: Dim) -> tuple[Value, Any]:
+    """Return indices in a dtype that holds the size of their axis, and the size in that dtype."""
+    if not isinstance(size, int):
+        return indices, cast(dim_value(size=size), to=indices.dtype)
+    return (indices if holds_places(indices.dtype, size) else cast(indices, to=i64)), size

@@ -14,7 +14,7 @@ import numpy as np
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import product, require
-from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
+from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Zero, define_op
@@ -74,7 +74,7 @@ class Mean(Reduction):
     """
 
     def infer(self, x: TensorType) -> TensorType:
-        expect_dtype("x", x, (*FLOATS, *COMPLEXES), "float or complex")
+        expect_dtype("x", x, INEXACT, "float or complex")
         return self.reduced(x)
 
     def prepare(self, x: Value) -> Value:
@@ -95,7 +95,7 @@ class Mean(Reduction):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        yield from reduction_samples((*FLOATS, *COMPLEXES))
+        yield from reduction_samples(INEXACT)
         for d in (i32, i64, bool_):
             yield Sample(f"{d}[2, 3]", axes=(0,))
 
@@ -259,7 +259,7 @@ class Moment(Reduction):
     correction: float = 0.0
 
     def infer(self, x: TensorType) -> TensorType:
-        expect_dtype("x", x, (*FLOATS, *COMPLEXES), "float or complex")
+        expect_dtype("x", x, INEXACT, "float or complex")
         return self.reduced(x).with_dtype(x.dtype.component)
 
     def prepare(self, x: Value) -> Value:
@@ -274,7 +274,7 @@ class Moment(Reduction):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        yield from reduction_samples((*FLOATS, *COMPLEXES))
+        yield from reduction_samples(INEXACT)
         yield Sample("f64[3, 4]", axes=(1,), correction=1.0)
         yield Sample("i32[3, 4]", axes=(1,))
 

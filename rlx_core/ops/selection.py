@@ -13,7 +13,7 @@ import optree
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
+from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
@@ -42,7 +42,7 @@ class Where(Op):
     """
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, c: TensorType, a: TensorType, b: TensorType) -> TensorType:
         if a.dtype is not b.dtype:
@@ -123,7 +123,7 @@ class Clip(Op):
     """
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
     kinks: ClassVar = (
         Kink(-1.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
         Kink(2.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
@@ -195,7 +195,7 @@ class StopGradient(Op):
     """The identity, through which no derivative passes."""
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def infer(self, x: TensorType) -> TensorType:
         return x
@@ -246,13 +246,13 @@ class StraightThrough(Op):
     """
 
     category: ClassVar = "elementwise"
-    exact_dtypes: ClassVar = (*FLOATS, *COMPLEXES)
+    exact_dtypes: ClassVar = INEXACT
 
     def prepare(self, value: Value, x: Value, factor: Value | None = None) -> tuple[Value | None, ...]:
         return value, x, factor if factor is None or factor.dtype is value.dtype else cast(factor, to=value.dtype)
 
     def infer(self, value: TensorType, x: TensorType, factor: TensorType | None = None) -> TensorType:
-        expect_dtype("value", value, (*FLOATS, *COMPLEXES), "float or complex")
+        expect_dtype("value", value, INEXACT, "float or complex")
         expect_dtype("x", x, (value.dtype,))
         expect_shape("x", x, value.shape)
         if factor is not None and broadcast_shapes(value.shape, factor.shape) != value.shape:

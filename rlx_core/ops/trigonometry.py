@@ -9,19 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from rlx_core.ir.apply import OpFunction
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS
+from rlx_core.ir.dtypes import INEXACT
 from rlx_core.ir.graph import Value
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.arithmetic import hypot
 from rlx_core.ops.kinds import Elementwise, Ratio, elementwise
 
-FLOATING = (*FLOATS, *COMPLEXES)
-
-sin = elementwise("Sin", np.sin, lambda x, y: cos(x), doc="sin x.", accepts=FLOATING)
-cos: OpFunction[Elementwise] = elementwise("Cos", np.cos, lambda x, y: -sin(x), doc="cos x.", accepts=FLOATING)
-tan = elementwise("Tan", np.tan, lambda x, y: 1 + y * y, doc="tan x.", accepts=FLOATING, low=-1.0, high=1.0)
-sinh = elementwise("Sinh", np.sinh, lambda x, y: cosh(x), doc="sinh x.", accepts=FLOATING)
-cosh: OpFunction[Elementwise] = elementwise("Cosh", np.cosh, lambda x, y: sinh(x), doc="cosh x.", accepts=FLOATING)
+sin = elementwise("Sin", np.sin, lambda x, y: cos(x), doc="sin x.", accepts=INEXACT)
+cos: OpFunction[Elementwise] = elementwise("Cos", np.cos, lambda x, y: -sin(x), doc="cos x.", accepts=INEXACT)
+tan = elementwise("Tan", np.tan, lambda x, y: 1 + y * y, doc="tan x.", accepts=INEXACT, low=-1.0, high=1.0)
+sinh = elementwise("Sinh", np.sinh, lambda x, y: cosh(x), doc="sinh x.", accepts=INEXACT)
+cosh: OpFunction[Elementwise] = elementwise("Cosh", np.cosh, lambda x, y: sinh(x), doc="cosh x.", accepts=INEXACT)
 
 
 def _area_slope(x: Value, y: Value) -> Ratio | Value:
@@ -34,7 +32,7 @@ asin = elementwise(
     np.arcsin,
     lambda x, y: rsqrt(1 - x) * rsqrt(1 + x),
     doc="arcsin x, real on [-1, 1].",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=-0.9,
     high=0.9,
 )
@@ -43,20 +41,20 @@ acos = elementwise(
     np.arccos,
     lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)),
     doc="arccos x, real on [-1, 1].",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=-0.9,
     high=0.9,
 )
 atan = elementwise(
-    "Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.", accepts=FLOATING, low=-0.9, high=0.9
+    "Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.", accepts=INEXACT, low=-0.9, high=0.9
 )
-asinh = elementwise("Asinh", np.arcsinh, _area_slope, doc="arsinh x.", accepts=FLOATING, low=-0.9, high=0.9)
+asinh = elementwise("Asinh", np.arcsinh, _area_slope, doc="arsinh x.", accepts=INEXACT, low=-0.9, high=0.9)
 acosh = elementwise(
     "Acosh",
     np.arccosh,
     lambda x, y: rsqrt(x - 1) * rsqrt(x + 1),
     doc="arcosh x, real on [1, ∞).",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=1.2,
     high=4.0,
 )
@@ -65,7 +63,7 @@ atanh = elementwise(
     np.arctanh,
     lambda x, y: Ratio(1, (1 - x) * (1 + x)),
     doc="artanh x, real on [-1, 1].",
-    accepts=FLOATING,
+    accepts=INEXACT,
     low=-0.8,
     high=0.8,
 )

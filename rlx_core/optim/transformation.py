@@ -48,12 +48,16 @@ class Transformation(Protocol):
 def _on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` with rlx's arrays in place of NumPy's among its arguments, whose operators are those of a program."""
 
+    if getattr(function, "takes_arrays", False):  # `evolve` makes a transformation of the functions of another
+        return function
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         trees: Any = (args, kwargs)
         taken, named = optree.tree_map(wrapped, trees)
         return function(*taken, **named)
 
+    called.takes_arrays = True  # type: ignore[attr-defined]
     return called
 
 

@@ -20,9 +20,8 @@ from rlx_core.plugins.entry import PluginEntry, normalized
 
 def record_digest(record: Contribution, entry: PluginEntry) -> str:
     """The digest of one record as one plugin gives it."""
-    fields = {each.name: canonical(getattr(record, each.name)) for each in attrs.fields(type(record))}
     owner = [entry.name, normalized(entry.distribution), entry.version]
-    return sha256([type(record).__name__, owner, fields])
+    return sha256([type(record).__name__, owner, fields_of(record)])
 
 
 def sha256(content: object) -> str:
@@ -39,6 +38,8 @@ def canonical(value: object) -> Any:
         return {"float": value.hex()}  # 1.0 is not 1, and no digit is lost
     if isinstance(value, LazyRef):
         return {"reference": str(value)}
+    if attrs.has(type(value)):
+        return {"record": fields_of(value)}
     if isinstance(value, type):
         return {"type": f"{value.__module__}:{value.__qualname__}"}
     if isinstance(value, Mapping):
@@ -46,3 +47,8 @@ def canonical(value: object) -> Any:
     if isinstance(value, Iterable):
         return [canonical(each) for each in value]
     raise PluginError(f"a record holds a {type(value).__name__}, which cannot be hashed the same way everywhere")
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """The fields of a record as JSON, by name."""
+    return {each.name: canonical(getattr(record, each.name)) for each in attrs.fields(type(record))}

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -159,20 +159,7 @@ def file_of(plugin: object) -> str:
 
 def incompatibility(requires: tuple[str, ...]) -> str | None:
     """Why these requirements exclude this rlx-core, or `None`; decided without importing the plugin."""
-    if not requires:
-        return None
-    # Imported here because it costs several milliseconds, and the cached index has the answer already.
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    for text in requires:
-        try:
-            requirement = Requirement(text)
-            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-        except (InvalidRequirement, ValueError) as error:
-            return f"its requirement {text!r} cannot be read: {str(error).splitlines()[0]}"
-        if applies and not requirement.specifier.contains(API_VERSION, prereleases=True):
-            return f"needs {requirement.name} {requirement.specifier}, and this is {API_VERSION}"
-    return None
+    return next(_exclusions(requires, lambda _: API_VERSION, "this is {}"), None)
 
 
 def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -> Iterator[str]:
@@ -181,9 +168,15 @@ def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -
     Args:
         versions: Normalised distribution → its version; others are not compared.
     """
+    return _exclusions(requires, lambda name: versions.get(normalized(name)), "{} is installed")
+
+
+def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | None], found: str) -> Iterator[str]:
+    """The requirements that cannot be read, or that exclude the version of what they name; `found` says which it is."""
     if not requires:
         return
-    from packaging.requirements import InvalidRequirement, Requirement  # here, as in `incompatibility`
+    # Imported here because it costs several milliseconds, and the cached index has the answer already.
+    from packaging.requirements import InvalidRequirement, Requirement
 
     for text in requires:
         try:
@@ -192,9 +185,9 @@ def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -
         except (InvalidRequirement, ValueError) as error:
             yield f"its requirement {text!r} cannot be read: {str(error).splitlines()[0]}"
             continue
-        version = versions.get(normalized(requirement.name))
+        version = version_of(requirement.name)
         if applies and version is not None and not requirement.specifier.contains(version, prereleases=True):
-            yield f"needs {requirement.name} {requirement.specifier}, and {version} is installed"
+            yield f"needs {requirement.name} {requirement.specifier}, and {found.format(version)}"
 
 
 def normalized(distribution: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shorten
+from rlx_core.errors.tracebacks import shortened
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
@@ -238,12 +238,8 @@ def compile_function(
         return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    try:
-        with transforming_for(config, host):
-            traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    except Exception as error:
-        shorten(error, kept=0)
-        raise
+    with shortened(), transforming_for(config, host):
+        traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     given = {name: named[name] for name in free}
     donations = donations_of("compile", function, donated, given, traced)
     options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shorten
+from rlx_core.errors.tracebacks import shorten, shortened
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import is_array
 from rlx_core.ir.graph import ambient_builder
@@ -35,7 +35,7 @@ from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
 from rlx_core.trees.static import StaticArguments
 
-__all__ = ["Jitted", "Variant", "jit", "leaf_key"]
+__all__ = ["Jitted", "Variant", "jit", "leaf_key", "run_compiled"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -318,3 +318,14 @@ def jit(
     static = StaticArguments.of("jit", function, static_argnums, static_argnames)
     made = functools.partial(again, function)
     return Jitted(function, options, donate, made, outputs, static if static.names else None)
+
+
+def run_compiled(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what `function(*args)` returns: a part of the program that is traced, or a program that is compiled and run.
+
+    Its errors have the tracebacks of the function that calls this one.
+    """
+    if ambient_builder() is not None:
+        return function(*args)
+    with shortened():
+        return Jitted(function, {}, ())(*args)

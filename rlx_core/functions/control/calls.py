@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rlx_core.errors.tracebacks import shorten
 from rlx_core.functions.control import associative, choices, loops
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import ambient_builder
-from rlx_core.runtime.jit import Jitted
+from rlx_core.runtime.jit import run_compiled
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
@@ -31,7 +29,7 @@ def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *oper
 
     Under `vmap` with a predicate for each example both run, and results are chosen example by example.
     """
-    found: R = _here(lambda p, x: choices.cond(p, true_fn, false_fn, *x), pred, operands)
+    found: R = run_compiled(lambda p, x: choices.cond(p, true_fn, false_fn, *x), pred, operands)
     return found
 
 
@@ -47,7 +45,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
         ShapeError, DtypeError: The index is not one integer, or branches return different types.
         WrongInputCountError: There is no branch.
     """
-    found: R = _here(lambda i, x: choices.switch(i, branches, *x), index, operands)
+    found: R = run_compiled(lambda i, x: choices.switch(i, branches, *x), index, operands)
     return found
 
 
@@ -64,7 +62,7 @@ def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max
         ShapeError, DtypeError: The condition is not one bool, or a carry changes its type; it is named.
         MissingRuleError: It is differentiated in reverse, and there is no `max_steps`.
     """
-    found: C = _here(lambda c: loops.while_loop(cond, body, c, max_steps=max_steps), init)
+    found: C = run_compiled(lambda c: loops.while_loop(cond, body, c, max_steps=max_steps), init)
     return found
 
 
@@ -82,9 +80,9 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C
         ShapeError, DtypeError: A carry changes its type, or a bound is no integer.
     """
     if all(type(each) is int for each in (lower, upper)):
-        known: C = _here(lambda c: loops.fori_loop(lower, upper, body, c), init)
+        known: C = run_compiled(lambda c: loops.fori_loop(lower, upper, body, c), init)
         return known
-    found: C = _here(lambda a, b, c: loops.fori_loop(a, b, body, c), lower, upper, init)
+    found: C = run_compiled(lambda a, b, c: loops.fori_loop(a, b, body, c), lower, upper, init)
     return found
 
 
@@ -115,7 +113,7 @@ def scan(
     A loop of any length is one node of the program. Its derivative keeps the carries of all steps, and computes a step again when
     it goes back through it.
     """
-    found: tuple[C, Any] = _here(lambda c, x: loops.scan(body, c, x, length, reverse, checkpoints), init, xs)
+    found: tuple[C, Any] = run_compiled(lambda c, x: loops.scan(body, c, x, length, reverse, checkpoints), init, xs)
     return found
 
 
@@ -136,7 +134,7 @@ def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None)
     >>> rlx.map(lambda row: rlx.sum(row * row), np.float32([[1, 2], [3, 4], [5, 6]]), batch_size=2)
     Array([ 5., 25., 61.], dtype=float32)
     """
-    found: R = _here(lambda x: loops.mapped(function, x, batch_size), xs)
+    found: R = run_compiled(lambda x: loops.mapped(function, x, batch_size), xs)
     return found
 
 
@@ -152,16 +150,5 @@ def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, revers
     Raises:
         ShapeError: Sizes along the axis differ, the size is unknown (`rlx.scan` takes one), or combining two changes a type.
     """
-    found: C = _here(lambda x: associative.associative_scan(function, x, axis, reverse), xs)
+    found: C = run_compiled(lambda x: associative.associative_scan(function, x, axis, reverse), xs)
     return found
-
-
-def _here(function: Callable[..., Any], *args: Any) -> Any:
-    """Call `function` as part of the program being traced, or compile it and run it."""
-    if ambient_builder() is not None:
-        return function(*args)
-    try:
-        return Jitted(function, {}, ())(*args)
-    except Exception as error:
-        shorten(error, kept=0)
-        raise

@@ -7,9 +7,10 @@ expression has one meaning inside and outside of a program: the same dtype, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from rlx_core.errors import TraceError
+from rlx_core.errors import AbsentNameError, TraceError
+from rlx_core.hints.expected import attribute_hint
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.registered import Registered
 
@@ -51,6 +52,8 @@ class ArrayMethods:
 
     __slots__ = ()
 
+    described: ClassVar[str] = "an array"  # what errors call one of the class
+
     if TYPE_CHECKING:  # what a class of arrays defines
 
         @property
@@ -61,6 +64,13 @@ class ArrayMethods:
         def ndim(self) -> int: ...
         @property
         def size(self) -> Any: ...
+
+    else:  # to a type checker, any name would be an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):  # Python and other libraries ask for protocols, often
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AbsentNameError(f"{self.described} has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
     @property
     def T(self) -> Any:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 from attrs import field
 
-from rlx_core.errors import AbsentNameError
-from rlx_core.hints.expected import attribute_hint
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.array_methods import ArrayMethods, operator
@@ -92,6 +90,8 @@ class Value(ArrayMethods, Stays):
     """
 
     __slots__ = ("index", "node")
+
+    described = "a traced value"
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
@@ -172,13 +172,6 @@ class Value(ArrayMethods, Stays):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         operator("setitem")(self, key, value)
-
-    if not TYPE_CHECKING:  # to a type checker, any name would be an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):  # Python and other libraries ask for protocols, often
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise AbsentNameError(f"a traced value has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
     def __repr__(self) -> str:
         return self.node.label + (f".{self.index}" if len(self.node.types) > 1 else "")

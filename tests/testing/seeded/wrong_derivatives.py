@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, bf16, f16
+from rlx_core.ir.dtypes import INEXACT, bf16, f16
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, define_op
 from rlx_core.ir.rules import CustomDerivative
@@ -193,7 +193,7 @@ class ForgetsToConjugate(Square):
     decompose = None
 
     def infer(self, x):
-        expect_dtype("x", x, (*FLOATS, *COMPLEXES))
+        expect_dtype("x", x, INEXACT)
         return x
 
 

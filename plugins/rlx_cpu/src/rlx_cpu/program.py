@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx_core.errors import RlxError
 from rlx_core.errors.contained import reraise
+from rlx_core.ir.array import read_only_view
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
@@ -48,14 +49,13 @@ class Instruction:
             reraise(error, "kernels", self.step.kernel, f"a run of {self.step.node.op.name}", self.plugin)
 
 
-def protected(
+def with_read_only_operands(
     run: Callable[..., None], in_place: tuple[int, ...], op: Any, /, *operands: Any, out: Any, workspace: Any
 ) -> None:
     """Run another package's kernel with operands that it cannot write to, except those that it declares as `in_place`."""
-    views = [None if each is None else each.view() for each in operands]
-    for number, each in enumerate(views):
-        if each is not None and number not in in_place:
-            each.flags.writeable = False
+    views = (
+        each if each is None or number in in_place else read_only_view(each) for number, each in enumerate(operands)
+    )
     run(op, *views, out=out, workspace=workspace)
 
 
@@ -64,7 +64,7 @@ def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Calla
     row = kernels.get(step.kernel)
     run: Callable[..., None] = row.run
     if row.plugin not in (None, kernels.plugin, "cpu"):
-        run = partial(protected, run, row.in_place)
+        run = partial(with_read_only_operands, run, row.in_place)
     if step.nested:
         run = partial(driven, programs={name: program(plan) for name, plan in step.nested.items()})
     return Instruction(

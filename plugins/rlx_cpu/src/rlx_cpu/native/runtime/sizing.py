@@ -33,6 +33,9 @@ __all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
 MOST_FORMS = 8
 """Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
 
+CALLED = "workspace", "shared_workspace", "fault", "uses_threads", "parts"
+"""The fields of `Emitted` that `Call` has the values of for some sizes."""
+
 
 @frozen(eq=False)
 class Sized:
@@ -63,26 +66,12 @@ class Made:
         """The function as it is called."""
         if self.emitted is None or self.code is None:
             return None
-        wanted = call.workspace, call.shared_workspace, call.fault, call.uses_threads, call.parts
-        emitted = self.emitted
-        if wanted != (
-            emitted.workspace,
-            emitted.shared_workspace,
-            emitted.fault,
-            emitted.uses_threads,
-            emitted.parts,
-        ):
-            workspace, shared_workspace, fault, uses_threads, parts = wanted
-            emitted = evolve(
-                emitted,
-                workspace=workspace,
-                shared_workspace=shared_workspace,
-                fault=fault,
-                uses_threads=uses_threads,
-                parts=parts,
-            )
-            self.emitted = emitted  # most sizes are called as the last ones were
-        return Sized(self.form, emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
+        changed = {name: value for name in CALLED if (value := getattr(call, name)) != getattr(self.emitted, name)}
+        if changed:
+            self.emitted = evolve(self.emitted, **changed)  # most sizes are called as the last ones were
+        return Sized(
+            self.form, self.emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words)
+        )
 
 
 @define(eq=False)
