@@ -108,7 +108,7 @@ class CudaBackend(GpuBackend):
         shared_nbytes=48 << 10,
         subgroup=32,
         lacks=frozenset(("c64", "c128")),
-        features={library.FEATURE} | nvrtc.units_of(USUAL),
+        features=nvrtc.units_of(USUAL) | {library.FEATURE},
     )
     """What NVIDIA's GPUs of the last years have at least."""
     below = (
@@ -176,7 +176,7 @@ class CudaBackend(GpuBackend):
         return self._languages[device, name]
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts:
-        return evolve(self.usual, features={library.FEATURE} | nvrtc.units_of(str(options.get("cuda.arch", USUAL))))
+        return evolve(self.usual, features=nvrtc.units_of(str(options.get("cuda.arch", USUAL))) | {library.FEATURE})
 
     def kernel_features(self, target: Target) -> frozenset[str]:
         found = super().kernel_features(target)
