@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import array_value, as_array
 from rlx_core.ir.dims import Expr
-from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.dtypes import dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, LiftedArrays, Value, building, lifting, operator, refused_ufunc
 from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
@@ -193,6 +193,8 @@ def _output(builder: Builder, name: str, value: Any) -> Value:
         return builder._own(operator("dim_value")(size=value))
     if isinstance(value, str):
         raise TraceError(f"trace: the function returns {name} = {value!r}, which is not an array")
+    if is_static_leaf(value):
+        return builder.constant(value, weak_dtype(value))  # as `asarray` makes of it
     try:
         return array_value(builder, value)
     except TraceError:

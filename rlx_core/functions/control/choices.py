@@ -14,7 +14,6 @@ from rlx_core.functions.control.tracing import (
     expect_scalar,
     traced,
     with_arguments,
-    with_numbers_typed,
     within,
 )
 from rlx_core.ir.dtypes import bool_
@@ -86,9 +85,7 @@ def _branches(
     inputs = list(zip(tree.names, (v.type for v in values), strict=True))
 
     def traced_branch(function: Function) -> Body:
-        return traced(
-            function, inputs, lambda given: with_numbers_typed(with_arguments(function, *tree.unflatten(given)))
-        )
+        return traced(function, inputs, lambda given: with_arguments(function, *tree.unflatten(given)))
 
     bodies = [traced_branch(function) for function in functions]
     first, name = bodies[0], function_name(functions[0])

@@ -14,7 +14,6 @@ from rlx_core.functions.control.tracing import (
     expect_scalar,
     traced,
     with_arguments,
-    with_numbers_typed,
     within,
 )
 from rlx_core.functions.functional import vmap
@@ -197,7 +196,7 @@ def _scan(
                     f"{what}: the body must return a pair, the next carry and this step's result, not {type(found).__name__}",
                     hint="return carry, None where a step has no result",
                 )
-            ys, form = flatten(with_numbers_typed(found[1]), "y")
+            ys, form = flatten(found[1], "y")
             outputs.append(form)
             return [*carry.returned(what, found[0]), *ys]
 

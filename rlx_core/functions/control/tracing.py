@@ -29,7 +29,6 @@ __all__ = [
     "numbered",
     "traced",
     "with_arguments",
-    "with_numbers_typed",
     "within",
 ]
 
@@ -179,17 +178,6 @@ def expect_scalar(what: str, operand: str, value: Value) -> Value:
             hint="rlx.where chooses element by element; rlx.any and rlx.all make one bool of many",
         )
     return value
-
-
-def with_numbers_typed(result: Any) -> Any:
-    """A result whose Python numbers have the dtypes that they have by themselves."""
-    leaves, tree = flatten(result)
-    numbers = any(is_static_leaf(leaf) for leaf in leaves)
-    return tree.unflatten([_weakly(leaf) for leaf in leaves]) if numbers else result
-
-
-def _weakly(leaf: Any) -> Any:
-    return numbered(leaf, weak_dtype(leaf)) if is_static_leaf(leaf) and not isinstance(leaf, str) else leaf
 
 
 def with_arguments(function: Function, *args: Any) -> Any:

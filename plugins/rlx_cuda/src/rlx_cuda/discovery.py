@@ -119,7 +119,8 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     name = properties["name"].decode()
     said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
     facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
-    return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(architecture)))
+    own = nvrtc.HOPPER if capability == 90 else f"sm_{capability}"  # whatever NVRTC compiles for
+    return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(own)))
 
 
 _devices: dict[tuple[int, int], Device] = {}
