@@ -34,6 +34,7 @@ HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("r
 
 
 PAGES = [
+    "getting-started",
     "how-to/add-an-op",
     "how-to/add-a-pass",
     "how-to/add-a-backend",

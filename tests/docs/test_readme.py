@@ -1,18 +1,19 @@
-"""The README is true: its first program runs, and its commands, tree and links are there.
-
-The section on an op of one's own is run by a test of its own, as a package that is installed.
-"""
+"""The README is true: its programs run, and its commands and links are there; so are the folders of the source tree's page."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import numpy as np
+
+import rlx_core as rlx
 from rlx_core.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+TREE = (ROOT / "docs" / "source-tree.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(?:\w*)\n(.*?)```", re.DOTALL)
 
 
@@ -46,17 +47,16 @@ def test_a_model_is_trained_and_its_state_saved(tmp_path, monkeypatch, capsys) -
 
 
 def test_every_command_exists() -> None:
-    (block,) = BLOCK.findall(SECTIONS["On the command line"])
+    (block,) = BLOCK.findall(SECTIONS["Command line"])
     asked = set(re.findall(r"\brlx (\w+)", block))
     assert len(asked) >= 7
     assert asked <= {spec.name for spec in COMMANDS}
 
 
 def test_everything_in_the_tree_exists() -> None:
-    tree = SECTIONS["The tree"]
-    core = [f"rlx_core/{name}" for name in re.findall(r"^  (\S+)", tree, re.MULTILINE)]
-    plugins = set(re.findall(r"\brlx_\w+", tree)) - {"rlx_core"}
-    folders = re.search(r"^docs/.*$", tree, re.MULTILINE)[0].split()
+    core = [f"rlx_core/{name}" for name in re.findall(r"^  (\S+)", TREE, re.MULTILINE)]
+    plugins = set(re.findall(r"\brlx_\w+", TREE)) - {"rlx_core"}
+    folders = re.search(r"^docs/ .*$", TREE, re.MULTILINE)[0].split()
     assert min(map(len, (core, plugins, folders))) >= 2
     assert [name for name in (*core, *folders) if not (ROOT / name).exists()] == []
     # This way round, because any plugin's folder may be deleted and everything else must pass.
@@ -65,16 +65,29 @@ def test_everything_in_the_tree_exists() -> None:
 
 def test_every_part_of_the_core_is_in_the_tree() -> None:
     parts = {p.name for p in (ROOT / "rlx_core").iterdir() if p.is_dir() and (p / "__init__.py").exists()}
-    assert parts == set(re.findall(r"^  (\w+)/", SECTIONS["The tree"], re.MULTILINE))
+    assert parts == set(re.findall(r"^  (\w+)/", TREE, re.MULTILINE))
 
 
 def test_every_link_leads_somewhere() -> None:
-    elsewhere = {name: text for name, text in SECTIONS.items() if name != "An op of your own"}
-    links = [link for text in elsewhere.values() for link in re.findall(r"\]\(([^)]+)\)", text)]
+    links = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", TEXT)
     assert len(links) >= 6
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert [link for pair in links for link in pair if link and not (ROOT / link).exists()] == []
 
 
 def test_every_target_of_make_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"^make (\w+)", TEXT, re.MULTILINE)) <= targets
+
+
+def test_no_line_of_code_is_cut_off_where_a_page_of_a_repository_is_narrow() -> None:
+    lines = [line for block in BLOCK.findall(TEXT) for line in block.splitlines()]
+    assert [line for line in lines if len(line) > 88] == []
+    assert len(TEXT.splitlines()) <= 260
+
+
+def test_the_op_is_defined_and_has_derived_rules() -> None:
+    (program,) = BLOCK.findall(SECTIONS["Extend it"])
+    names: dict = {}
+    exec(compile(program, "README.md", "exec"), names)
+    gradient = rlx.grad(lambda x: rlx.sum(names["shrink"](x, limit=0.5)[0]))
+    np.testing.assert_array_equal(gradient(np.array([-2.0, 0.25, 2.0])), [1, 0, 1])

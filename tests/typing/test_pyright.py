@@ -1,4 +1,5 @@
-"""What an editor sees: pyright, strict, on programs with mistakes, on programs without, on the README's and on the examples.
+"""What an editor sees: pyright, strict, on programs with mistakes, on programs without, on those of the README and of a
+package, and on the examples.
 
 `make types` installs pyright as the wheel `basedpyright`, which brings the Node that it runs on, and then runs these tests.
 """
@@ -77,8 +78,10 @@ def test_programs_without_mistakes_are_accepted_as_strict() -> None:
     assert here().get("accepted.py", {}) == {}
 
 
-def test_the_programs_of_the_readme_and_the_examples_are_accepted(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_the_programs_of_the_pages_and_the_examples_are_accepted(tmp_path: Path) -> None:
+    pages = [ROOT / "README.md", ROOT / "docs" / "how-to" / "publish-a-package.md"]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 6
     for block in blocks:
         named = re.match(r"# ([\w/]+\.py)\n", block)
