@@ -11,4 +11,4 @@ from rlx_core.public import CORE, FUNCTIONS, lazy_names
 __version__ = "0.1.0"
 
 if not TYPE_CHECKING:  # type checkers read __init__.pyi
-    __getattr__, __dir__, __all__ = lazy_names(__name__, CORE, FUNCTIONS)
+    __getattr__, __dir__, __all__ = lazy_names(__name__, FUNCTIONS, CORE)

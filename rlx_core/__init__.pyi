@@ -84,6 +84,15 @@ from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.interpret import interpret as interpret
 from rlx_core.ir.types import TensorType as TensorType
 from rlx_core.ir.types import spec as spec
+from rlx_core.nn.activations import gelu as gelu
+from rlx_core.nn.attending import attention as attention
+from rlx_core.nn.attending import rope as rope
+from rlx_core.nn.layers import one_hot as one_hot
+from rlx_core.nn.normalization import batch_norm as batch_norm
+from rlx_core.nn.normalization import batch_norm_inference as batch_norm_inference
+from rlx_core.nn.normalization import group_norm as group_norm
+from rlx_core.nn.normalization import layer_norm as layer_norm
+from rlx_core.nn.normalization import rms_norm as rms_norm
 from rlx_core.ops.array_info import API_VERSION as __array_api_version__
 from rlx_core.ops.array_info import FloatLimits
 from rlx_core.ops.array_info import IntegerLimits
@@ -209,52 +218,6 @@ def atan2(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def atanh(x: ArrayLike, *, name: str | None = None) -> Array:
     """artanh x, real on [-1, 1]."""
 
-def attention(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    mask: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-    *,
-    num_heads: int,
-    head_dim: int,
-    num_kv_heads: int | None = None,
-    layout: Literal['bsd', 'bshd', 'bhsd'] = 'bsd',
-    mask_kind: Literal['none', 'causal', 'sliding_window', 'custom', 'bias'] = 'none',
-    window: int | None = None,
-    score_scale: float | None = None,
-    attn_logit_softcap: float | None = None,
-    empty_row: Literal['zero', 'uniform', 'nan'] = 'zero',
-    name: str | None = None,
-) -> Array:
-    """Scaled dot-product attention.
-
-    A query that sees no key gives 0 (`empty_row`), hidden keys have weight exactly 0, and no weight is dropped for being small.
-    The result has the layout of q; values may have another width than queries and keys.
-
-    Shapes:
-        q: [b, s, h·d]    k: [b, t, kv·d]    v: [b, t, kv·e]    ->    y: [b, s, h·e]         (layout bsd; rank 2: b = 1)
-        mask?: [b, t] or broadcastable to [b, h, s, t]    bias?: broadcastable to [b, h, s, t]
-
-    Attributes:
-        num_heads: Query heads.
-        head_dim: Features of a query or key head.
-        num_kv_heads: Key and value heads, each serving `num_heads / num_kv_heads` consecutive query heads.
-        layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
-        mask_kind: `none`; `causal`: key j is visible to query i iff j <= i + t - s; `sliding_window`: the window before it
-            besides; `custom`, `bias`: the operand is required. Operands act under every kind.
-        window: How far back a sliding window reaches: `window + 1` keys are visible.
-        score_scale: s; 1/√head_dim by default.
-        attn_logit_softcap: c, applied before the bias; none by default.
-        empty_row: `zero`, `uniform` (the mean over all keys) or `nan`.
-
-    Raises:
-        ShapeError: Heads, features, batch sizes or the dims of mask and bias do not fit.
-        WrongInputCountError: The mask kind needs an operand that is absent.
-
-    Source:
-        Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2."""
-
 def average(
     x: ArrayLike,
     axis: int | Sequence[int] | None = None,
@@ -265,53 +228,6 @@ def average(
 
     Raises:
         ShapeError: The weights have neither shape."""
-
-def batch_norm(
-    x: ArrayLike,
-    gamma: ArrayLike,
-    beta: ArrayLike,
-    running_mean: ArrayLike,
-    running_var: ArrayLike,
-    axis: int = 1,
-    eps: float = 1e-05,
-    momentum: float = 0.1,
-    *,
-    name: str | None = None,
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Normalise each channel with the statistics of the batch, and move the running statistics towards them.
-
-    `y` and `var` use the biased variance; `running_var' = (1 - momentum)·running_var + momentum·var·n/(n - 1)`, with n the
-    elements of a channel, and the same without the factor for the mean.
-
-    Shapes:
-        x: f[.., c, ..]    the others: f[c]    ->    y, mean, var, running_mean', running_var'
-
-    Attributes:
-        axis: The channel axis.
-        eps: Added to the variance before the root.
-        momentum: How far the running statistics move, 0 to 1.
-
-    Raises:
-        ShapeError: A channel has fewer than two elements, so that no unbiased variance exists.
-
-    Source:
-        Ioffe, Szegedy 2015, "Batch Normalization", arXiv:1502.03167, algorithms 1 and 2."""
-
-def batch_norm_inference(
-    x: ArrayLike,
-    gamma: ArrayLike,
-    beta: ArrayLike,
-    mean: ArrayLike,
-    var: ArrayLike,
-    axis: int = 1,
-    eps: float = 1e-05,
-    *,
-    name: str | None = None,
-) -> Array:
-    """Normalise with given statistics: `y = (x - mean) / sqrt(var + eps) · gamma + beta` in each channel.
-
-    Shapes:
-        x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x"""
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, *, length: Dim) -> Array:
     """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
@@ -618,9 +534,6 @@ def gather_nd(
         batch_dims: How many leading axes `b..` the two operands share.
         oob: A tuple with any part outside is outside; "clip" clips each part, "fill" reads 0."""
 
-def gelu(x: ArrayLike, *, name: str | None = None) -> Array:
-    """x · Φ(x), Φ the normal distribution function."""
-
 def gelu_approx(x: ArrayLike, *, name: str | None = None) -> Array:
     """½x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
 
@@ -629,27 +542,6 @@ def greater(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 
 def greater_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a >= b."""
-
-def group_norm(
-    x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
-    *,
-    groups: int,
-    eps: float = 1e-05,
-    name: str | None = None,
-) -> Array:
-    """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
-
-    Shapes:
-        x: f[n, c, ...]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, ...]
-
-    Attributes:
-        groups: How many groups the channels split into; divides `c`.
-        eps: Added to the biased variance before the root.
-
-    Source:
-        Wu, He 2018, "Group Normalization", arXiv:1803.08494, section 3.1."""
 
 def grouped_matmul(x: ArrayLike, w: ArrayLike, idx: ArrayLike, *, name: str | None = None) -> Array:
     """Each row times the weight of its expert: `y[i] = x[i] · w[idx[i]]`.
@@ -754,29 +646,6 @@ def isneginf(x: ArrayLike) -> Array:
 
 def isposinf(x: ArrayLike) -> Array:
     """Whether a number is +∞."""
-
-def layer_norm(
-    x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
-    axes: Sequence[int] = (-1,),
-    eps: float = 1e-05,
-    *,
-    name: str | None = None,
-) -> Array:
-    """Normalise `axes` to zero mean and unit variance, then scale and shift.
-
-    `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
-
-    Shapes:
-        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
-
-    Attributes:
-        axes: The normalised axes; gamma and beta have their dims, in ascending order.
-        eps: Added to the variance before the root; same units as `x` squared.
-
-    Source:
-        Ba, Kiros, Hinton 2016, "Layer Normalization", arXiv:1607.06450, section 3."""
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01, *, name: str | None = None) -> Array:
     """x where x > 0, slope · x elsewhere."""
@@ -988,27 +857,6 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
 def not_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a != b; true if either is NaN."""
 
-def one_hot(
-    indices: ArrayLike,
-    depth: Dim,
-    on: float = 1.0,
-    off: float = 0.0,
-    axis: int = -1,
-    dtype: DType = ...,
-    *,
-    name: str | None = None,
-) -> Array:
-    """`on` at the position that each index names, `off` elsewhere; an index outside the depth is off everywhere.
-
-    Shapes:
-        indices: [..]    ->    y: [.., depth, ..]
-
-    Attributes:
-        depth: How many positions there are.
-        on, off: The two values.
-        axis: Where the new axis stands in the result.
-        dtype: The dtype of the result."""
-
 def ones(shape: Dim | Sequence[Dim], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """A tensor of ones; of f32 unless another dtype is given."""
 
@@ -1149,57 +997,8 @@ def result_type(*arrays_and_dtypes: ArrayLike) -> DType:
     >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
     (f64, f16, f64)"""
 
-def rms_norm(
-    x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
-    axes: Sequence[int] = (-1,),
-    eps: float = 1e-06,
-    *,
-    name: str | None = None,
-) -> Array:
-    """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
-
-    Shapes:
-        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
-
-    Attributes:
-        axes: The normalised axes; gamma and beta have their dims, in ascending order.
-        eps: Added to the mean square before the root; same units as `x` squared.
-
-    Source:
-        Zhang, Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4."""
-
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
-
-def rope(
-    x: ArrayLike,
-    cos: ArrayLike,
-    sin: ArrayLike,
-    positions: ArrayLike | None = None,
-    *,
-    head_dim: int,
-    n_rot: int | None = None,
-    layout: Literal['bsd', 'bshd', 'bhsd'] = 'bsd',
-    style: Literal['half', 'interleaved'] = 'half',
-    name: str | None = None,
-) -> Array:
-    """Rotate each pair of features `(x1, x2)` of each head by the angle of its position.
-
-    `y1 = x1·cos - x2·sin`, `y2 = x2·cos + x1·sin`; features from `n_rot` on are copied.
-
-    Shapes:
-        x: [b, s, heads·head_dim], [b, s, h, d] or [b, h, s, d]    cos, sin: [rows, head_dim/2]    positions?: [b, s]
-
-    Attributes:
-        head_dim: Features of one head.
-        n_rot: How many of them are rotated; all by default. Tables keep `head_dim/2` columns, of which the first are used.
-        layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
-        style: `half` pairs feature i with i + n_rot/2, `interleaved` pairs 2i with 2i + 1.
-
-    Source:
-        Su et al. 2021, "RoFormer", arXiv:2104.09864, section 3.4.2."""
 
 def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Array:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.

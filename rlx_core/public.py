@@ -84,7 +84,8 @@ FUNCTIONS = _table(
         "rlx_core.ops.numeric.signals": "convolve correlate",
     }
 )
-"""Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
+"""Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once. `CORE` has those of
+the same names that `rlx_core` offers instead."""
 
 SPELLINGS = {
     "rlx.cast": "astype",
@@ -157,6 +158,13 @@ CORE = _table(
         "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     }
 ) | {
+    # Functions of arrays whose op takes other attributes than a user writes: `rlx_core.ops` has the op's function.
+    **dict.fromkeys(("attention", "rope"), "rlx_core.nn.attending"),
+    **dict.fromkeys(
+        ("batch_norm", "batch_norm_inference", "group_norm", "layer_norm", "rms_norm"), "rlx_core.nn.normalization"
+    ),
+    "gelu": "rlx_core.nn.activations",
+    "one_hot": "rlx_core.nn.layers",
     "bool_": "rlx_core.ir.dtypes",
     "checkpoint_policies": "rlx_core.functions.checkpoint_policies:",
     "fft": "rlx_core.fft:",

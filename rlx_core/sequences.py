@@ -13,6 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.array_shapes import shape_of
@@ -27,6 +28,7 @@ __all__ = ["gated_delta_net", "gru", "linear_attention", "lstm", "selective_scan
 # ------------------------------------------------------------------------------------------ recurrent nets
 
 
+@checked_call
 def lstm(
     x: ArrayLike,
     w: ArrayLike,
@@ -68,6 +70,7 @@ def lstm(
     return _run("lstm", step, _projected(x, w, b), hidden, state, 2, reverse)
 
 
+@checked_call
 def gru(
     x: ArrayLike,
     w: ArrayLike,
@@ -119,6 +122,7 @@ def gru(
 # --------------------------------------------------------------------------------------- state-space models
 
 
+@checked_call
 def selective_scan(
     x: ArrayLike, delta: ArrayLike, a: ArrayLike, b: ArrayLike, c: ArrayLike, *, state: ArrayLike | None = None
 ) -> tuple[Array, Array]:
@@ -160,6 +164,7 @@ def selective_scan(
     return _turned(found), last
 
 
+@checked_call
 def gated_delta_net(
     q: ArrayLike,
     k: ArrayLike,
@@ -215,6 +220,7 @@ def gated_delta_net(
     return _turned(found), last
 
 
+@checked_call
 def linear_attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, state: ArrayLike | None = None, chunk: int = 16
 ) -> tuple[Array, Array]:
@@ -246,6 +252,7 @@ def linear_attention(
 # ------------------------------------------------------------------------------------------------ decoding
 
 
+@checked_call
 def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis: int = 1, ring: bool = False) -> Array:
     """A cache of keys or values with new entries from a position on; in place where the program owns the cache.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
 from rlx_core.errors.contained import contained
+from rlx_core.hints.keywords import checked_call
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.system.collecting import collecting_seldom
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
 
 
+@checked_call
 @collecting_seldom()
 def load(
     path: str | os.PathLike[str],
@@ -122,6 +124,7 @@ def is_model(stored: Any) -> bool:
     return isinstance(stored, Model)
 
 
+@checked_call
 def to_bytes(value: Any) -> bytes:
     """The bytes of a `.rlx` file with a compiled function, a graph, a module, or a part of one; pickles hold these bytes.
 
@@ -141,6 +144,7 @@ def to_bytes(value: Any) -> bytes:
     return save(ready)
 
 
+@checked_call
 def from_bytes(
     data: bytes,
     *,
@@ -165,6 +169,7 @@ def _hint_for(data: object) -> str | None:
     return "rlx.load reads a file" if isinstance(data, str | os.PathLike) else None
 
 
+@checked_call
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
     """Write a file: a pytree of arrays (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`),
     a compiled function with its code for this machine (`.rlxpack`; see `rlx.package`), or what a plugin's writer takes.

@@ -10,6 +10,7 @@ import optree
 from attrs import evolve
 
 from rlx_core.errors import CallbackError, TraceError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Value, ambient_builder, as_results
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.host.callback import DebugCallback, PureCallback, host_function
@@ -20,6 +21,7 @@ from rlx_core.trees.flatten import expect_function, function_name
 __all__ = ["debug_callback", "debug_print", "pure_callback"]
 
 
+@checked_call
 def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) -> Any:
     """What a Python function of arrays returns, which a compiled program calls on the host while it runs.
 
@@ -72,6 +74,7 @@ def _type_of(each: Any) -> TensorType:
     raise TraceError(f"pure_callback: result_spec has {type(each).__name__}, not a type", hint='rlx.spec("f32[3]")')
 
 
+@checked_call
 def debug_callback(function: Callable[..., Any], *args: Any) -> None:
     """Call a Python function for what it does, on the host, whenever the program passes this place.
 
@@ -90,6 +93,7 @@ def debug_callback(function: Callable[..., Any], *args: Any) -> None:
     DebugCallback(host_function(call, function_name(function)), dtypes)(*arguments.operands)
 
 
+@checked_call
 def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
     """Print a text with arrays in it, whenever the program passes this place.
 

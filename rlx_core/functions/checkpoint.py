@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rlx_core.errors import ConfigError
 from rlx_core.functions.checkpoint_policies import Policy, everything_saveable, nothing_saveable
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Graph, Value, ambient_builder, as_results
 from rlx_core.ops.derivatives.checkpoint import Checkpoint, CheckpointName
 from rlx_core.transforms.graphs import pruned
@@ -20,6 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@checked_call
 def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callable[P, R]:
     """`function`, whose reverse derivative keeps the arguments and computes again what else it needs.
 
@@ -82,6 +84,7 @@ def unnamed(value: Value) -> Value:
     return value
 
 
+@checked_call
 def checkpoint_name(x: Any, name: str) -> Any:
     """`x`, under a name by which `rlx.checkpoint_policies.save_only_these_names` asks to keep it.
 

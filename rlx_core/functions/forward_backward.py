@@ -12,6 +12,7 @@ from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.functions.calls import as_arrays
 from rlx_core.functions.weight_layout import WeightLayout
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Graph
 from rlx_core.ops.arguments import flag, names
 from rlx_core.pipeline.compile import Config
@@ -43,6 +44,7 @@ __all__ = ["ForwardBackward", "Saved", "forward_backward"]
 _WHAT: Final = "forward_backward"
 
 
+@checked_call
 @typed_lacks(_WHAT)
 @in_standard_modes
 @forks_wait

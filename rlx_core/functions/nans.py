@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.nonfinite import Check, checking
 from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.profile import watching
@@ -12,6 +13,7 @@ from rlx_core.pipeline.profile import watching
 __all__ = ["nans"]
 
 
+@checked_call
 @contextmanager
 def nans(*, infinities: bool = False) -> Iterator[None]:
     """Raise an error inside `with` when a call returns a NaN, with the op and the source line that produced it.

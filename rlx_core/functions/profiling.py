@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec
 
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.pipeline.profile import Profile, profiled
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable
@@ -18,6 +19,7 @@ __all__ = ["profile"]
 P = ParamSpec("P")
 
 
+@checked_call
 def profile(function: Callable[P, Any], *, runs: int = 1) -> Callable[P, Profile]:
     """Return a function that calls `function` and returns the profile of what ran; `print` it, or show it in a notebook.
 

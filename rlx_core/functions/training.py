@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 from rlx_core.functions import functional
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import flag
 from rlx_core.optim.transformation import Transformation, apply_updates, transformation
 from rlx_core.pipeline.compile import Config
@@ -30,6 +31,7 @@ class ScalesLoss(Protocol):
     def loss_scale(self, state: Any, /) -> Any: ...
 
 
+@checked_call
 def train_step(
     loss: Callable[..., Any],
     optimiser: Transformation,

@@ -15,7 +15,7 @@ from attrs import evolve
 from rlx_core.errors import ShapeError
 from rlx_core.functions import functional
 from rlx_core.functions.staged import Gradient, Staged
-from rlx_core.hints.keywords import with_known_keywords
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.ops.arguments import flag
@@ -65,6 +65,7 @@ def _named(function: Function, transformed: Function, prefix: str) -> Function:
     return named
 
 
+@checked_call
 @in_standard_modes
 def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
     """The program that a function is: HIR, with an input for every array among the arguments.
@@ -109,7 +110,7 @@ def value_and_grad(
     has_aux: Literal[True],
     allow_unreached: bool = True,
 ) -> Jitted[P, tuple[tuple[R, Aux], Any]]: ...
-@with_known_keywords
+@checked_call
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Jitted[..., Any]:
@@ -164,7 +165,7 @@ def grad(
     has_aux: Literal[True],
     allow_unreached: bool = True,
 ) -> Jitted[P, tuple[Any, Aux]]: ...
-@with_known_keywords
+@checked_call
 def grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Jitted[..., Any]:
@@ -178,6 +179,7 @@ def grad(
     return Gradient(_named(function, inner, "grad"), argnums, made)
 
 
+@checked_call
 def vmap(
     function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Dim | None = None
 ) -> Jitted[P, R]:
@@ -194,7 +196,7 @@ def vmap(
     return _staged(vmap, function, mapped, in_axes, out_axes, axis_size=axis_size)
 
 
-@with_known_keywords
+@checked_call
 def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the Jacobian of `function` by forward mode: for more results than arguments.
 
@@ -213,7 +215,7 @@ def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
     return _jacobian(jacfwd, functional.jacfwd, function, argnums, has_aux)
 
 
-@with_known_keywords
+@checked_call
 def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the Jacobian of `function` by reverse mode: for more arguments than results.
 
@@ -222,7 +224,7 @@ def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
     return _jacobian(jacrev, functional.jacrev, function, argnums, has_aux)
 
 
-@with_known_keywords
+@checked_call
 def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the second derivatives of `function`, forward over reverse.
 
@@ -243,6 +245,7 @@ def _jacobian(transform: Function, inner: Function, function: Function, argnums:
 def hvp(function: Callable[[A, *Ts], Any], primals: tuple[A, *Ts], tangents: tuple[A, *Ts]) -> A: ...
 @overload
 def hvp(function: Function, primals: list[Any], tangents: list[Any]) -> Any: ...
+@checked_call
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian.
 
@@ -263,6 +266,7 @@ def jvp(
 def jvp(
     function: Callable[..., R], primals: list[Any], tangents: list[Any], *, has_aux: Literal[False] = False
 ) -> tuple[R, R]: ...
+@checked_call
 def jvp(
     function: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -289,9 +293,8 @@ def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], t
 def vjp(
     function: Callable[..., tuple[R, Aux]], *primals: Any, has_aux: Literal[True]
 ) -> tuple[R, Callable[[R], tuple[Any, ...]], Aux]: ...
-def vjp(  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` and a keyword
-    function: Function, *primals: Any, has_aux: bool = False
-) -> tuple[Any, ...]:
+@checked_call  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` and a keyword
+def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
 
     With `has_aux`, `function` returns `(result, aux)`, and `aux` comes after the pullback.
@@ -312,6 +315,7 @@ def vjp(  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` an
     return Jitted(lambda p: function(*p), {}, ())(primals), pullback
 
 
+@checked_call
 def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts], R]]:
     """The value of `function` at `primals`, and its derivative there: a function from tangents to the tangent of the result.
 
@@ -342,6 +346,7 @@ def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[
     return value, lambda *tangents: apply(residuals, tangents)
 
 
+@checked_call
 @in_standard_modes
 def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     """What `function` would return for these arguments, with types in place of arrays; nothing is computed.

@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have, as errors that name those that it has."""
+"""Calls that do not fit a function's parameters, as typed errors that name these."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
-from rlx_core.errors import UnknownNameError, nearest
+from rlx_core.errors import RlxError, UnknownNameError, WrongInputCountError, nearest
 
-__all__ = ["KEYWORDS", "with_known_keywords"]
+__all__ = ["FORMER", "KEYWORDS", "checked_call"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -26,25 +26,49 @@ KEYWORDS: Final[dict[str, str]] = {
 }
 """A keyword of NumPy, JAX or PyTorch → what is written here."""
 
+FORMER: Final[dict[tuple[str, str], str]] = {
+    ("attention", "score_scale"): "scale=",
+    ("attention", "attn_logit_softcap"): "softcap=",
+    ("attention", "mask_kind"): "causal=True or window=; a mask needs no kind",
+    ("attention", "head_dim"): "nothing: the head size is read off the operands",
+    ("batch_norm", "axis"): "layout='nhwc' where the channels are last",
+    ("batch_norm_inference", "axis"): "layout='nhwc' where the channels are last",
+    ("one_hot", "on"): "rlx.where(rlx.nn.one_hot(ids, depth), on, off)",
+    ("one_hot", "off"): "rlx.where(rlx.nn.one_hot(ids, depth), on, off)",
+    ("one_hot", "axis"): "rlx.moveaxis of the result",
+}
+"""A function and a keyword that it had in an earlier version → what is written now."""
 
-def with_known_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, which refuses an unknown keyword with the nearest one that it has.
+
+def checked_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return the function, with typed errors for calls that do not fit its parameters.
 
     Raises:
-        UnknownNameError: A call has a keyword that the function does not have.
+        UnknownNameError: A call has a keyword that the function does not have; the hint has the nearest one.
+        WrongInputCountError: An argument is missing, given twice, or one too many.
     """
-    parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        for name in kwargs:
-            if name not in parameters:
-                known = list(parameters)
-                raise UnknownNameError(
-                    f"{function.__name__}: takes ({', '.join(known)}), not {name}=",
-                    hint=KEYWORDS.get(name) or nearest(name, known),
-                )
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, RlxError):
+                raise
+            signature = inspect.signature(function)
+            known = list(signature.parameters)
+            takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+            for name in kwargs:
+                if name not in known and not takes_any:
+                    raise UnknownNameError(
+                        f"{function.__name__}: takes ({', '.join(known)}), not {name}=",
+                        hint=FORMER.get((function.__name__, name)) or KEYWORDS.get(name) or nearest(name, known),
+                    ) from None
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as mismatch:
+                raise WrongInputCountError(f"{function.__name__}: takes ({', '.join(known)}): {mismatch}") from None
+            raise  # the call fits, and something in the function failed
 
     named: Any = checked
     named.__code__ = named.__code__.replace(co_name=function.__name__)  # by which errors name the function

@@ -22,6 +22,7 @@ from rlx_core.errors import (
     nearest,
 )
 from rlx_core.errors.contained import contained
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.element_functions import ElementFunctions, is_inexact
@@ -47,6 +48,7 @@ def stored(dtype: DType, mode: Mode) -> DType:
     return dtype.wide if mode == "wide" else dtype
 
 
+@checked_call
 @in_standard_modes
 def interpret(
     graph: Graph,

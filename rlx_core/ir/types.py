@@ -13,6 +13,7 @@ from typing import Final
 from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dims, product, require
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.system.records import frozen
@@ -141,6 +142,7 @@ _AS_TEXT = 'write it as "f32[4, SEQ, 384]", a scalar as "f32[]"'
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*", re.DOTALL)
 
 
+@checked_call
 def spec(text: str | TensorType) -> TensorType:
     """Read a type as it is printed. Names in the dims are symbols.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.types import normalize_axis
 from rlx_core.nn.floats import at_least, floats, narrowed
 from rlx_core.ops.activation import gelu as _gelu
@@ -48,11 +49,13 @@ __all__ = [
 ]
 
 
+@checked_call
 def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
     """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
     return gelu_approx(x) if flag("gelu: approximate", approximate) else _gelu(x)
 
 
+@checked_call
 def glu(x: ArrayLike, *, axis: int = -1) -> Array:
     """`a · σ(b)` of the two halves of an axis: a gated linear unit, `[.., 2n, ..]` to `[.., n, ..]`.
 
@@ -70,17 +73,20 @@ def glu(x: ArrayLike, *, axis: int = -1) -> Array:
     return narrowed(multiply(a, sigmoid(b)), of)
 
 
+@checked_call
 def log_sigmoid(x: ArrayLike) -> Array:
     """`ln σ(x) = -ln(1 + e^-x)`, which neither underflows nor overflows."""
     return negative(softplus(negative(x)))
 
 
+@checked_call
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (1 + |x|)`."""
     of, (wide,) = floats("soft_sign", x=x)
     return narrowed(divide(wide, add(absolute(wide), 1.0)), of)
 
 
+@checked_call
 def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
     """`(x + √(x² + b)) / 2`: like softplus, without exponentials.
 
@@ -92,6 +98,7 @@ def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
     return narrowed(multiply(add(wide, sqrt(add(square(wide), bend))), 0.5), of)
 
 
+@checked_call
 def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
     """`x` moved towards 0 by `lambd`, and 0 where it is nearer than that."""
     bound = at_least("soft_shrink: lambd", lambd)
@@ -99,18 +106,21 @@ def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
     return where(less_equal(absolute(x), bound), 0, where(greater(x, 0), subtract(x, bound), add(x, bound)))
 
 
+@checked_call
 def hard_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
     """`x`, and 0 where it is no further from 0 than `lambd`."""
     x = operand(x)
     return where(less_equal(absolute(x), at_least("hard_shrink: lambd", lambd)), 0, x)
 
 
+@checked_call
 def tanh_shrink(x: ArrayLike) -> Array:
     """`x - tanh(x)`."""
     of, (wide,) = floats("tanh_shrink", x=x)
     return narrowed(subtract(wide, tanh(wide)), of)
 
 
+@checked_call
 def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
     """`x` where it is above `threshold`, and `value` elsewhere; NaN stays."""
     bound, other = number("threshold: threshold", threshold), number("threshold: value", value)
@@ -118,6 +128,7 @@ def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
     return where(less_equal(x, bound), other, x)
 
 
+@checked_call
 def prelu(x: ArrayLike, alpha: ArrayLike, *, layout: Layout = "nchw") -> Array:
     """`x` where it is above 0, and `alpha · x` elsewhere, with an `alpha` that is learned.
 
@@ -144,11 +155,13 @@ def prelu(x: ArrayLike, alpha: ArrayLike, *, layout: Layout = "nchw") -> Array:
 # ----------------------------------------------------------------------------------- functions of an axis
 
 
+@checked_call
 def softmin(x: ArrayLike, *, axis: int = -1) -> Array:
     """`softmax(-x)`."""
     return softmax(negative(x), axis=axis)
 
 
+@checked_call
 def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 1e-5) -> Array:
     """Zero mean and unit (biased) variance along `axis`: `(x - mean) / √(var + eps)`."""
     of, (wide,) = floats("standardize", x=x)
@@ -158,6 +171,7 @@ def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 
     return narrowed(multiply(centred, rsqrt(add(variance, at_least("standardize: eps", eps)))), of)
 
 
+@checked_call
 def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.0, eps: float = 1e-12) -> Array:
     """`x` over its norm along `axis`, or over `eps` where the norm is smaller.
 
@@ -172,6 +186,7 @@ def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.
     return narrowed(divide(wide, maximum(norm, at_least("normalize: eps", eps))), of)
 
 
+@checked_call
 def gumbel_softmax(
     key: Key, logits: ArrayLike, *, temperature: float = 1.0, hard: bool = False, axis: int = -1
 ) -> Array:

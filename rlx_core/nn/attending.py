@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.nn.layers import linear
 from rlx_core.ops import rope as _rope
 from rlx_core.ops.arguments import choice, whole
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["attention", "multi_head_attention", "rope"]
 
 
+@checked_call
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -89,6 +91,7 @@ def attention(
     )
 
 
+@checked_call
 def multi_head_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -156,6 +159,7 @@ def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) 
     return heads
 
 
+@checked_call
 def rope(
     x: ArrayLike,
     cos: ArrayLike | None = None,

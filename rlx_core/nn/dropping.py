@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.arithmetic import add, multiply
@@ -24,6 +25,7 @@ FAR = -1.7580993408473766
 """Where SELU goes to for x → -∞: -λ·α."""
 
 
+@checked_call
 def dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Array:
     """Each element 0 with a probability of `rate`, and x / (1 - rate) otherwise; `x` as it is, when not training.
 
@@ -47,6 +49,7 @@ def dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Ar
 # ------------------------------------------------------------------------------------------ losses
 
 
+@checked_call
 def alpha_dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Array:
     """Dropout for SELU: elements become the value that SELU goes to, and all are scaled so that mean and variance stay 0 and 1.
 

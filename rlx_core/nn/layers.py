@@ -6,18 +6,18 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.nn.floats import floats, narrowed
-from rlx_core.ops import blocks
+from rlx_core.ops import blocks, creation
 from rlx_core.ops.arguments import choice, whole
 from rlx_core.ops.arithmetic import add, divide, maximum, multiply
 from rlx_core.ops.array_shapes import expand_dims, shape_of
 from rlx_core.ops.array_statistics import any, max, mean, sum
-from rlx_core.ops.comparison import equal, not_equal
+from rlx_core.ops.comparison import not_equal
 from rlx_core.ops.conversion import cast
-from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import matmul, operand
 from rlx_core.ops.selection import where
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+@checked_call
 def linear(
     x: ArrayLike,
     w: ArrayLike,
@@ -64,16 +65,19 @@ def linear(
     return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)
 
 
+@checked_call
 def shared_linear_pair(x: ArrayLike, w1: ArrayLike, w2: ArrayLike) -> tuple[Array, Array]:
     """`x @ w1` and `x @ w2` as one product with both weights side by side."""
     return blocks.shared_linear_pair(x, w1, w2, slot=0), blocks.shared_linear_pair(x, w1, w2, slot=1)
 
 
+@checked_call
 def swiglu(x: ArrayLike, up_w: ArrayLike, gate_w: ArrayLike, down_w: ArrayLike, *, name: str | None = None) -> Array:
     """The gated feed-forward layer `(silu(x @ gate_w) * (x @ up_w)) @ down_w`; records its block."""
     return blocks.swiglu(x, up_w, gate_w, down_w, name=name)
 
 
+@checked_call
 def residual_rms_norm(
     x: ArrayLike, residual: ArrayLike, gamma: ArrayLike, beta: ArrayLike | None = None, *, eps: float = 1e-6
 ) -> Array:
@@ -82,6 +86,7 @@ def residual_rms_norm(
     return blocks.residual_rms_norm(*operands, eps=eps)
 
 
+@checked_call
 def embedding(ids: ArrayLike, table: ArrayLike) -> Array:
     """The rows of `table` that integer `ids` name: `[.., features]`.
 
@@ -92,6 +97,7 @@ def embedding(ids: ArrayLike, table: ArrayLike) -> Array:
     return gather(table, ids, axis=0)
 
 
+@checked_call
 def embedding_bag(
     ids: ArrayLike,
     table: ArrayLike,
@@ -152,6 +158,7 @@ def embedding_bag(
     return narrowed(divide(total, counted), of)
 
 
+@checked_call
 def bilinear(a: ArrayLike, b: ArrayLike, w: ArrayLike, bias: ArrayLike | None = None) -> Array:
     """`Σ a[i]·w[i, j, k]·b[j]` over i and j, `+ bias`: features that are linear in each of two others.
 
@@ -176,8 +183,7 @@ def bilinear(a: ArrayLike, b: ArrayLike, w: ArrayLike, bias: ArrayLike | None = 
     return narrowed(add(found, biases[0]) if biases else found, of)
 
 
+@checked_call
 def one_hot(ids: ArrayLike, depth: Dim, *, dtype: DType | str = f32) -> Array:
     """1 at the place that each id names and 0 elsewhere, along a new last axis; an id outside is a row of zeros."""
-    labels = operand(ids)
-    column = reshape(labels, (*labels.shape, 1))
-    return cast(equal(column, iota(axis=0, shape=(depth,))), to=as_dtype(dtype))
+    return creation.one_hot(ids, depth=depth, dtype=as_dtype(dtype))

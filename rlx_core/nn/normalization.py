@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops import batch_norm as _batch_norm
@@ -33,47 +35,46 @@ __all__ = [
 ]
 
 
+@checked_call
 def layer_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
     beta: ArrayLike | None = None,
     *,
-    axes: int | tuple[int, ...] = -1,
+    axes: int | Sequence[int] = -1,
     eps: float = 1e-5,
 ) -> Array:
     """Zero mean and unit (biased) variance over `axes`, then `· gamma + beta`."""
     return normalization.layer_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
 
 
+@checked_call
 def rms_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
     beta: ArrayLike | None = None,
     *,
-    axes: int | tuple[int, ...] = -1,
+    axes: int | Sequence[int] = -1,
     eps: float = 1e-6,
 ) -> Array:
     """`x` over its root mean square along `axes`, then `· gamma + beta`."""
     return normalization.rms_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
 
 
+@checked_call
 def group_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
     beta: ArrayLike | None = None,
     *,
-    groups: int | None = None,
+    groups: int,
     eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel.
-
-    Raises:
-        WrongInputCountError: `groups` is absent: there is no number of groups that would mean the same for all models.
-    """
-    given: dict[str, Any] = {} if groups is None else {"groups": groups}
-    return normalization.group_norm(x, gamma, beta, **given, eps=eps)
+    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel."""
+    return normalization.group_norm(x, gamma, beta, groups=groups, eps=eps)
 
 
+@checked_call
 def instance_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
@@ -102,6 +103,7 @@ def instance_norm(
     return spatially("instance_norm", data, layout, lambda y: group_norm(y, gamma, beta, groups=count, eps=eps))
 
 
+@checked_call
 def local_response_norm(
     x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, layout: Layout = "nchw"
 ) -> Array:
@@ -129,6 +131,7 @@ def local_response_norm(
     return narrowed(divide(data, pow(scale, power)), of)
 
 
+@checked_call
 def batch_norm(
     x: ArrayLike,
     gamma: ArrayLike | None,
@@ -167,6 +170,7 @@ def batch_norm(
     return y, mean, var
 
 
+@checked_call
 def batch_norm_inference(
     x: ArrayLike,
     gamma: ArrayLike | None,

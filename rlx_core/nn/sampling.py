@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.nn.floats import floats, narrowed
 from rlx_core.ops.arguments import choice, flag, listed, whole
@@ -26,6 +27,7 @@ Method = Literal["linear", "nearest", "cubic"]
 Outside = Literal["zeros", "border", "reflection"]
 
 
+@checked_call
 def grid_sample(
     x: ArrayLike,
     grid: ArrayLike,
@@ -76,6 +78,7 @@ def grid_sample(
     return narrowed(spatially("grid_sample", images, layout, sampled), of)
 
 
+@checked_call
 def affine_grid(theta: ArrayLike, sizes: Sequence[int], *, align_corners: bool = False) -> Array:
     """The grid for `grid_sample` of affine maps: where each cell of the result lies in the image.
 
@@ -114,6 +117,7 @@ def affine_grid(theta: ArrayLike, sizes: Sequence[int], *, align_corners: bool =
     return narrowed(rlx.reshape(found, (maps.shape[0], *wanted, rank)), of)
 
 
+@checked_call
 def channel_shuffle(x: ArrayLike, groups: int, *, layout: Layout = "nchw") -> Array:
     """Channels in another order: the first of each group, then the second of each, and so on.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INEXACT, INTEGERS, DType, f32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
@@ -135,11 +136,13 @@ reciprocal = elementwise(
 )
 
 
+@checked_call
 def abs(x: Any) -> Any:
     """|x|; of a complex value its modulus, which is real."""
     return complex_abs(x) if is_complex(x) else absolute(x)
 
 
+@checked_call
 def sign(x: Any) -> Any:
     """-1, 0 or 1 by the sign of x; of a complex value the number of modulus 1 in its direction, 0 of 0."""
     if not is_complex(x):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError, TraceError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import wrapped
 from rlx_core.ir.dims import Dim, Expr
@@ -29,6 +30,7 @@ from rlx_core.ops.device import expect_device
 _dtype = dtype
 
 
+@checked_call
 def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = None, copy: bool | None = None) -> Any:
     """An array of `obj`: a value, an array, a number, a size, or nested sequences of these.
 
@@ -91,21 +93,25 @@ def _leaves(obj: Any) -> Iterator[Any]:
             yield one
 
 
+@checked_call
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
     """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
     return asarray(x, device=device, copy=copy)
 
 
+@checked_call
 def empty(shape: Sequence[Dim] | Dim, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
     """A tensor whose elements do not matter: zeros, because nothing that is uninitialised is shown."""
     return zeros(shape, dtype, device=device)
 
 
+@checked_call
 def empty_like(x: Any, /, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
     """As `empty`, with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 0, dtype, device=device)
 
 
+@checked_call
 def eye(
     n_rows: Dim,
     n_cols: Dim | None = None,
@@ -121,6 +127,7 @@ def eye(
     return eye_matrix(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=wanted)
 
 
+@checked_call
 def linspace(
     start: complex,
     stop: complex,
@@ -150,6 +157,7 @@ def linspace(
     return make_complex(*parts)
 
 
+@checked_call
 def arange(
     start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None, device: str | None = None
 ) -> Any:
@@ -183,6 +191,7 @@ def arange(
     return cast(iota(axis=0, shape=(count,), dtype=f64) * float(by) + float(first), to=target)
 
 
+@checked_call
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
 

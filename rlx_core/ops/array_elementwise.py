@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
@@ -33,21 +34,25 @@ def _whole(x: Any, rounding: OpFunction[Any]) -> Any:
     return copied(x) if dtype_of(x).is_integer else rounding(x)
 
 
+@checked_call
 def floor(x: Any) -> Any:
     """⌊x⌋; integers are whole already."""
     return _whole(x, piecewise.floor)
 
 
+@checked_call
 def ceil(x: Any) -> Any:
     """⌈x⌉; integers are whole already."""
     return _whole(x, piecewise.ceil)
 
 
+@checked_call
 def trunc(x: Any) -> Any:
     """x without its fraction; integers are whole already."""
     return _whole(x, piecewise.trunc)
 
 
+@checked_call
 def round(x: Any, decimals: int = 0, *, ste: bool = False) -> Any:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
@@ -80,6 +85,7 @@ def _rounded(x: Any, places: int, ste: bool) -> Any:
     return back(piecewise.round(there(x, scale), ste=ste), scale)
 
 
+@checked_call
 def positive(x: Any) -> Any:
     """x itself, of any numeric dtype."""
     if not dtype_of(x).is_numeric:
@@ -87,16 +93,19 @@ def positive(x: Any) -> Any:
     return copied(x)
 
 
+@checked_call
 def real(x: Any) -> Any:
     """The real part; of a real x that is x."""
     return conversion.real(x) if dtype_of(x).is_complex else positive(x)
 
 
+@checked_call
 def imag(x: Any) -> Any:
     """The imaginary part; of a real x that is 0."""
     return complex.imag(x) if dtype_of(x).is_complex else zeros_like(positive(x))
 
 
+@checked_call
 def conj(x: Any) -> Any:
     """The complex conjugate; of a real x that is x."""
     return conversion.conjugate(x) if dtype_of(x).is_complex else positive(x)
@@ -105,6 +114,7 @@ def conj(x: Any) -> Any:
 conjugate = conj
 
 
+@checked_call
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """x held between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN stays NaN."""
     return selection.clip(x, min, max)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.errors import DtypeError, PromotionError, UnknownNameError, nearest
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.array import is_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import (
@@ -64,6 +65,7 @@ def _kind(name: str) -> tuple[DType, ...]:
     return KINDS[name]
 
 
+@checked_call
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
 
@@ -100,6 +102,7 @@ class IntegerLimits:
     dtype: DType
 
 
+@checked_call
 def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float or complex dtype, given by itself or by an array.
 
@@ -125,6 +128,7 @@ def finfo(type: Any, /) -> FloatLimits:
     )
 
 
+@checked_call
 def iinfo(type: Any, /) -> IntegerLimits:
     """The limits of an integer dtype, given by itself or by an array.
 
@@ -138,6 +142,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
     return IntegerLimits(8 * own.itemsize, int(limits.max), int(limits.min), own)
 
 
+@checked_call
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion turns the one dtype into the other, and so keeps what it says."""
     target = dtype_meant(to)
@@ -147,6 +152,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
         return False
 
 
+@checked_call
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype that arrays, dtypes and Python's numbers meet in; a number has the least say.
 
@@ -210,6 +216,7 @@ def array_namespace(api_version: str | None = None) -> Any:
     return importlib.import_module(__name__.partition(".")[0])
 
 
+@checked_call
 def namespace_info() -> NamespaceInfo:
     """What the namespace can do, and its devices and dtypes."""
     return NamespaceInfo()

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
@@ -125,32 +126,38 @@ def _adjoint(x: Any) -> Any:
 # ------------------------------------------------------------------------------ factorisations
 
 
+@checked_call
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
     """The lower triangle L with L Lᴴ = x, or the upper one U with Uᴴ U = x."""
     lower = factorisation("cholesky")()(x)
     return _adjoint(lower) if upper else lower
 
 
+@checked_call
 def eig(x: Any, /) -> EigResult:
     """The complex eigenvalues of any square matrices, by their real parts, then their imaginary ones, and the eigenvectors."""
     return EigResult(*factorisation("eig")()(x))
 
 
+@checked_call
 def eigvals(x: Any, /) -> Any:
     """The complex eigenvalues of any square matrices, in the order of `eig`."""
     return eig(x).eigenvalues
 
 
+@checked_call
 def eigh(x: Any, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices."""
     return EighResult(*factorisation("eigh")()(x))
 
 
+@checked_call
 def eigvalsh(x: Any, /) -> Any:
     """The eigenvalues of Hermitian matrices, in ascending order."""
     return eigh(x).eigenvalues
 
 
+@checked_call
 def qr(x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """Q with orthonormal columns and an upper triangle R, with Q R = x; `complete` makes Q square."""
     if mode not in ("reduced", "complete"):
@@ -163,17 +170,20 @@ def qr(x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResu
     return QRResult(q, r)
 
 
+@checked_call
 def slogdet(x: Any, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its modulus."""
     return SlogdetResult(*factorisation("slogdet")()(x))
 
 
+@checked_call
 def det(x: Any, /) -> Any:
     """The determinant; where it may overflow, `slogdet` does not."""
     sign, logarithm = slogdet(x)
     return multiply(sign, exp(logarithm))
 
 
+@checked_call
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition; with `full_matrices` U and Vh are square."""
     u, s, vh = factorisation("svd")()(x)
@@ -194,16 +204,19 @@ def _completed(q: Any) -> Any:
     return concat([q, operand(eigh(rest).eigenvectors)[..., k:]], axis=-1)
 
 
+@checked_call
 def svdvals(x: Any, /) -> Any:
     """The singular values, in descending order."""
     return svd(x, full_matrices=False).S
 
 
+@checked_call
 def pinv(x: Any, /, *, rtol: float | None = None) -> Any:
     """The pseudoinverse; singular values up to `rtol` (a number; max(m, n) ε by default) times the largest count as 0."""
     return factorisation("pinv")(rtol=None if rtol is None else _number("pinv", rtol))(x)  # type: ignore[call-arg]
 
 
+@checked_call
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """How many singular values are larger than `rtol` (max(m, n) ε by default) times the largest."""
     s = svdvals(x)
@@ -224,17 +237,20 @@ def _number(function: str, x: Any) -> float:
 # ------------------------------------------------------------------------- solutions and powers
 
 
+@checked_call
 def solve(x1: Any, x2: Any, /) -> Any:
     """The solution of `x1 x = x2`; `x2` with one axis is a vector. A singular matrix gives NaN or infinities."""
     return _solve(x1, x2)
 
 
+@checked_call
 def inv(x: Any, /) -> Any:
     """The inverse; of a singular matrix NaN or infinities."""
     n = _order("inv", x)
     return _solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
 
 
+@checked_call
 def lstsq(a: Any, b: Any, /, *, rtol: float | None = None) -> LstsqResult:
     """The x with the least |a x - b|, and of these the shortest, by the singular value decomposition.
 
@@ -259,6 +275,7 @@ def lstsq(a: Any, b: Any, /, *, rtol: float | None = None) -> LstsqResult:
     return LstsqResult(squeeze(x, -1) if is_line else x, residuals, matrix_rank(a, rtol=rtol), svdvals(a))
 
 
+@checked_call
 def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The product of matrices, in the order that takes the fewest multiplications; the first and the last may be vectors.
 
@@ -292,6 +309,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
     return made[0, len(arrays) - 1]
 
 
+@checked_call
 def matrix_power(x: Any, n: int, /) -> Any:
     """The product of `n` square matrices, of the inverse where `n` is negative, by repeated squaring."""
     order, n = _order("matrix_power", x), whole("matrix_power: n", n)
@@ -308,6 +326,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
 # ----------------------------------------------------------------------------- products, traces
 
 
+@checked_call
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
     if axis >= 0 and len(shape_of(x1)) != len(shape_of(x2)):
@@ -323,11 +342,13 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return subtract(multiply(turned(x1, 1), turned(x2, 2)), multiply(turned(x1, 2), turned(x2, 1)))
 
 
+@checked_call
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """A diagonal of each matrix."""
     return _diagonal(x, offset=offset)
 
 
+@checked_call
 def trace(x: Any, /, *, offset: int = 0, dtype: DType | str | None = None) -> Any:
     """The sum of a diagonal of each matrix, held in `dtype` as `rlx.sum` is."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)

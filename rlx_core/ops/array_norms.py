@@ -6,6 +6,7 @@ import math
 from typing import Any, Literal
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ops.activation import sqrt
 from rlx_core.ops.arguments import number
@@ -22,6 +23,7 @@ from rlx_core.ops.selection import where
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
+@checked_call
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
     """The norm of the vectors that lie along one axis or several; of all elements if none is said.
 
@@ -59,6 +61,7 @@ def _narrowed(x: Any, to: DType) -> Any:
 MatrixNorm = Literal["fro", "nuc"] | float
 
 
+@checked_call
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -> Any:
     """The norm of matrices: fro, nuc (the sum of the singular values), ±2 (an extreme one), ±1 or ±inf (an extreme sum of
     the moduli of a column, or of a row).
@@ -79,6 +82,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -
     return expand_dims(y, (rank - 2, rank - 1)) if keepdims else y
 
 
+@checked_call
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """NumPy's one name for both: `vector_norm` of all elements or along one axis, `matrix_norm` over two.
 

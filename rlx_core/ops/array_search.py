@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rlx_core.errors import AxisError, ShapeError, TraceError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
@@ -24,11 +25,13 @@ from rlx_core.ops.linalg import operand
 from rlx_core.ops.selection import where
 
 
+@checked_call
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Where the first largest element of `axis` is; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_max, x, axis, keepdims)
 
 
+@checked_call
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Where the first smallest element of `axis` is; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_min, x, axis, keepdims)
@@ -42,29 +45,34 @@ def _arg_extreme(find: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
     return reshape(place, (1,) * rank) if flag("keepdims", keepdims) else place
 
 
+@checked_call
 def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements of `axis` in order; NaN is larger than every number."""
     place = normalize_axis(axis, len(shape_of(x)))
     return sorting.sort_with_indices(x, axis=place, descending=descending, stable=stable)[0]
 
 
+@checked_call
 def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Where the elements of `axis` in order came from; ties stay in index order."""
     place = normalize_axis(axis, len(shape_of(x)))
     return sorting.arg_sort(x, axis=place, descending=descending, stable=stable)
 
 
+@checked_call
 def top_k(x: Any, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
     """The k largest (or smallest) elements of `axis` in order, and where they are."""
     values, places = sorting.top_k(x, k=k, axis=normalize_axis(axis, len(shape_of(x))), largest=largest)
     return values, places
 
 
+@checked_call
 def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
     """Where the elements of `x2` would be inserted into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
     return sorting.search_sorted(x1 if sorter is None else take(x1, sorter, axis=0), x2, side=side)
 
 
+@checked_call
 def take(x: Any, indices: Any, axis: int | None = None, oob: indexing.OutOfBounds = "error") -> Any:
     """Elements of `axis` at indices; negative ones count from the end.
 
@@ -91,6 +99,7 @@ def _from_front(indices: Any, size: Dim) -> Any:
     return np.where((array < 0) & (array >= -size), array.astype(np.int64) + size, array)
 
 
+@checked_call
 def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBounds = "error") -> Any:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
     rank = len(shape_of(x))
@@ -110,6 +119,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBou
     return along_axis.take_along_axis(own, places, axis=place, oob=oob)
 
 
+@checked_call
 def nonzero(x: Any) -> tuple[Any, ...]:
     """The positions of the elements that are not 0, an i64 array for each axis, in row-major order.
 
@@ -146,6 +156,7 @@ class UniqueInverseResult(NamedTuple):
     inverse_indices: Any
 
 
+@checked_call
 def unique_all(x: Any) -> UniqueAllResult:
     """The distinct elements in order, where each occurs first, which of them each element of `x` is, and how often each occurs.
 
@@ -161,12 +172,14 @@ def unique_all(x: Any) -> UniqueAllResult:
     return UniqueAllResult(_made(values), _made(first), _made(inverse.reshape(array.shape)), _made(counts))
 
 
+@checked_call
 def unique_counts(x: Any) -> UniqueCountsResult:
     """The distinct elements in order, and how often each occurs; see `unique_all`."""
     values, counts = np.unique(_known("unique_counts", x, _NEIGHBOURS), return_counts=True, equal_nan=False)
     return UniqueCountsResult(_made(values), _made(counts))
 
 
+@checked_call
 def unique_inverse(x: Any) -> UniqueInverseResult:
     """The distinct elements in order, and which of them each element of `x` is; see `unique_all`."""
     array = _known("unique_inverse", x, _NEIGHBOURS)
@@ -174,6 +187,7 @@ def unique_inverse(x: Any) -> UniqueInverseResult:
     return UniqueInverseResult(_made(values), _made(inverse.reshape(array.shape)))
 
 
+@checked_call
 def unique_values(x: Any) -> Any:
     """The distinct elements in order; see `unique_all`."""
     return _made(np.unique(_known("unique_values", x, _NEIGHBOURS), equal_nan=False))

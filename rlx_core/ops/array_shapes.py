@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import HostArray, is_array
 from rlx_core.ir.dims import Dim, Expr, exact_quotient
@@ -46,6 +47,7 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
 
 
+@checked_call
 def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
     """The same elements in row-major order with other dims, one of which may be -1.
 
@@ -68,12 +70,14 @@ def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> 
     return view
 
 
+@checked_call
 def permute_dims(x: Any, axes: Sequence[int]) -> Any:
     """Axis `i` of the result is axis `axes[i]` of `x`."""
     rank = len(shape_of(x))
     return structural.transpose(x, perm=[normalize_axis(a, rank) for a in numbers_of(axes)])
 
 
+@checked_call
 def matrix_transpose(x: Any) -> Any:
     """The last two axes exchanged."""
     rank = len(shape_of(x))
@@ -82,6 +86,7 @@ def matrix_transpose(x: Any) -> Any:
     return structural.transpose(x, perm=(*range(rank - 2), rank - 1, rank - 2))
 
 
+@checked_call
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Axes moved to other places; the rest keep their order."""
     rank = len(shape_of(x))
@@ -95,6 +100,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return structural.transpose(x, perm=order)
 
 
+@checked_call
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """Two axes exchanged."""
     order = list(range(len(shape_of(x))))
@@ -103,6 +109,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return structural.transpose(x, perm=order)
 
 
+@checked_call
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     """A diagonal of each matrix that `axis1` and `axis2` make: the last two axes, where NumPy's function takes the first two.
 
@@ -115,17 +122,20 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     return rearrange.diagonal(x, offset=offset)
 
 
+@checked_call
 def broadcast_to(x: Any, shape: Sequence[Dim] | Dim) -> Any:
     """`x` repeated to `shape`: its sizes, or the only one."""
     return structural.expand(x, target=numbers_of(shape))
 
 
+@checked_call
 def broadcast_arrays(*arrays: Any) -> list[Any]:
     """The operands repeated to their common shape."""
     shape = broadcast_shapes(*map(shape_of, arrays))
     return [x if shape_of(x) == shape else broadcast_to(x, shape) for x in arrays]
 
 
+@checked_call
 def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
     """`x` with axes of size 1 at the positions `axis` of the result."""
     shape, new = list(shape_of(x)), numbers_of(axis)
@@ -134,6 +144,7 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
     return structural.reshape(x, new_shape=shape)
 
 
+@checked_call
 def squeeze(x: Any, axis: Axis = None) -> Any:
     """`x` without the listed axes, which must have size 1; without a list, all that are known to."""
     shape = shape_of(x)
@@ -146,6 +157,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     return structural.reshape(x, new_shape=[d for i, d in enumerate(shape) if i not in dropped])
 
 
+@checked_call
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Tensors of one shape joined along a new axis."""
     tensors = listed("stack: arrays", arrays)
@@ -156,12 +168,14 @@ def _new_axis(arrays: Sequence[Any], axis: int) -> int:
     return normalize_axis(axis, len(shape_of(arrays[0])) + 1) if arrays else 0
 
 
+@checked_call
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an axis of known size, each without it."""
     place = normalize_axis(axis, len(shape_of(x)))
     return tuple(squeeze(part, place) for part in split(x, shape_of(x)[place].__index__(), place))
 
 
+@checked_call
 def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
     """An axis cut into equal parts, or at the positions listed.
 
@@ -181,11 +195,13 @@ def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
     return [movement.narrow(x, axis=place, start=start, length=end - start) for start, end in pairwise(cuts)]
 
 
+@checked_call
 def flip(x: Any, axis: Axis = None) -> Any:
     """The elements of the listed axes, or of all, in reverse order."""
     return movement.flip(x, axes=axes_of(x, axis))
 
 
+@checked_call
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
     """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
     if axis is None:
@@ -196,11 +212,13 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
     return rearrange.roll_axes(x, shift=shifts * len(axes) if len(shifts) == 1 else shifts, axes=axes)
 
 
+@checked_call
 def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
     """`x` repeated as a whole along its axes."""
     return rearrange.tile(x, repeats=numbers_of(repetitions))
 
 
+@checked_call
 def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None = None) -> Any:
     """Each element repeated in place along `axis`, flat without an axis.
 
@@ -222,6 +240,7 @@ def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None =
     return indexing.gather(x, np.repeat(np.arange(len(counts)), counts), axis=place)
 
 
+@checked_call
 def pad(
     x: Any,
     pad_width: int | Sequence[Any],
@@ -241,6 +260,7 @@ def pad(
     return movement.pad(x, value, lo=[lo for lo, _ in pairs], hi=[hi for _, hi in pairs], mode=mode)
 
 
+@checked_call
 def diag(x: Any, k: int = 0) -> Any:
     """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
     return rearrange.diag(x, offset=k) if len(shape_of(x)) == 1 else rearrange.diagonal(x, offset=k)

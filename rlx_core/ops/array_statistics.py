@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.errors import ShapeError
-from rlx_core.hints.keywords import with_known_keywords
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import require
 from rlx_core.ir.dtypes import DType, bool_, dtype, i64, u64
@@ -40,6 +40,7 @@ def one_axis(name: str, x: Any, axis: int | None) -> int:
     return 0 if axis is None else normalize_axis(axis, rank)
 
 
+@checked_call
 def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
     """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
 
@@ -60,25 +61,25 @@ def _accumulated(x: Any, dtype: DType | str | None) -> Any:
     return x if own is wanted else conversion.cast(x, to=wanted)
 
 
-@with_known_keywords
+@checked_call
 def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
     """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
     return structural.sum_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def prod(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
     """The product over `axis`, held in `dtype` as `sum` is."""
     return reduction.prod_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
     return reduction.mean_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over `axis` in two passes, divided by n - correction."""
     return reduction.var_axes(
@@ -86,7 +87,7 @@ def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = Fal
     )
 
 
-@with_known_keywords
+@checked_call
 def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation over `axis`: the root of the variance."""
     return reduction.std_axes(
@@ -94,43 +95,43 @@ def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = Fal
     )
 
 
-@with_known_keywords
+@checked_call
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest element over `axis`; NaN propagates."""
     return reduction.max_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest element over `axis`; NaN propagates."""
     return reduction.min_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """log Σ e^x over `axis`, without overflow."""
     return reduction.log_sum_exp(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether any element over `axis` is not 0."""
     return counting.any_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether all elements over `axis` are not 0."""
     return counting.all_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements over `axis` are not 0."""
     return counting.count_nonzero(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
-@with_known_keywords
+@checked_call
 def cumulative_sum(
     x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
 ) -> Any:
@@ -139,7 +140,7 @@ def cumulative_sum(
     return _after_initial(cumulative.cumsum(_accumulated(x, dtype), axis=place), place, 0 if include_initial else None)
 
 
-@with_known_keywords
+@checked_call
 def cumulative_prod(
     x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
 ) -> Any:
@@ -156,7 +157,7 @@ def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
     return concat([full(shape, initial, _dtype(x.dtype)), x], axis=axis)
 
 
-@with_known_keywords
+@checked_call
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
 

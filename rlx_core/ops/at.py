@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import IndexRangeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.array import HostArray, as_index, is_array
 from rlx_core.ir.dims import product
 from rlx_core.ir.graph import Value, ambient_builder
@@ -114,6 +115,7 @@ class _At:
         return _Places(self._x, key)
 
 
+@checked_call
 def at(x: Any) -> _At:
     """`rlx.at(x)[key].set(y)`: another array with other elements at the places that `x[key]` reads.
 

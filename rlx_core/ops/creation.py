@@ -12,6 +12,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
@@ -166,6 +167,7 @@ def scalar(value: complex, of: DType) -> np.ndarray:
     return np.asarray(value, of.numpy)
 
 
+@checked_call
 def full(
     shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None
 ) -> Any:
@@ -195,6 +197,7 @@ def _filled(shape: Sequence[Dim] | Dim, number: int, dtype: DType | str | None, 
     return full(shape, bool(number) if wanted is bool_ else number, wanted, device=device)
 
 
+@checked_call
 def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor of zeros; of f32 unless another dtype is given."""
     return _filled(shape, 0, dtype, device)
@@ -205,11 +208,13 @@ def _shaped(x: Any) -> Any:
     return x if isinstance(x, Value) else as_array(x)
 
 
+@checked_call
 def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor of ones; of f32 unless another dtype is given."""
     return _filled(shape, 1, dtype, device)
 
 
+@checked_call
 def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
     x = _shaped(x)
@@ -223,11 +228,13 @@ def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, devi
     return full(x.shape, fill_value, wanted, device=device)
 
 
+@checked_call
 def zeros_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """Zeros with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 0, dtype, device=device)
 
 
+@checked_call
 def ones_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """Ones with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 1, dtype, device=device)

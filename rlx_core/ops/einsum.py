@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rlx_core.errors import FormatError, ShapeError, WrongInputCountError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
@@ -175,6 +176,7 @@ class Einsum(Op):
 einsum_op = op_function(Einsum)
 
 
+@checked_call
 def einsum(spec: str, *operands: object) -> object:
     """`Einsum` with the spec first, as NumPy writes it."""
     return Einsum(spec)(*operands)

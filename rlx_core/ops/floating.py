@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.errors import DtypeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INEXACT, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
@@ -152,6 +153,7 @@ class Bitcast(Op):
 bits_as = op_function(Bitcast)
 
 
+@checked_call
 def bitcast(x: Any, dtype: Any) -> Any:
     """The bits of the elements of `x` as numbers of another dtype of the same width; it has no derivative.
 

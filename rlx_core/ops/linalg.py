@@ -13,6 +13,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.array import HostArray
 from rlx_core.ir.dims import Dim, product
@@ -279,6 +280,7 @@ def operand(x: Any) -> Any:
     return HostArray(as_array(x)) if ambient_builder() is None else as_array(x)
 
 
+@checked_call
 def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
     """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
 
@@ -297,6 +299,7 @@ def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
     return y if tuple(shape) == tuple(y.shape) else reshape(y, tuple(shape))
 
 
+@checked_call
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
     """The sum of `conj(a) * b` along one axis of both, which is not broadcast; the other axes are.
 
@@ -313,6 +316,7 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
     return sum_axes(multiply(left, b), axes=(axis,))
 
 
+@checked_call
 def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """The contraction of the last `axes` axes of `a` with the first of `b`, or of two lists of axes in pairs."""
     a, b = operand(a), operand(b)
@@ -329,6 +333,7 @@ def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 
     return dot_general(a, b, lhs_contracting=left, rhs_contracting=right)
 
 
+@checked_call
 def outer(a: Any, b: Any) -> Any:
     """The products of all pairs of elements of two vectors."""
     a, b = operand(a), operand(b)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
@@ -171,6 +172,7 @@ Reduction = Literal["mean", "sum", "none"]
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 
 
+@checked_call
 def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
     """`(predictions - targets)²`: the mean of it over all elements, the sum, or of each ("none").
 
@@ -181,6 +183,7 @@ def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction =
     return _reduced(square(subtract(predictions, targets)), wanted)
 
 
+@checked_call
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
     """`max(x, 0) - x·t + log(1 + e^-|x|)` of each element, which never overflows; targets lie in 0..1.
 

@@ -14,6 +14,7 @@ from attrs import evolve, field
 from attrs.converters import optional
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, require, smaller
 from rlx_core.ir.dtypes import ALL, bool_
@@ -197,6 +198,7 @@ class Concat(Op):
 _concat = op_function(Concat)
 
 
+@checked_call
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
     tensors = listed("concat: arrays", arrays)

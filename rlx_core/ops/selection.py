@@ -11,6 +11,7 @@ import numpy as np
 import optree
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, FLOATS, INEXACT, INTEGERS, bool_
@@ -87,6 +88,7 @@ class Where(Op):
 _where = op_function(Where)
 
 
+@checked_call
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.
 
@@ -226,6 +228,7 @@ class StopGradient(Op):
 _stop_gradient = op_function(StopGradient)
 
 
+@checked_call
 def stop_gradient(x: Any, *, name: str | None = None) -> Any:
     """`x` itself, with derivative zero in both modes; of a pytree every array.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, f32, f64
@@ -151,6 +152,7 @@ class BatchedDenseSolve(SystemSolve):
 batched_dense_solve = op_function(BatchedDenseSolve)
 
 
+@checked_call
 def solve(a: Any, b: Any) -> Any:
     """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
 

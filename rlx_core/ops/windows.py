@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ops import dynamic
 from rlx_core.ops.arguments import listed
@@ -14,6 +15,7 @@ from rlx_core.ops.arguments import listed
 __all__ = ["dynamic_slice", "dynamic_update_slice"]
 
 
+@checked_call
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Dim]) -> Any:
     """The window of `sizes` of `x` that starts at `starts`, one index an axis, moved so that it lies inside.
 
@@ -25,6 +27,7 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Dim]) -> Any:
     return dynamic.dynamic_slice(x, *_indices(starts), sizes=sizes)
 
 
+@checked_call
 def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     """`x` with the window that starts at `starts`, one index an axis, overwritten by `update`, moved so that it lies inside.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import dtype
 from rlx_core.optim.clipping import add_decayed_weights, clip_by_block_rms
 from rlx_core.optim.masking import Mask
@@ -42,6 +43,7 @@ def factored_axes(shape: Sequence[Any], smallest: int) -> tuple[int, int] | None
     return (a, b) if second >= smallest else None
 
 
+@checked_call
 def scale_by_factored_rms(
     decay_rate: float = 0.8, min_dim_size_to_factor: int = 128, epsilon: float = 1e-30
 ) -> GradientTransformation:
@@ -101,6 +103,7 @@ def scale_by_factored_rms(
     return GradientTransformation(init, update)
 
 
+@checked_call
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
     """Each leaf's gradient times the root mean square of its parameter, or `min_scale` if that is larger."""
 
@@ -113,6 +116,7 @@ def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
     return stateless(scaled)
 
 
+@checked_call
 def adafactor(
     learning_rate: Rate | None = None,
     min_dim_size_to_factor: int = 128,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rlx_core as rlx
+from rlx_core.hints.keywords import checked_call
 from rlx_core.optim.masking import Mask, masked
 from rlx_core.optim.numbers import expect_positive
 from rlx_core.optim.transformation import GradientTransformation, expect_params, stateless
@@ -13,11 +14,13 @@ from rlx_core.optim.trees import each, sum_of_squares
 __all__ = ["add_decayed_weights", "clip", "clip_by_block_rms", "clip_by_global_norm", "global_norm"]
 
 
+@checked_call
 def global_norm(tree: Any) -> Any:
     """The Euclidean norm of all leaves as one vector."""
     return rlx.sqrt(sum_of_squares(tree))
 
 
+@checked_call
 def clip(max_delta: Any) -> GradientTransformation:
     """Every element between `-max_delta` and `max_delta`; NaN stays NaN."""
     expect_positive("clip: max_delta", max_delta)
@@ -26,6 +29,7 @@ def clip(max_delta: Any) -> GradientTransformation:
     )
 
 
+@checked_call
 def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
     """All gradients by one factor, such that their norm together is at most `max_norm`.
 
@@ -41,6 +45,7 @@ def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
     return stateless(clipped)
 
 
+@checked_call
 def clip_by_block_rms(threshold: Any) -> GradientTransformation:
     """Each leaf by a factor of its own, such that its root mean square is at most `threshold`."""
     expect_positive("clip_by_block_rms: threshold", threshold)
@@ -53,6 +58,7 @@ def clip_by_block_rms(threshold: Any) -> GradientTransformation:
     )
 
 
+@checked_call
 def add_decayed_weights(weight_decay: Any = 0.0, mask: Mask | None = None) -> GradientTransformation:
     """Gradients plus `weight_decay` times the parameters, of which `mask` says which."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import whole
 from rlx_core.optim.transformation import Transformation, transformation
 from rlx_core.optim.trees import chosen, each, next_count
@@ -71,6 +72,7 @@ class LossScaled:
         )
 
 
+@checked_call
 def dynamic_loss_scale(
     inner: Transformation,
     initial_scale: float = 2.0**15,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlx_core.errors import ConfigError, nearest
+from rlx_core.hints.keywords import checked_call
 from rlx_core.optim.transformation import GradientTransformation, Transformation, transformation
 from rlx_core.optim.trees import leaves_over
 from rlx_core.trees.flatten import flatten, same_structure
@@ -32,6 +33,7 @@ class MultiTransformState(NamedTuple):
     inner_states: dict[str, Any]
 
 
+@checked_call
 def masked(inner: Transformation, mask: Mask) -> GradientTransformation:
     """`inner` for the leaves that `mask` says, and the others' gradients as they are.
 
@@ -56,6 +58,7 @@ def masked(inner: Transformation, mask: Mask) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@checked_call
 def multi_transform(transforms: Mapping[str, Transformation], param_labels: Any) -> GradientTransformation:
     """A transformation for each group of parameters.
 

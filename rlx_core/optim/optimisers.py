@@ -6,6 +6,7 @@ says another.
 
 from __future__ import annotations
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType
 from rlx_core.optim.clipping import add_decayed_weights
 from rlx_core.optim.masking import Mask
@@ -24,6 +25,7 @@ from rlx_core.optim.transformation import GradientTransformation, chain, describ
 __all__ = ["adagrad", "adam", "adamw", "lion", "rmsprop", "sgd"]
 
 
+@checked_call
 @described
 def sgd(learning_rate: Rate, momentum: float | None = None, nesterov: bool = False) -> GradientTransformation:
     """Stochastic gradient descent: `p - rate·t` with `t = g + momentum·t`.
@@ -43,6 +45,7 @@ def sgd(learning_rate: Rate, momentum: float | None = None, nesterov: bool = Fal
     return chain(inertia, scale_by_learning_rate(learning_rate))
 
 
+@checked_call
 @described
 def adam(
     learning_rate: Rate,
@@ -60,6 +63,7 @@ def adam(
     )
 
 
+@checked_call
 @described
 def adamw(
     learning_rate: Rate,
@@ -90,6 +94,7 @@ def adamw(
     )
 
 
+@checked_call
 @described
 def lion(
     learning_rate: Rate,
@@ -107,6 +112,7 @@ def lion(
     )
 
 
+@checked_call
 @described
 def rmsprop(
     learning_rate: Rate,
@@ -134,6 +140,7 @@ def rmsprop(
     return chain(scaled, scale_by_learning_rate(learning_rate), inertia)
 
 
+@checked_call
 @described
 def adagrad(learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
     """AdaGrad: `p - rate·g/√(s + eps)` of the sum s of squared gradients; see `scale_by_rss`."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import rlx_core as rlx
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType
 from rlx_core.optim.numbers import Rate, Schedule, debiasing, expect_fraction, expect_rate
 from rlx_core.optim.transformation import GradientTransformation, stateless
@@ -79,11 +80,13 @@ class CenteredState(NamedTuple):
     nu: Any
 
 
+@checked_call
 def scale(factor: Any) -> GradientTransformation:
     """Gradients times a number."""
     return stateless(lambda grads, params: each("scale", lambda g: g * factor, grads))
 
 
+@checked_call
 def scale_by_schedule(schedule: Schedule) -> GradientTransformation:
     """Gradients times what `schedule` says for the number of steps before this one."""
 
@@ -94,6 +97,7 @@ def scale_by_schedule(schedule: Schedule) -> GradientTransformation:
     return GradientTransformation(lambda params: ScheduleState(np.int32(0)), update)
 
 
+@checked_call
 def scale_by_learning_rate(learning_rate: Rate) -> GradientTransformation:
     """Gradients times a negative rate: a number, an array, or a schedule."""
     if not callable(learning_rate):
@@ -101,6 +105,7 @@ def scale_by_learning_rate(learning_rate: Rate) -> GradientTransformation:
     return scale_by_schedule(lambda count: -learning_rate(count))
 
 
+@checked_call
 def trace(decay: float, nesterov: bool = False) -> GradientTransformation:
     """Momentum: `t = g + decay·t`; with `nesterov`, `g + decay·t` of that new `t` (Sutskever 2013)."""
     expect_fraction("trace: decay", decay)
@@ -112,6 +117,7 @@ def trace(decay: float, nesterov: bool = False) -> GradientTransformation:
     return GradientTransformation(lambda params: TraceState(zeros_like(params)), update)
 
 
+@checked_call
 def ema(decay: float, debias: bool = True, accumulator_dtype: DType | str | None = None) -> GradientTransformation:
     """An exponential moving average of what passes: `e = decay·e + (1 - decay)·g`.
 
@@ -133,6 +139,7 @@ def ema(decay: float, debias: bool = True, accumulator_dtype: DType | str | None
     return GradientTransformation(lambda params: EmaState(np.int32(0), zeros_like(params, accumulator_dtype)), update)
 
 
+@checked_call
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -175,6 +182,7 @@ def scale_by_adam(
     return GradientTransformation(init, update)
 
 
+@checked_call
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: DType | str | None = None) -> GradientTransformation:
     """The sign of `b1·m + (1 - b1)·g`, while m is averaged with `b2`.
 
@@ -195,6 +203,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: DType | str | Non
     return GradientTransformation(lambda params: LionState(zeros_like(params, mu_dtype)), update)
 
 
+@checked_call
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0) -> GradientTransformation:
     """`g / √(v + eps)` of the average v of squared gradients, which starts at `initial_scale`.
 
@@ -210,6 +219,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0
     return GradientTransformation(lambda params: MeanSquareState(_filled(params, initial_scale)), update)
 
 
+@checked_call
 def scale_by_stddev(decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0) -> GradientTransformation:
     """`g / √(v - m² + eps)` of the averages m of gradients and v of their squares (Graves 2013, arXiv:1308.0850)."""
     expect_fraction("rmsprop: decay", decay)
@@ -225,6 +235,7 @@ def scale_by_stddev(decay: float = 0.9, eps: float = 1e-8, initial_scale: float 
     )
 
 
+@checked_call
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
     """`g / √(s + eps)` of the sum s of all squared gradients, and 0 where s is 0.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import whole
 from rlx_core.optim.numbers import Schedule
 
@@ -32,11 +33,13 @@ def _steps(count: Any) -> Any:
     return rlx.astype(count, rlx.f32)
 
 
+@checked_call
 def constant_schedule(value: float) -> Schedule:
     """Always the same."""
     return lambda count: np.float32(value)
 
 
+@checked_call
 def polynomial_schedule(
     init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
@@ -57,6 +60,7 @@ def polynomial_schedule(
     return schedule
 
 
+@checked_call
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
     """From one value to another in a line; see `polynomial_schedule`.
 
@@ -66,6 +70,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int, 
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
+@checked_call
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
     """From a value to `alpha` times it along half a cosine, to the power `exponent`.
 
@@ -82,6 +87,7 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
     return schedule
 
 
+@checked_call
 def warmup_cosine_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -114,6 +120,7 @@ def warmup_cosine_decay_schedule(
     return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps])
 
 
+@checked_call
 def exponential_decay(
     init_value: float,
     transition_steps: int,
@@ -145,6 +152,7 @@ def exponential_decay(
     return schedule
 
 
+@checked_call
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
@@ -163,6 +171,7 @@ def piecewise_constant_schedule(
     return schedule
 
 
+@checked_call
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Schedules one after another, each counting from its own start.
 

@@ -16,6 +16,7 @@ from attrs import evolve, field
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, FormatError, WrongInputCountError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.array import wrapped
 from rlx_core.ops.linalg import operand
 from rlx_core.optim.trees import wide
@@ -118,11 +119,13 @@ class EmptyState(NamedTuple):
     """The state of what remembers nothing."""
 
 
+@checked_call
 def stateless(update: Callable[[Any, Any], Any]) -> GradientTransformation:
     """A transformation that remembers nothing, from `update(grads, params) -> updates`."""
     return GradientTransformation(lambda params: EmptyState(), lambda g, state, params=None: (update(g, params), state))
 
 
+@checked_call
 def identity() -> GradientTransformation:
     """Gradients as they are."""
     return stateless(lambda grads, params: grads)
@@ -141,6 +144,7 @@ def transformation(what: str, given: Any) -> Transformation:
     return found
 
 
+@checked_call
 def chain(*transformations: Transformation) -> GradientTransformation:
     """Transformations one after another; the state is the tuple of theirs.
 
@@ -165,6 +169,7 @@ def chain(*transformations: Transformation) -> GradientTransformation:
     return GradientTransformation(lambda params: tuple(part.init(params) for part in parts), update)
 
 
+@checked_call
 def apply_updates(params: Any, updates: Any) -> Any:
     """`params + updates`, leaf by leaf, each rounded once to the dtype of its parameter.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.array import is_array
 from rlx_core.ops.arguments import whole
 from rlx_core.optim.transformation import GradientTransformation, Transformation, transformation
@@ -56,6 +57,7 @@ class InjectHyperparamsState(NamedTuple):
     inner_state: Any
 
 
+@checked_call
 def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
     """Updates of 0, and after every `every_k` gradients what `inner` makes of their mean.
 
@@ -84,6 +86,7 @@ def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@checked_call
 def all_finite(tree: Any) -> Any:
     """Whether no element of any leaf is infinite or NaN."""
     found: Any = np.True_
@@ -92,6 +95,7 @@ def all_finite(tree: Any) -> Any:
     return found
 
 
+@checked_call
 def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> GradientTransformation:
     """`inner`, but for gradients that are not finite, whose updates are 0 and which leave its state as it is.
 
@@ -116,6 +120,7 @@ def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> Gradi
     return GradientTransformation(init, update)
 
 
+@checked_call
 def inject_hyperparams(
     factory: Callable[..., Transformation], static_args: str | Collection[str] = ()
 ) -> Callable[..., GradientTransformation]:

@@ -24,6 +24,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import FileError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Node
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.shown import Shown
@@ -293,6 +294,7 @@ def watching() -> Iterator[None]:
             watchers[0] -= 1
 
 
+@checked_call
 @contextmanager
 def profiled() -> Iterator[Profile]:
     """Profile the runs that this thread starts inside `with`."""

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.errors.tracebacks import shortened
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
@@ -196,6 +197,7 @@ def compile_function(
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
 ) -> CompiledFunction[..., R]: ...
+@checked_call
 @typed_lacks("compile")
 @in_standard_modes
 @forks_wait

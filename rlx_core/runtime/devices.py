@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.errors import DeviceError, Fact, RlxError, nearest
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.placed import Placed
@@ -36,6 +37,7 @@ class DeviceName:
         return f"<{self.target}: {self.name}>"
 
 
+@checked_call
 def devices(target: str | None = None, *, host: PluginHost | None = None) -> list[DeviceName]:
     """The devices of a target, or of all targets that can be used here, in the order of their names.
 
@@ -59,6 +61,7 @@ def devices(target: str | None = None, *, host: PluginHost | None = None) -> lis
     return found
 
 
+@checked_call
 def device_put(x: Any, target: str, *, host: PluginHost | None = None) -> Any:
     """A copy of an array on a device: `rlx.device_put(x, "rocm:1")`.
 

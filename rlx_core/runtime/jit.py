@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.errors.tracebacks import shorten, shortened
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import is_array
 from rlx_core.ir.graph import ambient_builder
@@ -274,6 +275,7 @@ def jit(
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
 ) -> JitDecorator: ...
+@checked_call
 def jit(
     function: Callable[P, R] | None = None,
     /,

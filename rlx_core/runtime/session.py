@@ -13,6 +13,7 @@ from rlx_core.errors import (
     RlxError,
 )
 from rlx_core.errors.contained import contained
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
@@ -116,6 +117,7 @@ class Session:
         return f"Session({self.device!r}, precision={self.precision!r})"
 
 
+@checked_call
 def available_devices(host: PluginHost | None = None) -> list[str]:
     """The targets of which there is a device here; `rlx.devices()` lists the devices."""
     found = host or default_host()
@@ -123,6 +125,7 @@ def available_devices(host: PluginHost | None = None) -> list[str]:
     return [name for name in names if is_available(name, found)]
 
 
+@checked_call
 def is_available(device: str, host: PluginHost | None = None) -> bool:
     """Whether a device can be used here: its plugin can, and there is one.
 

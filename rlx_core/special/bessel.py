@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.functions.custom_jvp import custom_jvp
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import absolute, maximum, minimum, multiply, sign
 from rlx_core.ops.comparison import equal, isinf, less_equal
@@ -23,21 +24,25 @@ NEAR = 8.0
 DEGREE = 28
 
 
+@checked_call
 def i0e(x: Any) -> Any:
     """e^-|x| I₀(x)."""
     return in_wide("i0e", _i0e, x)
 
 
+@checked_call
 def i1e(x: Any) -> Any:
     """e^-|x| I₁(x)."""
     return in_wide("i1e", _i1e, x)
 
 
+@checked_call
 def i0(x: Any) -> Any:
     """I₀(x), the modified Bessel function of order 0, which grows like e^|x| / √(2π|x|)."""
     return in_wide("i0", lambda x: _grown(x, _i0e(x), np.inf), x)
 
 
+@checked_call
 def i1(x: Any) -> Any:
     """I₁(x), the derivative of `i0`."""
     return in_wide("i1", lambda x: _grown(x, _i1e(x), x), x)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.functions.custom_jvp import custom_jvp
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import exp, log, log1p
 from rlx_core.ops.arithmetic import negative
 from rlx_core.ops.comparison import equal, greater, less, logical_and
@@ -19,6 +20,7 @@ from rlx_core.special.operands import in_wide, not_zero
 __all__ = ["betainc", "betaln"]
 
 
+@checked_call
 def betaln(a: Any, b: Any) -> Any:
     """ln B(a, b) = ln Γ(a) + ln Γ(b) - ln Γ(a + b) of positive numbers."""
     return in_wide("betaln", _betaln, a, b)
@@ -28,6 +30,7 @@ def _betaln(a: Any, b: Any) -> Any:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
+@checked_call
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """I(x; a, b) = ∫₀ˣ t^(a-1) (1-t)^(b-1) dt / B(a, b), from 0 at 0 to 1 at 1.
 

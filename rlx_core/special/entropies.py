@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import log, log1p
 from rlx_core.ops.arithmetic import add, divide, multiply, negative, subtract
 from rlx_core.ops.comparison import equal, greater, greater_equal, isinf, isnan, less_equal, logical_and, logical_or
@@ -16,6 +17,7 @@ from rlx_core.special.operands import in_wide
 __all__ = ["entr", "kl_div", "rel_entr", "xlog1py", "xlogy"]
 
 
+@checked_call
 def xlogy(x: Any, y: Any) -> Any:
     """x ln y, and 0 where x is 0 and y is not NaN. Its derivatives are ln y, 0 where both are 0, and x / y."""
 
@@ -27,6 +29,7 @@ def xlogy(x: Any, y: Any) -> Any:
     return in_wide("xlogy", product, x, y)
 
 
+@checked_call
 def xlog1py(x: Any, y: Any) -> Any:
     """x ln(1 + y), and 0 where x is 0 and y is not NaN."""
 
@@ -37,16 +40,19 @@ def xlog1py(x: Any, y: Any) -> Any:
     return in_wide("xlog1py", product, x, y)
 
 
+@checked_call
 def entr(x: Any) -> Any:
     """-x ln x: 0 at 0, and -∞ below it."""
     return in_wide("entr", lambda x: where(greater_equal(x, 0), negative(xlogy(x, x)), where(isnan(x), x, -np.inf)), x)
 
 
+@checked_call
 def rel_entr(x: Any, y: Any) -> Any:
     """x ln(x / y) of two positive numbers; 0 where x is 0 and y is not negative, and ∞ elsewhere."""
     return in_wide("rel_entr", lambda x, y: _relative(x, y, lambda entropy, x, y: entropy, 0.0), x, y)
 
 
+@checked_call
 def kl_div(x: Any, y: Any) -> Any:
     """x ln(x / y) - x + y of two positive numbers, as SciPy defines it; y where x is 0 and y is not negative, and ∞ elsewhere.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_core.errors import ConfigError
 from rlx_core.functions.custom_jvp import custom_jvp
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.arguments import whole
 from rlx_core.ops.arithmetic import remainder
@@ -33,6 +34,7 @@ from rlx_core.special.operands import in_wide, not_zero, smallest
 __all__ = ["factorial", "gamma", "gammainc", "gammaincc", "multigammaln", "polygamma", "zeta"]
 
 
+@checked_call
 def gamma(x: Any) -> Any:
     """Γ(x), by its logarithm and its sign: ±∞ at ±0, NaN at -1, -2, …
 
@@ -49,11 +51,13 @@ def _gamma(x: Any) -> Any:
     return where(equal(x, 0), copysign(np.inf, x), finite)
 
 
+@checked_call
 def factorial(n: Any) -> Any:
     """Γ(n + 1), and 0 below 0 as in SciPy."""
     return in_wide("factorial", lambda n: where(less(n, 0), 0.0, _gamma(where(less(n, 0), 0.0, n) + 1)), n)
 
 
+@checked_call
 def polygamma(n: int, x: Any) -> Any:
     """The derivative of order `n` of ψ, which is `digamma`."""
     order = whole("polygamma: n", n)
@@ -62,6 +66,7 @@ def polygamma(n: int, x: Any) -> Any:
     return digamma(x) if order == 0 else _polygamma(x, order=order)
 
 
+@checked_call
 def multigammaln(a: Any, d: int) -> Any:
     """The logarithm of the gamma function of matrices of order `d`: d(d-1)/4 ln π + Σ ln Γ(a - i/2), i from 0 to d - 1."""
     order = whole("multigammaln: d", d)
@@ -75,6 +80,7 @@ SUMMED = 10
 """How many terms of Hurwitz' zeta function are added before the rest is an integral and its corrections."""
 
 
+@checked_call
 def zeta(x: Any, q: Any = 1.0) -> Any:
     """Hurwitz' zeta function Σ (q + k)^-x over k from 0: infinite at x = 1 and at q = 0, -1, …
 
@@ -102,6 +108,7 @@ def _zeta(x: Any, q: Any) -> Any:
     return where(is_inside, total, where(is_pole, np.inf, np.nan))
 
 
+@checked_call
 def gammainc(a: Any, x: Any) -> Any:
     """P(a, x) = ∫₀ˣ t^(a-1) e^-t dt / Γ(a), from 0 at 0 to 1 at ∞; NaN where an operand is negative.
 
@@ -114,6 +121,7 @@ def gammainc(a: Any, x: Any) -> Any:
     return in_wide("gammainc", lambda a, x: _incomplete(a, x)[0], a, x)
 
 
+@checked_call
 def gammaincc(a: Any, x: Any) -> Any:
     """Q(a, x) = 1 - P(a, x), with its own digits where it is small; see `gammainc`."""
     return in_wide("gammaincc", lambda a, x: _incomplete(a, x)[1], a, x)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.functions.custom_jvp import custom_jvp
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import erfc, erfinv, exp, log, log1p, sqrt
 from rlx_core.ops.arithmetic import minimum, negative
 from rlx_core.ops.comparison import equal, greater, less, less_equal, logical_and
@@ -23,6 +24,7 @@ DEPTH = 40
 """How many levels of it: at 5 the rest is below 1e-17."""
 
 
+@checked_call
 def logit(x: Any) -> Any:
     """ln(x / (1 - x)), the inverse of `expit`: infinite at 0 and 1, and NaN outside."""
     return in_wide("logit", _logit, x)
@@ -35,6 +37,7 @@ def _logit(x: Any) -> Any:
     return where(is_middle, log1p((2 * middle - 1) / (1 - middle)), log(outer) - log1p(negative(outer)))
 
 
+@checked_call
 def erfcx(x: Any) -> Any:
     """e^(x²) erfc(x), which neither underflows nor loses digits where erfc is small.
 
@@ -58,11 +61,13 @@ def _erfcx(x: Any) -> Any:
 _erfcx.defjvps(lambda t, y, x: t * (2 * x * y - 2 / math.sqrt(math.pi)))
 
 
+@checked_call
 def ndtr(x: Any) -> Any:
     """The integral of the normal distribution's density up to x: erfc(-x / √2) / 2."""
     return in_wide("ndtr", lambda x: 0.5 * erfc(x * (-1 / ROOT_2)), x)
 
 
+@checked_call
 def log_ndtr(x: Any) -> Any:
     """The logarithm of `ndtr`, of numbers far below 0 too, where `ndtr` is 0."""
     return in_wide("log_ndtr", _log_ndtr, x)
@@ -92,6 +97,7 @@ def _slope(x: Any) -> Any:
     )
 
 
+@checked_call
 def ndtri(p: Any) -> Any:
     """The x with `ndtr(x) = p`: infinite at 0 and 1, and NaN outside.
 

@@ -55,12 +55,12 @@ def stale() -> dict[Path, str]:
 def _top() -> dict[str, dict[str, Any]]:
     """The functions of `rlx` itself: those of programs, then those of arrays by the module of their ops."""
     sections: dict[str, dict[str, Any]] = {"programs": {}}
-    for table in (CORE, FUNCTIONS):
-        for name, module in table.items():
-            value = found_at(*place_of(table, name))
-            if callable(value) and inspect.getdoc(value) and not isinstance(value, ModuleType):
-                section = "programs" if table is CORE else module.partition(":")[0].rpartition(".")[2]
-                sections.setdefault(section, {})[name] = value
+    public = {**FUNCTIONS, **CORE}
+    for name in (*CORE, *FUNCTIONS):
+        value = found_at(*place_of(public, name))
+        if callable(value) and inspect.getdoc(value) and not isinstance(value, ModuleType):
+            section = FUNCTIONS[name].rpartition(".")[2] if name in FUNCTIONS else "programs"
+            sections.setdefault(section, {})[name] = value
     return sections
 
 

@@ -135,13 +135,13 @@ def _import(module: str, attribute: str, name: str) -> str:
 
 
 def _core() -> str:
-    public = {**CORE, **FUNCTIONS}
+    public = {**FUNCTIONS, **CORE}
     writer = Writer(frozenset(public) & {"bool", "int", "float", "complex", "str", "bytes", "list", "tuple"})
     imported, defined = [], []
     for name in sorted(public):
         module, attribute = place_of(public, name)
         found = found_at(module, attribute)
-        if name in FUNCTIONS and (isinstance(found, OpFunction) or inspect.isfunction(found)):
+        if name in FUNCTIONS and name not in CORE and (isinstance(found, OpFunction) or inspect.isfunction(found)):
             defined.append(_function(writer, name, found))
         else:
             imported.append(_import(module, attribute, name))

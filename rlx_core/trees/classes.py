@@ -11,6 +11,7 @@ import optree
 from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE
 
 from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.hints.keywords import checked_call
 from rlx_core.trees.static import Static
 
 __all__ = ["register_dataclass", "register_pytree_node"]
@@ -22,6 +23,7 @@ C = TypeVar("C", bound=type[Any])
 def register_dataclass(cls: C, *, meta_fields: str | Sequence[str] = ()) -> C: ...
 @overload
 def register_dataclass(cls: None = None, *, meta_fields: str | Sequence[str] = ()) -> Any: ...
+@checked_call
 def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()) -> Any:
     """Have instances of a dataclass (or of an attrs class) go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers.
 
@@ -73,6 +75,7 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
     return cls
 
 
+@checked_call
 def register_pytree_node(
     cls: C, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Iterable[Any]], Any]
 ) -> C:

@@ -51,6 +51,6 @@ def test_ops_that_models_need_are_public() -> None:
     assert np.isclose(rlx.polygamma(1.0), np.pi**2 / 6)
     assert rlx.grouped_matmul(X[:, :1], np.ones((2, 1, 1)), np.array([0, 1])).tolist() == [[3.0], [0.0]]
     assert rlx.lora_matmul(X, np.eye(3), np.zeros((3, 1)), np.zeros((1, 3))).tolist() == X.tolist()
-    y, mean, *_ = rlx.batch_norm(X, np.ones(3), np.zeros(3), np.zeros(3), np.ones(3))
+    y, mean, _ = rlx.batch_norm(X, np.ones(3), np.zeros(3), np.zeros(3), np.ones(3), momentum=1.0)
     assert np.allclose(mean, X.mean(0))
     assert np.allclose(np.mean(y, axis=0), 0, atol=1e-6)

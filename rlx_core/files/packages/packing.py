@@ -14,6 +14,7 @@ from rlx_core.files.load_save import path_of, writing
 from rlx_core.files.packages.container import BlobStore, write_container
 from rlx_core.files.packages.manifest import Code, Manifest
 from rlx_core.functions.model import Model
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.bind import named_binding
 from rlx_core.ir.bundle import Bundle, Bundled
@@ -27,6 +28,7 @@ from rlx_core.runtime.executable import Executable
 __all__ = ["export_file", "package"]
 
 
+@checked_call
 def package(
     compiled: CompiledFunction[..., Any] | Model,
     path: str | os.PathLike[str],

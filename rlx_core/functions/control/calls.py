@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rlx_core.functions.control import associative, choices, loops
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.runtime.jit import run_compiled
 
@@ -15,6 +16,7 @@ C = TypeVar("C")  # what a loop carries
 R = TypeVar("R")
 
 
+@checked_call
 def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
     """`true_fn(*operands)` where the predicate holds, else `false_fn(*operands)`; only the one that is chosen runs.
 
@@ -33,6 +35,7 @@ def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *oper
     return found
 
 
+@checked_call
 def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
     """`branches[index](*operands)`; only that branch runs. An index outside means the first or the last.
 
@@ -49,6 +52,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
     return found
 
 
+@checked_call
 def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max_steps: int | None = None) -> C:
     """`init`, replaced by `body` of it as long as `cond` of it holds.
 
@@ -66,6 +70,7 @@ def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max
     return found
 
 
+@checked_call
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C:
     """`init`, replaced by `body(i, carry)` for each `i` from `lower` up to but not including `upper`.
 
@@ -86,6 +91,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C
     return found
 
 
+@checked_call
 def scan(
     body: Callable[[C, Any], tuple[C, Any]],
     init: C,
@@ -117,6 +123,7 @@ def scan(
     return found
 
 
+@checked_call
 def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
     """`function` of each element along the first axis of `xs`, one after the other, the results stacked.
 
@@ -138,6 +145,7 @@ def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None)
     return found
 
 
+@checked_call
 def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, reverse: bool = False) -> C:
     """The running combination of elements along an axis, in as many rounds as the size has binary digits.
 

@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, Symbol, atom_key, numbered, symbol_named
 from rlx_core.ir.dims.guards import Relation, holds, require
 from rlx_core.system.records import frozen
@@ -270,6 +271,7 @@ def _print_factor(atom: Atom, power: int, is_alone: bool) -> str:
     return base if power == 1 else f"{base}^{power}"
 
 
+@checked_call
 def symbol(name: str) -> Expr:
     """The symbol of that name, made on first use. The same name always means the same unknown size.
 

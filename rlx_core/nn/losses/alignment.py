@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.graph import Value
 from rlx_core.nn.floats import floats
 from rlx_core.nn.losses.reducing import Reduction, checked, reduced
@@ -23,6 +24,7 @@ NEVER = -1e30
 """The logarithm of what cannot be: far below any other, and finite, so that derivatives are."""
 
 
+@checked_call
 def ctc_loss(
     log_probabilities: ArrayLike,
     labels: ArrayLike,

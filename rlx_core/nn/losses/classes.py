@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.dtypes import dtype as as_dtype
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["cross_entropy", "multi_margin_loss", "nll_loss"]
 
 
+@checked_call
 def cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -85,6 +87,7 @@ def cross_entropy(
     return total / cast(counted, to=as_dtype(total.dtype))
 
 
+@checked_call
 def nll_loss(
     log_probabilities: ArrayLike,
     labels: ArrayLike,
@@ -110,6 +113,7 @@ def nll_loss(
     return _of_log_probabilities("nll_loss", x, targets, weight, ignore_index, wanted, 0.0, is_normalised=True)
 
 
+@checked_call
 def multi_margin_loss(
     scores: ArrayLike,
     labels: ArrayLike,

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.nn.floats import floats
 from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
 from rlx_core.ops.activation import exp, log
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["gaussian_nll_loss", "huber_loss", "l1_loss", "log_cosh_loss", "poisson_nll_loss", "smooth_l1_loss"]
 
 
+@checked_call
 def l1_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`|predictions - targets|`: the mean of it, the sum, or of each element ("none")."""
     wanted = checked("l1_loss", reduction)
@@ -30,6 +32,7 @@ def l1_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction 
     return reduced(absolute(subtract(x, t)), wanted, of)
 
 
+@checked_call
 def huber_loss(
     predictions: ArrayLike, targets: ArrayLike, *, delta: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
@@ -46,6 +49,7 @@ def huber_loss(
     return reduced(_huber(subtract(x, t), bend), wanted, of)
 
 
+@checked_call
 def smooth_l1_loss(
     predictions: ArrayLike, targets: ArrayLike, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
@@ -60,6 +64,7 @@ def smooth_l1_loss(
     return reduced(divide(_huber(error, bend), bend) if bend else absolute(error), wanted, of)
 
 
+@checked_call
 def log_cosh_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`ln cosh e`: nearly `e²/2` for small errors and `|e| - ln 2` for large ones."""
     wanted = checked("log_cosh_loss", reduction)
@@ -68,6 +73,7 @@ def log_cosh_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Redu
     return reduced(subtract(logaddexp(error, negative(error)), math.log(2)), wanted, of)
 
 
+@checked_call
 def poisson_nll_loss(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -102,6 +108,7 @@ def poisson_nll_loss(
     return reduced(losses, wanted, of)
 
 
+@checked_call
 def gaussian_nll_loss(
     mean: ArrayLike,
     targets: ArrayLike,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.nn.floats import floats, narrowed
 from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
 from rlx_core.ops.activation import softplus
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@checked_call
 def cosine_similarity(a: ArrayLike, b: ArrayLike, *, axis: int = -1, eps: float = 1e-8) -> Array:
     """The cosine of the angle between vectors along an axis: `a·b / (max(|a|, eps)·max(|b|, eps))`."""
     least = at_least("cosine_similarity: eps", eps)
@@ -36,6 +38,7 @@ def cosine_similarity(a: ArrayLike, b: ArrayLike, *, axis: int = -1, eps: float 
     return narrowed(_cosine(x, y, axis, least), of)
 
 
+@checked_call
 def pairwise_distance(
     a: ArrayLike, b: ArrayLike, *, ord: float = 2.0, eps: float = 1e-6, axis: int = -1, keepdims: bool = False
 ) -> Array:
@@ -54,6 +57,7 @@ def pairwise_distance(
     return narrowed(vector_norm(add(subtract(x, y), shift), axis=axis, ord=power, keepdims=is_kept), of)
 
 
+@checked_call
 def hinge_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`max(0, 1 - t·x)`, with a t of 1 or -1."""
     wanted = checked("hinge_loss", reduction)
@@ -61,6 +65,7 @@ def hinge_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reducti
     return reduced(maximum(subtract(1.0, multiply(x, t)), 0.0), wanted, of)
 
 
+@checked_call
 def soft_margin_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """`ln(1 + e^(-t·x))`, with a t of 1 or -1."""
     wanted = checked("soft_margin_loss", reduction)
@@ -68,6 +73,7 @@ def soft_margin_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: R
     return reduced(softplus(negative(multiply(x, t))), wanted, of)
 
 
+@checked_call
 def hinge_embedding_loss(
     distances: ArrayLike, targets: ArrayLike, *, margin: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
@@ -77,6 +83,7 @@ def hinge_embedding_loss(
     return reduced(where(equal(t, 1), x, maximum(subtract(wide, x), 0.0)), wanted, of)
 
 
+@checked_call
 def cosine_embedding_loss(
     a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Array:
@@ -91,6 +98,7 @@ def cosine_embedding_loss(
     return reduced(where(equal(t, 1), subtract(1.0, cosine), maximum(subtract(cosine, wide), 0.0)), wanted, of)
 
 
+@checked_call
 def margin_ranking_loss(
     a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Array:
@@ -100,6 +108,7 @@ def margin_ranking_loss(
     return reduced(maximum(subtract(wide, multiply(t, subtract(x, y))), 0.0), wanted, of)
 
 
+@checked_call
 def triplet_margin_loss(
     anchor: ArrayLike,
     positive: ArrayLike,

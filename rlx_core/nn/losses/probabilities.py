@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlx_core.errors import ConfigError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.nn.floats import floats
 from rlx_core.nn.losses.reducing import Reduction, at_least, checked, reduced
 from rlx_core.ops.activation import exp, log, log1p, sigmoid, softplus
@@ -24,6 +25,7 @@ LEAST_LOG = -100.0
 """The logarithm that a probability of 0 counts with."""
 
 
+@checked_call
 def binary_cross_entropy(
     predictions: ArrayLike, targets: ArrayLike, *, weight: ArrayLike | None = None, reduction: Reduction = "mean"
 ) -> Array:
@@ -49,6 +51,7 @@ def binary_cross_entropy(
 KlReduction = Literal["mean", "sum", "none", "batchmean"]
 
 
+@checked_call
 def kl_div(
     log_predictions: ArrayLike, targets: ArrayLike, *, log_target: bool = False, reduction: KlReduction = "mean"
 ) -> Array:
@@ -78,6 +81,7 @@ def kl_div(
     return reduced(divide(losses, losses.shape[0]), "sum", of)
 
 
+@checked_call
 def sigmoid_focal_loss(
     logits: ArrayLike,
     targets: ArrayLike,
@@ -114,6 +118,7 @@ def sigmoid_focal_loss(
     return reduced(losses, wanted, of)
 
 
+@checked_call
 def multilabel_soft_margin_loss(
     logits: ArrayLike, targets: ArrayLike, *, weight: ArrayLike | None = None, reduction: Reduction = "mean"
 ) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import product
 from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.convolution import conv as ops
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["conv", "conv_transpose", "fold", "unfold"]
 
 
+@checked_call
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -72,6 +74,7 @@ def conv(
     return _biased("conv", ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups)), b, layout)
 
 
+@checked_call
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,
@@ -130,6 +133,7 @@ def conv_transpose(
     return _biased(what, y, b, layout)
 
 
+@checked_call
 def unfold(x: ArrayLike, kernel: Steps, *, stride: Steps = 1, padding: Padding = 0, dilation: Steps = 1) -> Array:
     """The windows of `[n, c, ..]` as columns: `[n, c·cells, windows]`, the cells of a channel side by side.
 
@@ -150,6 +154,7 @@ def unfold(x: ArrayLike, kernel: Steps, *, stride: Steps = 1, padding: Padding =
     return reshape(found, (data.shape[0], data.shape[1] * product(sizes), product(found.shape[2 + rank :])))
 
 
+@checked_call
 def fold(
     x: ArrayLike,
     sizes: Steps,

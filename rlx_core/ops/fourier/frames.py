@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim, require
 from rlx_core.ir.dtypes import DType, dtype, f32, promote
 from rlx_core.ir.graph import Value
@@ -29,6 +30,7 @@ LEAST_COVER = 1e-10
 """What a sample's squared weights must add up to, over all frames, to be recovered."""
 
 
+@checked_call
 def stft(x: ArrayLike, frame_length: int, hop: int, window: ArrayLike | None = None, *, n: int | None = None) -> Array:
     """The spectra of frames of a real signal: y[.., k, :] = rfft(window · x[.., k·hop : k·hop + frame_length]).
 
@@ -67,6 +69,7 @@ def stft(x: ArrayLike, frame_length: int, hop: int, window: ArrayLike | None = N
     return rfft(frames if weights is None else frames * weights, n=bins)
 
 
+@checked_call
 def istft(
     z: ArrayLike,
     frame_length: int,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim, require, smaller
 from rlx_core.ir.dtypes import DType, dtype, f32, f64
 from rlx_core.ir.types import as_dim, normalize_axis
@@ -56,6 +57,7 @@ NormName = Literal["backward", "ortho", "forward"] | None
 _dtype = dtype
 
 
+@checked_call
 def fft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The discrete Fourier transform along one axis: y_k = Σ_j x_j exp(-2πi·jk/n).
 
@@ -73,31 +75,37 @@ def fft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "ba
     return _complex("fft", x, None if n is None else (n,), (axis,), norm, inverse=False)
 
 
+@checked_call
 def ifft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The inverse of `fft`."""
     return _complex("ifft", x, None if n is None else (n,), (axis,), norm, inverse=True)
 
 
+@checked_call
 def fftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: NormName = "backward") -> Array:
     """The transform along several axes: all, the last `len(s)`, or those listed, each once; an entry -1 of `s` leaves a size."""
     return _complex("fftn", x, s, axes, norm, inverse=False)
 
 
+@checked_call
 def ifftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: NormName = "backward") -> Array:
     """The inverse of `fftn`."""
     return _complex("ifftn", x, s, axes, norm, inverse=True)
 
 
+@checked_call
 def fft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName = "backward") -> Array:
     """`fftn` along two axes."""
     return _complex("fft2", x, s, axes, norm, inverse=False)
 
 
+@checked_call
 def ifft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName = "backward") -> Array:
     """The inverse of `fft2`."""
     return _complex("ifft2", x, s, axes, norm, inverse=True)
 
 
+@checked_call
 def rfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The first n/2 + 1 elements of the transform of n real numbers, of which the others are conjugates.
 
@@ -107,37 +115,44 @@ def rfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "b
     return _from_real("rfft", x, None if n is None else (n,), (axis,), norm)
 
 
+@checked_call
 def irfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The inverse of `rfft`: `n` real numbers, an even number by default; pass `n` where it is odd."""
     return _to_real("irfft", x, None if n is None else (n,), (axis,), norm)
 
 
+@checked_call
 def rfftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: NormName = "backward") -> Array:
     """`rfft` along the last of several axes, and `fft` along the others."""
     return _from_real("rfftn", x, s, axes, norm)
 
 
+@checked_call
 def irfftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: NormName = "backward") -> Array:
     """The inverse of `rfftn`; the last of `s` is the number of real numbers, an even one by default."""
     return _to_real("irfftn", x, s, axes, norm)
 
 
+@checked_call
 def rfft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName = "backward") -> Array:
     """`rfftn` along two axes."""
     return _from_real("rfft2", x, s, axes, norm)
 
 
+@checked_call
 def irfft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName = "backward") -> Array:
     """The inverse of `rfft2`."""
     return _to_real("irfft2", x, s, axes, norm)
 
 
+@checked_call
 def hfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The real spectrum of `n` numbers whose second half mirrors, conjugated, the first, which is `x`."""
     swapped = OPPOSITE[_norm("hfft", norm)]
     return _to_real("hfft", conj(x), None if n is None else (n,), (axis,), swapped)
 
 
+@checked_call
 def ihfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
     """The inverse of `hfft`."""
     swapped = OPPOSITE[_norm("ihfft", norm)]
@@ -221,6 +236,7 @@ def _resized(x: Any, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Any:
 # ------------------------------------------------------------------------------------------ frequencies, shifts
 
 
+@checked_call
 def fftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device: str | None = None) -> Array:
     """The frequencies that `fft` of `n` samples at distance `d` has: 0, 1, .., -2, -1 over `n·d`; of an even `n` one is -1/(2d).
 
@@ -233,6 +249,7 @@ def fftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device:
     return cast(cast(where(place < middle, place, place - size), to=f64) * scale, to=wanted)
 
 
+@checked_call
 def rfftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device: str | None = None) -> Array:
     """The frequencies that `rfft` of `n` samples at distance `d` has: 0, 1, .., n div 2 over `n·d`."""
     count, scale, wanted = _frequencies("rfftfreq", n, d, dtype, device)
@@ -256,11 +273,13 @@ def _frequencies(name: str, n: Dim, d: float, dtype: DType | str | None, device:
     return count, 1.0 / (cast(dim_value(size=count), to=f64) * spacing), wanted
 
 
+@checked_call
 def fftshift(x: ArrayLike, axes: int | Axes = None) -> Array:
     """`x` with frequency 0 moved from the front to the middle of each axis, or of those listed."""
     return _turned(x, axes, lambda n: (n + 1) // 2)
 
 
+@checked_call
 def ifftshift(x: ArrayLike, axes: int | Axes = None) -> Array:
     """The inverse of `fftshift`, which differs from it where a size is odd."""
     return _turned(x, axes, lambda n: n // 2)

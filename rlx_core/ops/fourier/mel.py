@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import dtype, f32, promote
 from rlx_core.ops.activation import log
 from rlx_core.ops.arguments import number
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["log_mel"]
 
 
+@checked_call
 def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10, base: float = math.e) -> Array:
     """`log(max(spectrum · filterbankᵀ, floor))`, whose derivative is 0 where the floor is taken.
 

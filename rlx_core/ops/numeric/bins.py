@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ops.arguments import flag, listed, number
 from rlx_core.ops.arithmetic import divide, maximum, minimum, multiply, subtract
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@checked_call
 def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
     """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
 
@@ -52,6 +54,7 @@ def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
     return segment_sum(ones(shape_of(x), "i64") if weights is None else weights, x, length)
 
 
+@checked_call
 def histogram(
     x: Any, bins: Any = 10, range: tuple[float, float] | None = None, weights: Any = None, density: bool = False
 ) -> tuple[Any, Any]:
@@ -98,6 +101,7 @@ def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
     return where(equal(steps, bins), high, even)
 
 
+@checked_call
 def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     """The sums of the rows of `data` that have the same number; 0 for a number that none has.
 
@@ -112,21 +116,25 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     return _segments("segment_sum", "add", 0, data, segment_ids, num_segments)
 
 
+@checked_call
 def segment_prod(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     """The products of segments, as `segment_sum` takes them; 1 where there is no row."""
     return _segments("segment_prod", "mul", 1, data, segment_ids, num_segments)
 
 
+@checked_call
 def segment_max(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     """The largest element of each segment, as `segment_sum` takes them; the lowest number, or -∞, where there is none."""
     return _segments("segment_max", "max", _extreme(data, lowest=True), data, segment_ids, num_segments)
 
 
+@checked_call
 def segment_min(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
     return _segments("segment_min", "min", _extreme(data, lowest=False), data, segment_ids, num_segments)
 
 
+@checked_call
 def segment_mean(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
     """The means of segments, as `segment_sum` takes them; 0 where there is no row."""
     data = floating(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import f32, f64
 from rlx_core.ops import complex
 from rlx_core.ops.arguments import flag, number
@@ -72,6 +73,7 @@ def floating(x: Any) -> Any:
     return cast(operand(x), to=f64 if own.itemsize == 8 else f32)
 
 
+@checked_call
 def angle(x: Any) -> Any:
     """The phase in (-π, π], 0 at 0; of a real number π below 0, else 0, and NaN of NaN."""
     if dtype_of(x).is_complex:
@@ -80,26 +82,31 @@ def angle(x: Any) -> Any:
     return where(isnan(x), x, multiply(cast(less(x, 0), to=dtype_of(x)), math.pi))
 
 
+@checked_call
 def deg2rad(x: Any) -> Any:
     """Degrees as radians."""
     return multiply(floating(x), math.pi / 180)
 
 
+@checked_call
 def rad2deg(x: Any) -> Any:
     """Radians as degrees."""
     return multiply(floating(x), 180 / math.pi)
 
 
+@checked_call
 def fmax(x1: Any, x2: Any) -> Any:
     """The larger of two numbers; of a number and NaN the number."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
+@checked_call
 def fmin(x1: Any, x2: Any) -> Any:
     """The smaller of two numbers; of a number and NaN the number."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
+@checked_call
 def fmod(x1: Any, x2: Any) -> Any:
     """The remainder of a division rounded towards 0, C's `fmod`: it has the sign of `x1`, also where it is 0.
 
@@ -113,17 +120,20 @@ def fmod(x1: Any, x2: Any) -> Any:
     return where(logical_and(not_equal(rest, 0), less(x1, 0) ^ less(x2, 0)), subtract(rest, x2), rest)
 
 
+@checked_call
 def heaviside(x1: Any, x2: Any) -> Any:
     """0 below 0, 1 above it, and `x2` at 0; NaN stays."""
     x1 = floating(x1)
     return where(isnan(x1), x1, where(equal(x1, 0), x2, where(greater(x1, 0), 1, 0)))
 
 
+@checked_call
 def logaddexp2(x1: Any, x2: Any) -> Any:
     """log₂(2^x1 + 2^x2), without overflow."""
     return divide(logaddexp(multiply(floating(x1), math.log(2)), multiply(floating(x2), math.log(2))), math.log(2))
 
 
+@checked_call
 def sinc(x: Any) -> Any:
     """sin(πx) / πx, and 1 at 0."""
     angle = multiply(floating(x), math.pi)
@@ -132,16 +142,19 @@ def sinc(x: Any) -> Any:
     return where(is_0, 1, divide(sin(angle), where(is_0, 1, angle)))
 
 
+@checked_call
 def isposinf(x: Any) -> Any:
     """Whether a number is +∞."""
     return logical_and(isinf(x), greater(x, 0))
 
 
+@checked_call
 def isneginf(x: Any) -> Any:
     """Whether a number is -∞."""
     return logical_and(isinf(x), less(x, 0))
 
 
+@checked_call
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
     x = asarray(x)
@@ -153,6 +166,7 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
     return where(isnan(x), nan, where(isposinf(x), up, where(isneginf(x), down, x)))
 
 
+@checked_call
 def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
     x1, x2 = floating(x1), floating(x2)
@@ -163,11 +177,13 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
     return logical_or(close, logical_and(isnan(x1), isnan(x2))) if flag("isclose: equal_nan", equal_nan) else close
 
 
+@checked_call
 def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether all elements are close, as `isclose` has it; a bool of no axes."""
     return all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
+@checked_call
 def array_equal(x1: Any, x2: Any) -> Any:
     """Whether both have one shape and the same elements; a bool of no axes."""
     same = tuple(shape_of(x1)) == tuple(shape_of(x2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arithmetic import add, divide, multiply, subtract
 from rlx_core.ops.array_elementwise import clip
 from rlx_core.ops.array_search import searchsorted, take
@@ -17,6 +18,7 @@ from rlx_core.ops.selection import where
 __all__ = ["interp", "polyval"]
 
 
+@checked_call
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """The values at `x` of the straight lines that join points.
 
@@ -48,6 +50,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     return where(less(x, xp[0]), fp[0] if left is None else left, y)
 
 
+@checked_call
 def polyval(p: Any, x: Any) -> Any:
     """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import product
 from rlx_core.ops.arguments import choice, flag
@@ -26,6 +27,7 @@ __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", 
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 
+@checked_call
 def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
     """The numbers below which the share `q` of the elements over `axis` lies; NaN where one of them is NaN.
 
@@ -43,26 +45,31 @@ def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, metho
     return _quantile("quantile", x, q, 1, axis, keepdims, method, passes_nan=False)
 
 
+@checked_call
 def percentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
     """`quantile` with `q` from 0 to 100."""
     return _quantile("percentile", x, q, 100, axis, keepdims, method, passes_nan=False)
 
 
+@checked_call
 def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The middle element over `axis`, of an even number the mean of both; NaN where one is NaN."""
     return _quantile("median", x, 0.5, 1, axis, keepdims, "linear", passes_nan=False)
 
 
+@checked_call
 def nanquantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
     """`quantile` of what is not NaN; NaN where nothing else is there."""
     return _quantile("nanquantile", x, q, 1, axis, keepdims, method, passes_nan=True)
 
 
+@checked_call
 def nanpercentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
     """`percentile` of what is not NaN; NaN where nothing else is there."""
     return _quantile("nanpercentile", x, q, 100, axis, keepdims, method, passes_nan=True)
 
 
+@checked_call
 def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """`median` of what is not NaN; NaN where nothing else is there."""
     return _quantile("nanmedian", x, 0.5, 1, axis, keepdims, "linear", passes_nan=True)

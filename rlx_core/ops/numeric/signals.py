@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import choice
 from rlx_core.ops.array_elementwise import conj
 from rlx_core.ops.array_shapes import flip, reshape, shape_of
@@ -17,6 +18,7 @@ __all__ = ["convolve", "correlate"]
 Mode = Literal["full", "same", "valid"]
 
 
+@checked_call
 def convolve(x1: Any, x2: Any, mode: Mode = "full") -> Any:
     """The convolution of two lines: y[k] = Σ x1[i] x2[k - i].
 
@@ -32,6 +34,7 @@ def convolve(x1: Any, x2: Any, mode: Mode = "full") -> Any:
     return _sliding("convolve", x1, x2, mode)
 
 
+@checked_call
 def correlate(x1: Any, x2: Any, mode: Mode = "valid") -> Any:
     """The cross-correlation of two lines: y[k] = Σ x1[i + k] conj(x2[i]); modes as for `convolve`."""
     return _sliding("correlate", x1, flip(conj(operand(x2))), mode)

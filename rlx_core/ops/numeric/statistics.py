@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import sqrt
@@ -22,6 +23,7 @@ from rlx_core.ops.rearrange import diagonal
 __all__ = ["average", "corrcoef", "cov", "trapezoid"]
 
 
+@checked_call
 def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Any:
     """The mean over `axis`, in which elements count by their weights: of the shape of `x`, or a line along one axis.
 
@@ -42,6 +44,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = Fal
     return divide(sum(multiply(x, weights), axis=axis, keepdims=keepdims), total)
 
 
+@checked_call
 def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
     """The covariances of variables, which are the rows of `x` `[variables, observations]`, or its columns; `[v, v]`.
 
@@ -57,6 +60,7 @@ def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
     return divide(matmul(centred, conj(matrix_transpose(centred))), maximum(subtract(count, correction), 0))
 
 
+@checked_call
 def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
     """The correlations of variables, as `cov` takes them: from -1 to 1."""
     covariance = cov(x, rowvar=rowvar)
@@ -64,6 +68,7 @@ def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
     return clip(divide(divide(covariance, expand_dims(deviation, 1)), expand_dims(deviation, 0)), -1, 1)
 
 
+@checked_call
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral of `y` along `axis` by the trapezoidal rule.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.activation import sqrt
 from rlx_core.ops.arithmetic import divide, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of, real
@@ -20,22 +21,26 @@ from rlx_core.ops.selection import where
 __all__ = ["nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
 
 
+@checked_call
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over `axis` of what is not NaN; integers and truth values are added up as `sum` does."""
     return sum(_filled(x, 0), axis=axis, keepdims=keepdims)
 
 
+@checked_call
 def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The product over `axis` of what is not NaN."""
     return prod(_filled(x, 1), axis=axis, keepdims=keepdims)
 
 
+@checked_call
 def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
     x = floating(x)
     return divide(nansum(x, axis, keepdims), _counted(x, axis, keepdims))
 
 
+@checked_call
 def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over `axis` of what is not NaN, in two passes, divided by their count - correction."""
     x = floating(x)
@@ -45,26 +50,31 @@ def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
     return divide(sum(squares, axis=axis, keepdims=keepdims), subtract(_counted(x, axis, keepdims), correction))
 
 
+@checked_call
 def nanstd(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The root of `nanvar`."""
     return sqrt(nanvar(x, axis, correction, keepdims))
 
 
+@checked_call
 def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest element over `axis` that is not NaN; NaN where nothing else is there."""
     return _or_nan(max(_filled(x, -np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
+@checked_call
 def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest element over `axis` that is not NaN; NaN where nothing else is there."""
     return _or_nan(min(_filled(x, np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
+@checked_call
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Where the first largest element of `axis` is that is not NaN; 0 where nothing else is there."""
     return argmax(_filled(x, -np.inf), axis=axis, keepdims=keepdims)
 
 
+@checked_call
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Where the first smallest element of `axis` is that is not NaN; 0 where nothing else is there."""
     return argmin(_filled(x, np.inf), axis=axis, keepdims=keepdims)

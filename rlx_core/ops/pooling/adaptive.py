@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.ops.along_axis import move_axis
 from rlx_core.ops.conversion import cast
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
 
 
+@checked_call
 def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
     """The means of so many windows as `sizes` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
 
@@ -55,6 +57,7 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") ->
     return spatially("adaptive_avg_pool", x, layout, pooled)
 
 
+@checked_call
 def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
     """The largest cells of so many windows as `sizes` says, which lie as those of `adaptive_avg_pool`.
 

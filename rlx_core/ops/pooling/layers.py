@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.ops.arguments import flag, number
@@ -56,6 +57,7 @@ def max_pool(
     return_indices: Literal[True],
     layout: Layout = "nchw",
 ) -> tuple[Array, Array]: ...
+@checked_call
 def max_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -97,6 +99,7 @@ def _largest_cells(data: Any, **settings: Any) -> Any:
     return cells_of_windows(data, extremes.MaxPool(**settings).geometry(settings["kernel"]), settings)
 
 
+@checked_call
 def min_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -111,6 +114,7 @@ def min_pool(
     return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
+@checked_call
 def sum_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -125,6 +129,7 @@ def sum_pool(
     return _pooled("sum_pool", totals.sum_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
+@checked_call
 def prod_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -139,6 +144,7 @@ def prod_pool(
     return _pooled("prod_pool", totals.prod_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
+@checked_call
 def avg_pool(
     x: ArrayLike,
     kernel: Steps,
@@ -163,6 +169,7 @@ def avg_pool(
     )
 
 
+@checked_call
 def lp_pool(
     x: ArrayLike,
     p: float,
@@ -193,6 +200,7 @@ def lp_pool(
     return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
+@checked_call
 def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
     """The mean over all spatial axes, which stay with size 1.
 
@@ -202,6 +210,7 @@ def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
     return spatially("global_avg_pool", x, layout, lambda data: mean_axes(data, axes=_spatial(data), keep_dim=True))
 
 
+@checked_call
 def global_max_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
     """The largest cell of all spatial axes, which stay with size 1; equal ones share the derivative.
 

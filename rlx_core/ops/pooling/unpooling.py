@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import INTEGERS, i32
 from rlx_core.ir.dtypes import dtype as as_dtype
@@ -51,6 +52,7 @@ def cells_of_windows(data: Any, geometry: Geometry, settings: dict[str, Any]) ->
     return found
 
 
+@checked_call
 def max_unpool(
     x: ArrayLike,
     indices: ArrayLike,
@@ -97,6 +99,7 @@ def max_unpool(
     return with_layout(reshape(put_along_axis(nothing, *flat, axis=2), (*lead, *wanted)), layout)
 
 
+@checked_call
 def fractional_max_pool(key: Key, x: ArrayLike, kernel: Steps, sizes: Steps, *, layout: Layout = "nchw") -> Array:
     """The largest cells of windows that lie at random, so many that the result has these sizes.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, dtype, i32, i64, u64
@@ -41,6 +42,7 @@ __all__ = ["categorical", "choice", "filter_logits", "permutation", "randint", "
 _LOWER = (1 << 32) - 1
 
 
+@checked_call
 def randint(key: Key, shape: Shape, minval: Any, maxval: Any, dtype: DType | str = i32) -> Any:
     """Integers from minval to maxval - 1, each as likely as any other within 2^-32 (2^-64 where there are more than 2^32).
 
@@ -76,6 +78,7 @@ def randint(key: Key, shape: Shape, minval: Any, maxval: Any, dtype: DType | str
 _dtype = dtype
 
 
+@checked_call
 def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = None) -> Any:
     """The number of a category, drawn with the probability softmax(logits).
 
@@ -101,6 +104,7 @@ def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = Non
     )
 
 
+@checked_call
 def permutation(key: Key, x: Any, axis: int = 0) -> Any:
     """The numbers 0 to x - 1 in random order, or an array with the slices of an axis in random order.
 
@@ -113,6 +117,7 @@ def permutation(key: Key, x: Any, axis: int = 0) -> Any:
     return take(x, _order(key, shape_of(x)[place]), axis=place)
 
 
+@checked_call
 def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
     """Slices of an array, or numbers from 0 to a - 1, drawn at random.
 
@@ -155,6 +160,7 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
     return found if place is None else take(a, found, axis=place)
 
 
+@checked_call
 def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0) -> Any:
     """Logits with -inf for the tokens that are not to be drawn.
 
@@ -192,6 +198,7 @@ def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: flo
     return x
 
 
+@checked_call
 def sample_logits(
     key: Key, logits: Any, *, temperature: Any = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bf16, dtype, f16, f32, f64, i32, i64, u8, u16, u32, u64
@@ -40,6 +41,7 @@ DIGITS: Final = {f16: 11, bf16: 8, f32: 24, f64: 53}
 """How many random bits a uniform number of a dtype has: those of which it holds every integer."""
 
 
+@checked_call
 def bits(key: Key, shape: Shape = (), dtype: DType | str = u32) -> Any:
     """Integers of which all bits are random.
 
@@ -63,6 +65,7 @@ def bits(key: Key, shape: Shape = (), dtype: DType | str = u32) -> Any:
 _dtype = dtype
 
 
+@checked_call
 def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Numbers from [minval, maxval), each as likely as any other.
 
@@ -85,6 +88,7 @@ def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any =
     return where(less(y, high), y, stop_gradient(nextafter(high, low)))
 
 
+@checked_call
 def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the normal distribution with mean 0 and standard deviation 1.
 
@@ -96,6 +100,7 @@ def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(multiply(erfinv(x), scalar(math.sqrt(2), of.accumulator)), to=of)
 
 
+@checked_call
 def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers of the standard normal distribution that lie from `lower` to `upper`.
 
@@ -123,6 +128,7 @@ def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = Non
     return cast(clip(multiply(erfinv(x), scalar(math.sqrt(2), wide)), low, high), to=of)
 
 
+@checked_call
 def exponential(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the exponential distribution of rate 1: -ln(1 - u)."""
     words, of = one_key("random.exponential", key), float_of("random.exponential", dtype)
@@ -130,6 +136,7 @@ def exponential(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(negative(log1p(negative(u))), to=of)
 
 
+@checked_call
 def laplace(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the Laplace distribution with mean 0 and scale 1."""
     words, of = one_key("random.laplace", key), float_of("random.laplace", dtype)
@@ -137,6 +144,7 @@ def laplace(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(copysign(log1p(negative(absolute(x))), x), to=of)
 
 
+@checked_call
 def gumbel(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the standard Gumbel distribution: -ln(-ln u), with u from (0, 1)."""
     words, of = one_key("random.gumbel", key), float_of("random.gumbel", dtype)
@@ -144,6 +152,7 @@ def gumbel(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(negative(log(negative(log(u)))), to=of)
 
 
+@checked_call
 def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
     """True with probability p: whether a uniform number is below it.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, dtype, f32, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 
+@checked_call
 def cauchy(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the standard Cauchy distribution: tan(π(u - 1/2)), with u from (0, 1)."""
     words, of = one_key("random.cauchy", key), float_of("random.cauchy", dtype)
@@ -45,6 +47,7 @@ def cauchy(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(tan(multiply(subtract(u, 0.5), math.pi)), to=of)
 
 
+@checked_call
 def logistic(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the logistic distribution with mean 0 and scale 1: ln(u / (1 - u)), with u from (0, 1)."""
     words, of = one_key("random.logistic", key), float_of("random.logistic", dtype)
@@ -52,6 +55,7 @@ def logistic(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     return cast(subtract(log(u), log1p(negative(u))), to=of)
 
 
+@checked_call
 def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers of which the logarithm is normal with mean 0 and the standard deviation `sigma`.
 
@@ -70,6 +74,7 @@ def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DTy
     return cast(exp(multiply(x, wide)), to=of)
 
 
+@checked_call
 def rademacher(key: Key, shape: Shape = (), dtype: DType | str = i32) -> Any:
     """1 or -1, each as likely; of a signed integer or a float dtype."""
     words, of = one_key("random.rademacher", key), _dtype(dtype)
@@ -82,6 +87,7 @@ def rademacher(key: Key, shape: Shape = (), dtype: DType | str = i32) -> Any:
 _dtype = dtype
 
 
+@checked_call
 def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """The length of a vector of two normal numbers with the standard deviation `scale`: scale·√(-2 ln(1 - u)).
 
@@ -100,6 +106,7 @@ def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DTyp
     return cast(multiply(sqrt(multiply(e, 2.0)), wide), to=of)
 
 
+@checked_call
 def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers from 1 on that exceed x with the probability x^-b.
 
@@ -118,6 +125,7 @@ def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f3
     return cast(exp(divide(e, wide)), to=of)
 
 
+@checked_call
 def weibull(
     key: Key, concentration: Any, scale: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32
 ) -> Any:
@@ -142,6 +150,7 @@ def weibull(
     return cast(multiply(exp(divide(logarithm, power)), factor), to=of)
 
 
+@checked_call
 def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers from `left` to `right`, of which the density rises to `mode` and falls behind it, on straight lines.
 
@@ -169,6 +178,7 @@ def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None =
     return cast(where(is_left, add(low, rising), subtract(high, falling)), to=of)
 
 
+@checked_call
 def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str = i32) -> Any:
     """How many trials there are up to the first success, which has the probability `p`: from 1 on, ⌊ln u / ln(1 - p)⌋ + 1.
 

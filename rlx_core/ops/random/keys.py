@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import is_array
 from rlx_core.ir.dims import Dim, Expr, product
@@ -36,6 +37,7 @@ FEW = 16
 """So many keys are made faster by Python's integers than by a call of a program."""
 
 
+@checked_call
 def key(seed: Any) -> Key:
     """The key of a seed: its lower and its upper word. Every seed is an ordinary one, 0 too.
 
@@ -54,6 +56,7 @@ def key(seed: Any) -> Key:
     return Key(np.array([number & 0xFFFFFFFF, number >> 32 & 0xFFFFFFFF], np.uint32))
 
 
+@checked_call
 def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
     """New keys from a key, which is not used again: `key, subkey = split(key)`.
 
@@ -72,6 +75,7 @@ def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
     return Key(reshape(made, (*shape, 2)))
 
 
+@checked_call
 def fold_in(key: Key, data: Any) -> Key:
     """A new key from a key and an integer: the number of a step or of a layer.
 
@@ -109,11 +113,13 @@ def _first_halves(words: np.ndarray, blocks: Iterable[int], stream: int) -> np.n
     return np.array(made, np.uint32).reshape(-1, 2)
 
 
+@checked_call
 def key_data(key: Key) -> Any:
     """The words of keys, u32[.., 2]: what to store of one. `wrap_key_data` is the way back."""
     return _words("random.key_data", key)
 
 
+@checked_call
 def wrap_key_data(words: Any) -> Key:
     """Keys from their words.
 

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, dtype, f32, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ops.activation import exp, log, log1p, rsqrt, sqrt
@@ -44,6 +45,7 @@ FEW = 10.0
 TERMS = 44
 
 
+@checked_call
 def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1.
 
@@ -66,6 +68,7 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
     return cast(multiply(main, exp(boost)), to=of)
 
 
+@checked_call
 def loggamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """The logarithm of what `gamma` draws, which does not underflow where `a` is small."""
     of = float_of("random.loggamma", dtype)
@@ -73,6 +76,7 @@ def loggamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = 
     return cast(add(log(main), boost), to=of)
 
 
+@checked_call
 def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers from 0 to 1 of the beta distribution: x / (x + y) of gamma numbers x and y.
 
@@ -95,6 +99,7 @@ def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | st
     return cast(divide(x, add(x, y)), to=of)
 
 
+@checked_call
 def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Probabilities of n categories, which add up to 1: gamma numbers over their sum.
 
@@ -123,6 +128,7 @@ def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | s
     return cast(divide(x, total(x, axis=-1, keepdims=True)), to=of)
 
 
+@checked_call
 def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """The sum of the squares of `df` normal numbers: twice a gamma number of df / 2.
 
@@ -141,6 +147,7 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
     return cast(multiply(gamma(key, half, shape, of.accumulator), 2.0), to=of)
 
 
+@checked_call
 def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Numbers of Student's t distribution with `df` degrees of freedom: a normal number over √(chi-square / df).
 
@@ -162,6 +169,7 @@ def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -
     return cast(multiply(normal(first, wanted, of.accumulator), spread), to=of)
 
 
+@checked_call
 def poisson(key: Key, lam: Any, shape: Shape | None = None, dtype: DType | str = i32) -> Any:
     """How many events there are, of which `lam` are expected.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dtypes import DType, dtype, f32, i64
 from rlx_core.ir.types import broadcast_shapes
 from rlx_core.ops.activation import log
@@ -26,6 +27,7 @@ from rlx_core.trees.key import Key
 __all__ = ["binomial", "multinomial", "multivariate_normal"]
 
 
+@checked_call
 def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
     """Normal vectors of a mean and a covariance: the mean plus L z, with L Lᵀ = cov and z of independent normal numbers.
 
@@ -57,6 +59,7 @@ def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = Non
     return cast(add(centre, squeeze(matmul(cholesky(spread), expand_dims(z, -1)), -1)), to=of)
 
 
+@checked_call
 def multinomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
     """How often each category is drawn in `n` trials.
 
@@ -86,6 +89,7 @@ def multinomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DTy
     )
 
 
+@checked_call
 def binomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
     """How many of `n` trials succeed, each with probability `p`.
 

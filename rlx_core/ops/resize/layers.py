@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.hints.keywords import checked_call
 from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.convolution.arguments import Layout, Steps, spatially, steps
 from rlx_core.ops.resize.places import Coordinates, Method
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["pixel_shuffle", "pixel_unshuffle", "resize"]
 
 
+@checked_call
 def resize(
     x: ArrayLike,
     sizes: Steps,
@@ -59,6 +61,7 @@ def resize(
     return spatially("resize", x, layout, resized)
 
 
+@checked_call
 def pixel_shuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
     """Channels as cells: `[n, c·factor^d, l..]` to `[n, c, l·factor..]`, the first spatial axis outermost in a channel.
 
@@ -79,6 +82,7 @@ def pixel_shuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Arra
     return spatially("pixel_shuffle", x, layout, shuffled)
 
 
+@checked_call
 def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
     """Cells as channels, the inverse of `pixel_shuffle`.
 

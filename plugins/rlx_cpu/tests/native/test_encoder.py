@@ -24,7 +24,7 @@ def encoder(params: dict[str, Any], ids: Any, mask: Any) -> Any:
     hidden = rlx.expand_dims(rlx.expand_dims(mask, axis=1), axis=1)
     for i in range(LAYERS):
         q, k, v = (h @ params[f"{n}{i}"] + params[f"{n}b{i}"] for n in "qkv")
-        context = rlx.attention(q, k, v, hidden, num_heads=HEADS, head_dim=WIDTH // HEADS, mask_kind="custom")
+        context = rlx.attention(q, k, v, mask=hidden, num_heads=HEADS)
         h = nn.layer_norm(h + (context @ params[f"o{i}"] + params[f"ob{i}"]), params["g"], params["b"])
         inner = nn.gelu(h @ params[f"up{i}"] + params[f"upb{i}"])
         h = nn.layer_norm(h + (inner @ params[f"down{i}"] + params[f"downb{i}"]), params["g"], params["b"])

@@ -86,13 +86,12 @@ def _fused(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
     seen = [rlx.reshape(each, (1,) * (4 - each.ndim) + tuple(each.shape)) for each in seen]
     bias = None if bias is None else rlx.reshape(bias, (1,) * (4 - bias.ndim) + tuple(bias.shape))
     return rlx.attention(
-        *(q, k, v, rlx.logical_and(*seen) if len(seen) == 2 else seen[0] if seen else None, bias),
-        num_heads=q.shape[1],
-        head_dim=q.shape[3],
-        num_kv_heads=k.shape[1],
+        *(q, k, v),
+        mask=rlx.logical_and(*seen) if len(seen) == 2 else seen[0] if seen else None,
+        bias=bias,
         layout="bhsd",
-        score_scale=node.get("scale"),
-        attn_logit_softcap=node.get("softcap", 0.0) or None,
+        scale=node.get("scale"),
+        softcap=node.get("softcap", 0.0) or None,
     )
 
 

@@ -61,13 +61,12 @@ def group_query_attention(
     if window >= 0:
         seen = rlx.logical_and(seen, rlx.expand_dims(steps, axis=2) - keys < window)
     y = rlx.attention(
-        *(q, k, v, rlx.expand_dims(seen, axis=1), bias),
-        num_heads=heads,
-        head_dim=n,
-        num_kv_heads=shared,
+        *(q, k, v),
+        mask=rlx.expand_dims(seen, axis=1),
+        bias=bias,
         layout="bhsd",
-        score_scale=node.get("scale", 0.0) or None,
-        attn_logit_softcap=node.get("softcap", 0.0) or None,
+        scale=node.get("scale", 0.0) or None,
+        softcap=node.get("softcap", 0.0) or None,
     )
     return (joined_heads(y), k, v)[: max(node.count, 1)]
 

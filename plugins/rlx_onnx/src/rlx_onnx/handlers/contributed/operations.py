@@ -176,7 +176,7 @@ def _attended(node: Node, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> An
         seen = rlx.reshape(keys <= places + (k.shape[2] - q.shape[2]), (1, 1, q.shape[2], k.shape[2]))
         mask = seen if mask is None else rlx.logical_and(mask, seen)
     scale = node.get("scale", 0.0) or None
-    y = rlx.attention(q, k, v, mask, bias, num_heads=q.shape[1], head_dim=q.shape[3], layout="bhsd", score_scale=scale)
+    y = rlx.attention(q, k, v, mask=mask, bias=bias, layout="bhsd", scale=scale)
     return joined_heads(y)
 
 
