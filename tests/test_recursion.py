@@ -83,7 +83,7 @@ BOUNDED = {
         "rlx_core/pipeline/config/structure.py": "faults",
         "rlx_core/pipeline/job.py": "as_tables",
         "rlx_core/pipeline/plan.py": "plain",
-        "rlx_core/plugins/digest.py": "canonical",
+        "rlx_core/plugins/digest.py": "canonical fields_of",
     },
     "an attribute, or a record that a plugin contributes, as its author wrote it": {
         "rlx_core/contributions/validators.py": "is_plain",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from rlx_core.errors import RlxError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors.tracebacks import shorten
 
 __all__ = ["FORMER", "KEYWORDS", "checked_call"]
 
@@ -41,7 +42,7 @@ FORMER: Final[dict[tuple[str, str], str]] = {
 
 
 def checked_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return the function, with typed errors for calls that do not fit its parameters.
+    """Return the function, with typed errors for calls that do not fit its parameters, and short tracebacks for all errors.
 
     Raises:
         UnknownNameError: A call has a keyword that the function does not have; the hint has the nearest one.
@@ -52,8 +53,9 @@ def checked_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            if isinstance(error, RlxError):
+        except Exception as error:
+            shorten(error)  # the frame that is kept is this one
+            if isinstance(error, RlxError) or not isinstance(error, TypeError):
                 raise
             signature = inspect.signature(function)
             known = list(signature.parameters)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+from rlx_core.errors import DtypeError
 
 X, XS = np.float32(2), np.ones(3, np.float32)
 
 
 def with_own_vjp(number):
     function = rlx.custom_vjp(lambda z: number)
-    function.defvjp(lambda z: (number, None), lambda residuals, cotangent: (np.float32(0) * cotangent,))
+    function.defvjp(lambda z: (number, None), lambda residuals, cotangent: (np.float32(0),))
     return function
 
 
@@ -33,6 +34,10 @@ WRAPPERS = {
 @pytest.mark.parametrize("number", [3.0, 3, 3j, True], ids=str)
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_returned_number_has_the_dtype_of_asarray(wrapper, number):
+    if wrapper == "vjp" and type(number) in (bool, int):
+        with pytest.raises(DtypeError, match="no output with a derivative"):
+            rlx.jit(WRAPPERS[wrapper](number))(X)
+        return
     found = rlx.jit(WRAPPERS[wrapper](number))(X)
     assert found.dtype == rlx.asarray(number).dtype
     np.testing.assert_array_equal(found, np.full(found.shape, number))

@@ -119,7 +119,7 @@ def test_the_report_is_the_latest_variants(traced):
 
 
 def test_the_options_of_jit_are_held_against_what_there_is():
-    with pytest.raises(TypeError, match="tagret"):
+    with pytest.raises(UnknownNameError, match="tagret"):
         rlx.jit(lambda x: x, tagret="cpu")
     with pytest.raises(DeviceError, match="cpuu"):
         rlx.jit(lambda x: x, target="cpuu")(X)
