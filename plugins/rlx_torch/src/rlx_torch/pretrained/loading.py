@@ -19,6 +19,7 @@ from rlx_torch.pretrained.deberta import deberta
 from rlx_torch.pretrained.decoders import gpt2
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
 from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
+from rlx_torch.pretrained.heads import ENCODERS, with_head
 from rlx_torch.pretrained.llama import llama
 from rlx_torch.pretrained.modernbert import modernbert
 from rlx_torch.pretrained.opt import opt
@@ -104,10 +105,12 @@ class PretrainedModel(rlx.Model):
         return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
 
 
-def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
+def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
-    Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features];
+    Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features],
+    or what the head of the class in `architectures` computes: logits f32[batch, labels] of sequences, f32[batch, length, labels] of
+    tokens, f32[batch, length, words] of masked words, or a pair f32[batch, length] of starts and ends of answers;
     decoders (GPT-2, Llama and its kin, GPT-NeoX, Phi, Falcon, OPT, BLOOM) take ids and give logits f32[batch, length, words].
     T5 and BART take ids and a mask of what they read and decoder_ids i64[batch, steps] of what they write; Whisper takes features
     f32[batch, mels, frames] and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's
@@ -116,6 +119,7 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
+        head: Whether an encoder's head is computed; without it, the model returns the encoder's features.
 
     Raises:
         FileError: A file is missing.
@@ -130,6 +134,8 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
         error.hint = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
         raise error.with_fact(Fact("folder", place))
     made = ARCHITECTURES[kind](config)
+    if head and kind in ENCODERS:
+        made = with_head(kind, config, made, config.size("dim" if kind == "distilbert" else "hidden_size"))
     if config.faults:
         raise UnsupportedError(
             f"from_pretrained: {kind} with what is not known here", *config.faults, Fact("folder", place)
