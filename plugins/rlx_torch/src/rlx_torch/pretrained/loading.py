@@ -109,8 +109,8 @@ def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> 
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
     Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features],
-    or what the head of the class in `architectures` computes: logits f32[batch, labels] of sequences, f32[batch, length, labels] of
-    tokens, f32[batch, length, words] of masked words, or a pair f32[batch, length] of starts and ends of answers;
+    or what the head of the class in `architectures` computes: logits f32[batch, labels] of sequences, f32[batch, length, labels]
+    of tokens, f32[batch, length, words] of masked words, or a pair f32[batch, length] of starts and ends of answers;
     decoders (GPT-2, Llama and its kin, GPT-NeoX, Phi, Falcon, OPT, BLOOM) take ids and give logits f32[batch, length, words].
     T5 and BART take ids and a mask of what they read and decoder_ids i64[batch, steps] of what they write; Whisper takes features
     f32[batch, mels, frames] and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's
