@@ -47,6 +47,7 @@ rows(
         "view_as_real view_as_real_copy": rlx.view_as_real,
         "view_as_complex view_as_complex_copy": rlx.view_as_complex,
         "complex": rlx.make_complex,
+        "polar": lambda radius, angle: rlx.make_complex(radius * rlx.cos(angle), radius * rlx.sin(angle)),
         "bitwise_not": lambda x: rlx.logical_not(x) if x.dtype == rlx.bool_ else rlx.bitwise_invert(x),
         "logical_not": lambda x: rlx.logical_not(truth(x)),
         "isnan": lambda x: _never(x) if is_exact(x) else rlx.isnan(x),

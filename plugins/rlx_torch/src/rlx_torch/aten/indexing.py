@@ -139,6 +139,8 @@ def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     if not x.ndim or not index.ndim:
         flat = rlx.take(rlx.reshape(x, (-1,)), rlx.reshape(index, (-1,)), axis=0)
         return rlx.reshape(flat, index.shape)
+    if x.ndim != index.ndim:  # torch takes an index without elements, whatever its rank
+        return rlx.zeros(index.shape, dtype=x.dtype)
     dim %= x.ndim
     shape = [n if axis == dim else m for axis, (n, m) in enumerate(zip(x.shape, index.shape, strict=True))]
     return rlx.take_along_axis(window(x, shape), index, axis=dim)

@@ -41,12 +41,12 @@ def layer_norm(
 
 @aten("native_layer_norm")
 def native_layer_norm(x: Any, shape: Sequence[Dim], weight: Any, bias: Any, eps: float) -> Any:
-    """The result, and the mean and 1/deviation of each row."""
+    """The result, and the mean and 1/deviation of each row, in the dtype of the weight, as torch's CPU kernel has them."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    wide = _wide(x)
+    wide, kept = _wide(x), x.dtype if weight is None else weight.dtype
     mean = rlx.mean(wide, axis=axes, keepdims=True)
     rstd = rlx.rsqrt(rlx.var(wide, axis=axes, keepdims=True) + eps)
-    return layer_norm(x, shape, weight, bias, eps), mean, rstd
+    return layer_norm(x, shape, weight, bias, eps), convert(mean, kept), convert(rstd, kept)
 
 
 @aten("native_layer_norm_backward")
@@ -56,7 +56,7 @@ def native_layer_norm_backward(
     """From the statistics that were kept: x̂ = (x - mean)·rstd and its derivative."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     rows_ = tuple(range(x.ndim - len(shape)))
-    wide, wide_g = _wide(x), _wide(g)
+    wide, wide_g, mean, rstd = _wide(x), _wide(g), _wide(mean), _wide(rstd)
     x_hat = (wide - mean) * rstd
     g_hat = wide_g if weight is None else wide_g * _wide(weight)
     centred = g_hat - rlx.mean(g_hat, axis=axes, keepdims=True)
