@@ -113,9 +113,7 @@ class Staged(Jitted[P, R_co]):
         graph = traced.graph
         name = (key, fingerprint(graph), frozenset(map(type, ops_inside(graph))), traced.results)
         if name not in self._variants:
-            if len(self._variants) >= MAX_PROGRAMS:
-                del self._variants[next(iter(self._variants))]
-            self._variants[name] = self._built(key, traced, args, kwargs)
+            self._kept(name, self._built(key, traced, args, kwargs), MAX_PROGRAMS)
             self._expect_few_variants(traced, "; a Python value that it reads besides its arguments changes")
         return self._variants[name]
 

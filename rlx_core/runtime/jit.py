@@ -6,7 +6,7 @@ import functools
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
@@ -47,6 +47,9 @@ Owner = TypeVar("Owner")
 _MANY_VARIANTS = 32
 """Compiled variants of one function after which a warning says why there are so many."""
 
+
+MAX_VARIANTS: Final = 1024
+"""Compiled variants that one function keeps: a service that meets ever new sizes does not run out of memory. The oldest goes first."""
 
 _STRAIGHT_VARIANTS = 4
 """Variants that a plain call is offered to, the one that was last checked first, before its types are looked up."""
@@ -195,7 +198,8 @@ class Jitted(Generic[P, R_co]):
     @typed_lacks("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        variant = self._variants[key] = self._built(key, self._traced(args, kwargs), args, kwargs)
+        built = self._built(key, self._traced(args, kwargs), args, kwargs)
+        variant = self._kept(key, built, MAX_VARIANTS)
         self._expect_few_variants(variant.traced)
         return variant
 
@@ -215,6 +219,13 @@ class Jitted(Generic[P, R_co]):
         taken = {name: executable.donation(name) for name in donations}
         straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, taken)
         return Variant(executable, traced, inputs, straight)
+
+    def _kept(self, key: Any, variant: Variant, most: int) -> Variant:
+        """The variant, which is kept under its key in place of the oldest where there are `most` of them."""
+        if len(self._variants) >= most:
+            del self._variants[next(iter(self._variants))]
+        self._variants[key] = variant
+        return variant
 
     def _expect_few_variants(self, traced: Trace, why: str = "") -> None:
         """Warn once where a function is compiled again and again; `why` where that is not for its arguments."""
@@ -288,7 +299,7 @@ def jit(
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
 ) -> Any:
-    """Compile a function for the types it is called with, once for each combination.
+    """Compile a function for the types it is called with, once for each combination; the last 1,024 are kept.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
     arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is
