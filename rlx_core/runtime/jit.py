@@ -49,7 +49,7 @@ _MANY_VARIANTS = 32
 
 
 MAX_VARIANTS: Final = 1024
-"""Compiled variants that one function keeps: a service that meets ever new sizes does not run out of memory. The oldest goes first."""
+"""Compiled variants that one function keeps, so that memory is bounded where sizes are ever new. The oldest is dropped first."""
 
 _STRAIGHT_VARIANTS = 4
 """Variants that a plain call is offered to, the one that was last checked first, before its types are looked up."""
