@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
 from rlx_core.errors.contained import contained
+from rlx_core.files.reading import in_memory
 from rlx_core.hints.keywords import checked_call
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
@@ -34,6 +35,7 @@ def load(
     classes: Iterable[type[Any]] = (),
     like: Any = None,
     sha256: str | None = None,
+    mapped: bool = True,
     host: PluginHost | None = None,
 ) -> Any:
     """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), a compiled function
@@ -51,6 +53,8 @@ def load(
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.
         sha256: For a package, the digest of the file that is meant, as hex digits. A package holds code: one that others may have
             written is run only if its digest is known.
+        mapped: Whether large files are mapped. The system ends a process that reads a mapped file which somebody shortened since;
+            without it, files are read into memory, for those that others write while they are in use.
         host: The plugins to use; everything installed by default.
 
     Raises:
@@ -67,7 +71,7 @@ def load(
             f"load: sha256 is a text of 64 hex digits, not {sha256!r:.80}", hint="sha256sum FILE prints it"
         )
     read, name = usable(found, "importers", found.importers_for(at.suffix.lower()))
-    with contained("importers", name, f"reading {at.name}"), reading("load", at):
+    with contained("importers", name, f"reading {at.name}"), reading("load", at), in_memory(not mapped):
         stored = read(at, found)
     try:
         if like is None:

@@ -1,19 +1,44 @@
-"""The bytes of a file where they lie: mapped, so that arrays in it take no memory of the process's own."""
+"""The bytes of a file: mapped, so that arrays in it take no memory of the process's own, or read into memory.
+
+A page of a mapped file that was shortened since cannot be read: the operating system ends the process with SIGBUS. Small files
+are therefore read, and `in_memory` reads the others too.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import numpy as np
 
-__all__ = ["mapped", "mapped_file"]
+from rlx_core.ir.prefix import ALIGNMENT
+
+__all__ = ["SMALL", "aligned_copy", "in_memory", "mapped", "mapped_file"]
+
+SMALL: Final = 1 << 20
+"""Files of at most this many bytes are read: a copy of 1 MiB takes some 0.1 ms, and processes have little to share."""
+
+_READS_ALL: ContextVar[bool] = ContextVar("files are read, not mapped", default=False)
+
+
+@contextmanager
+def in_memory(wanted: bool = True) -> Iterator[None]:
+    """Read every file that is opened inside of the block into memory, if `wanted`."""
+    token = _READS_ALL.set(wanted or _READS_ALL.get())
+    try:
+        yield
+    finally:
+        _READS_ALL.reset(token)
 
 
 def mapped(path: Path) -> np.ndarray:
-    """The bytes of a file, read-only. It must not be shortened or changed while they are in use; replacing it is safe.
+    """Return the bytes of a file, read-only. One that is mapped must not be shortened or changed while they are in use; replacing
+    it is safe.
 
     Raises:
         OSError: The file cannot be read.
@@ -23,10 +48,20 @@ def mapped(path: Path) -> np.ndarray:
 
 
 def mapped_file(file: BinaryIO) -> np.ndarray:
-    """The same of a file that is open."""
+    """Return the same of a file that is open."""
+    if os.fstat(file.fileno()).st_size <= SMALL or _READS_ALL.get():
+        return aligned_copy(file.read())
     try:
-        if os.fstat(file.fileno()).st_size:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    except ValueError:  # it became empty in between
-        pass
-    return np.frombuffer(b"", np.uint8)  # nothing cannot be mapped
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    except ValueError:  # it became empty in between, and nothing cannot be mapped
+        return aligned_copy(b"")
+
+
+def aligned_copy(data: bytes) -> np.ndarray:
+    """Return bytes in memory of the process's own that is aligned as a mapped file would be, read-only."""
+    if not data:
+        return np.frombuffer(b"", np.uint8)
+    raw = np.empty(len(data) + ALIGNMENT, np.uint8)
+    made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
+    made[:] = np.frombuffer(data, np.uint8)
+    return np.frombuffer(made.data.toreadonly(), np.uint8)  # nobody can make this writable

@@ -26,7 +26,7 @@ from attrs import field
 
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.packages.digests import digest_of, digests_of
-from rlx_core.files.reading import mapped_file
+from rlx_core.files.reading import aligned_copy, mapped_file
 from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
@@ -199,15 +199,6 @@ def read_container(path: Path) -> Container:
     manifest, start = _opened(data.data)
     body = data[start:]
     return Container(path, manifest, BlobFile(body, _places(manifest, len(body))), data, reason)
-
-
-def aligned_copy(data: bytes) -> np.ndarray:
-    """Bytes in memory of our own that begins as a mapped file would, read-only."""
-    raw = np.empty(len(data) + ALIGNMENT, np.uint8)
-    made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
-    made[:] = np.frombuffer(data, np.uint8)
-    made.flags.writeable = False
-    return made
 
 
 def _opened(data: memoryview) -> tuple[dict[str, Json], int]:
