@@ -6,11 +6,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import evolve
 
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts, Driver
 from rlx_core.emit.code import Code, functions_of
 from rlx_core.emit.control import control_rows
@@ -49,6 +50,8 @@ class DeviceBackend(Backend):
     """What a device is mostly like, to print code where there is none; `None` for a target that prints none."""
     library_features: frozenset[str] = frozenset()
     """Those of its devices' features that only calls of the device's library need, and no kernel."""
+    diagnostics: ClassVar[Diagnostics] = Diagnostics()
+    """The vendor's programs, variables and libraries by which a device is examined."""
     below: tuple[Level, ...] = ()
     """What the language's own compiler makes of a source and can be printed; see `translated`."""
 

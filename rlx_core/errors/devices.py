@@ -52,14 +52,10 @@ class DeviceCallError(RlxError, RuntimeError):
     device keep their contents, and other calls may succeed: a `DeviceLostError` is
     raised instead where they cannot, and an `OutOfMemoryError` for memory.
 
-    >>> from rlx_core.device.cupy.failures import driver_error
-    >>> raise driver_error("cuda:0", 400, "CUDA_ERROR_INVALID_HANDLE")
+    >>> raise DeviceCallError("fake:0: a stream, event or module does not exist any more")
     Traceback (most recent call last):
         ...
-    DeviceCallError: cuda:0: a stream, event or module does not exist any more
-
-    >>> driver_error("cuda:0", 719, "CUDA_ERROR_LAUNCH_FAILED").message
-    'cuda:0: the device does not answer any more'
+    DeviceCallError: fake:0: a stream, event or module does not exist any more
     """
 
 

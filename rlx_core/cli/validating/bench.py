@@ -13,8 +13,10 @@ import numpy as np
 from attrs import field
 
 import rlx_core as rlx
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics
+from rlx_core.emit.backend import DeviceBackend
 from rlx_core.errors import ConfigError, RlxError
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import compile_graph
@@ -69,6 +71,12 @@ class Bench:
         self._record_builds(device)
         return device
 
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """The vendor's means of examining the device; none for a backend with a device interface of its own."""
+        _, backend, _ = find_target(self.host, self.target)
+        return backend.diagnostics if isinstance(backend, DeviceBackend) else Diagnostics()
+
     @property
     def place(self) -> str:
         return self.device.name
@@ -104,7 +112,7 @@ class Bench:
     def is_late(self) -> bool:
         return time.monotonic() > self.deadline
 
-    def check(self, name: str, run: Callable[[], str | dict[str, Any] | None]) -> Iterator[Row]:
+    def check(self, name: str, run: Callable[[], str | dict[str, Any] | None]) -> Iterator[CheckRow]:
         """Run one check, and yield its row; what was built for a failed one is added to the report.
 
         Args:
@@ -112,19 +120,19 @@ class Bench:
         """
         self.built.clear()
         if self.is_late:
-            yield Row(name, "skipped", "the step's time is used up")
+            yield CheckRow(name, "skipped", "the step's time is used up")
             return
         try:
             _ = self.device  # opened, so that what is built is recorded
             found = run()
         except Skip as skip:
-            yield Row(name, "skipped", str(skip))
+            yield CheckRow(name, "skipped", str(skip))
         except Exception as error:  # noqa: BLE001  whatever is raised on a device is a finding
             self.keep(name, error)
-            yield Row(name, "failed", one_line(error), {"error": type(error).__name__})
+            yield CheckRow(name, "failed", one_line(error), {"error": type(error).__name__})
         else:
             facts = found if isinstance(found, dict) else {}
-            yield Row(name, "passed", found if isinstance(found, str) else "", facts)
+            yield CheckRow(name, "passed", found if isinstance(found, str) else "", facts)
 
     def keep(self, name: str, error: Exception) -> None:
         """Write the traceback, and sources and binaries of what was built, into the report."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.bench import Bench, one_line
-from rlx_core.cli.validating.results import END, Row, append
+from rlx_core.cli.validating.results import END, CheckRow, append
 from rlx_core.cli.validating.steps import chosen
 
 __all__ = ["main"]
@@ -40,7 +40,7 @@ def main(folder: Path, name: str) -> None:
             append(rows, row)
     except Exception as error:  # noqa: BLE001  the rows before it count, and it is one more
         traceback.print_exc()
-        append(rows, Row("(step)", "failed", one_line(error), {"error": type(error).__name__}))
+        append(rows, CheckRow("(step)", "failed", one_line(error), {"error": type(error).__name__}))
     append(rows, END)  # a library that ends the process with code 0 is no success
 
 

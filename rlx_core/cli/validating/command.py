@@ -12,7 +12,7 @@ import typer
 from attrs import asdict
 
 from rlx_core.cli.session import Session
-from rlx_core.cli.validating.results import BAD, Result
+from rlx_core.cli.validating.results import BAD, StepResult
 from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import chosen
 
@@ -36,7 +36,7 @@ def validate_target(
     steps = chosen(names)
     find_target(session.host, target)  # a misspelt target is one error and not one for each step
 
-    def show(result: Result) -> None:
+    def show(result: StepResult) -> None:
         if not as_json:
             typer.echo(line(result, is_plain=session.is_plain))
 
@@ -54,7 +54,7 @@ def validate_target(
     return is_ok
 
 
-def line(result: Result, *, is_plain: bool) -> str:
+def line(result: StepResult, *, is_plain: bool) -> str:
     """A step as a line of the table."""
     status = f"{result.status:{WIDTHS[1]}}"
     if not is_plain:

@@ -14,7 +14,7 @@ from attrs import asdict, field
 
 from rlx_core.system.records import frozen
 
-__all__ = ["BAD", "END", "Result", "Row", "Status", "append", "archive", "read_rows", "status_of"]
+__all__ = ["BAD", "END", "CheckRow", "Status", "StepResult", "append", "archive", "read_rows", "status_of"]
 
 Status = Literal["passed", "failed", "skipped", "timed out", "crashed"]
 
@@ -23,7 +23,7 @@ BAD: Final = ("failed", "timed out", "crashed")
 
 
 @frozen
-class Row:
+class CheckRow:
     """One check within a step.
 
     Args:
@@ -37,12 +37,12 @@ class Row:
     facts: dict[str, Any] = field(factory=dict)
 
 
-END: Final = Row("(end)", "passed")
+END: Final = CheckRow("(end)", "passed")
 """The last row of a step whose function came to its end."""
 
 
 @frozen
-class Result:
+class StepResult:
     """The outcome of a step.
 
     Args:
@@ -53,10 +53,10 @@ class Result:
     status: Status
     seconds: float
     reason: str = ""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CheckRow, ...] = ()
 
 
-def append(file: Path, record: Row | Result) -> None:
+def append(file: Path, record: CheckRow | StepResult) -> None:
     """Append a record as a line of JSON that survives the end of the process."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(record), default=str) + "\n")
@@ -64,18 +64,18 @@ def append(file: Path, record: Row | Result) -> None:
         os.fsync(stream.fileno())
 
 
-def read_rows(file: Path) -> tuple[Row, ...]:
+def read_rows(file: Path) -> tuple[CheckRow, ...]:
     """Return the complete rows of a step; a line that the process did not finish is left out."""
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
-            found.append(Row(**json.loads(line)))
+            found.append(CheckRow(**json.loads(line)))
         except (ValueError, TypeError):
             continue
     return tuple(found)
 
 
-def status_of(rows: Sequence[Row]) -> tuple[Status, str]:
+def status_of(rows: Sequence[CheckRow]) -> tuple[Status, str]:
     """Return the status of a step whose process ended normally, and the reason in one line."""
     bad = [row for row in rows if row.status in BAD]
     skipped = [row for row in rows if row.status == "skipped"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlx_core.cli.session import Session
-from rlx_core.cli.validating.results import END, Result, Row, append, archive, read_rows, status_of
-from rlx_core.cli.validating.steps import MAX_SECONDS, Step
+from rlx_core.cli.validating.results import END, CheckRow, StepResult, append, archive, read_rows, status_of
+from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
 from rlx_core.errors import ConfigError, Fact
 
 __all__ = ["validate"]
@@ -29,11 +29,11 @@ def validate(
     session: Session,
     target: str,
     report: Path,
-    steps: Sequence[Step],
+    steps: Sequence[ValidationStep],
     *,
     limit: float = MAX_SECONDS,
-    show: Callable[[Result], None] = lambda result: None,
-) -> list[Result]:
+    show: Callable[[StepResult], None] = lambda result: None,
+) -> list[StepResult]:
     """Return the results of the steps, all of them also in the report.
 
     Args:
@@ -55,13 +55,13 @@ def validate(
             "limit": limit,
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        results: list[Result] = []
+        results: list[StepResult] = []
         write(folder, report)
         try:
             for step in steps:
                 left = end - time.monotonic()
                 if left < MIN_SECONDS:
-                    result = Result(step.name, "skipped", 0.0, f"the {MAX_SECONDS:.0f} s of all steps are used up")
+                    result = StepResult(step.name, "skipped", 0.0, f"the {MAX_SECONDS:.0f} s of all steps are used up")
                 else:
                     result = run_step(folder, step, min(step.seconds, limit, left))
                 results.append(result)
@@ -80,7 +80,7 @@ def write(folder: Path, report: Path) -> None:
         raise ConfigError(f"--report: {report} cannot be written", Fact("system", error)) from None
 
 
-def run_step(folder: Path, step: Step, seconds: float) -> Result:
+def run_step(folder: Path, step: ValidationStep, seconds: float) -> StepResult:
     """Run a step's process to its end or to its time limit."""
     name = step.name.replace("/", "_")
     (folder / "output").mkdir(exist_ok=True)
@@ -97,14 +97,14 @@ def run_step(folder: Path, step: Step, seconds: float) -> Result:
     rows = tuple(row for row in rows if row != END)
     if code == 0 and has_ended:
         status, reason = status_of(rows)
-        return Result(step.name, status, taken, reason, rows)
+        return StepResult(step.name, status, taken, reason, rows)
     after = f" after {rows[-1].name}" if rows else " before the first check ended"
     if code is None:
-        return Result(step.name, "timed out", taken, f"{seconds:.0f} s{after}{earlier(rows)}", rows)
-    return Result(step.name, "crashed", taken, f"{cause(code)}{after}{earlier(rows)}", rows)
+        return StepResult(step.name, "timed out", taken, f"{seconds:.0f} s{after}{earlier(rows)}", rows)
+    return StepResult(step.name, "crashed", taken, f"{cause(code)}{after}{earlier(rows)}", rows)
 
 
-def earlier(rows: Sequence[Row]) -> str:
+def earlier(rows: Sequence[CheckRow]) -> str:
     """The failure before the end of a process, if there was one."""
     failed = [row for row in rows if row.status == "failed"]
     return f"; before it {failed[0].name}: {failed[0].reason}" if failed else ""

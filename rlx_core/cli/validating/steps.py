@@ -9,7 +9,7 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ops import standard_ops
 from rlx_core.system.records import frozen
 
-__all__ = ["MAX_SECONDS", "Step", "chosen", "every_step"]
+__all__ = ["MAX_SECONDS", "ValidationStep", "chosen", "every_step"]
 
 MAX_SECONDS: Final = 600.0
 """The time of all steps together."""
@@ -18,7 +18,7 @@ PROBES: Final = "rlx_core.cli.validating.probes"
 
 
 @frozen
-class Step:
+class ValidationStep:
     """One step.
 
     Args:
@@ -37,28 +37,28 @@ class Step:
         return self.name.partition("/")[2]
 
 
-def every_step() -> tuple[Step, ...]:
+def every_step() -> tuple[ValidationStep, ...]:
     """Every step; families of kernels are the categories of the standard ops."""
     families = sorted({op.category for op in standard_ops()})
     return (
-        Step("facts", 30, f"{PROBES}.basics:machine"),
-        Step("first-kernel", 60, f"{PROBES}.basics:first_kernel"),
-        Step("copies", 60, f"{PROBES}.basics:copies"),
-        *(Step(f"kernels/{each}", 90, f"{PROBES}.families:family") for each in families),
-        Step("programs", 90, f"{PROBES}.programs:programs"),
-        Step("large", 60, f"{PROBES}.large:large"),
-        Step("sanitizer", 60, f"{PROBES}.basics:sanitizer"),
+        ValidationStep("facts", 30, f"{PROBES}.basics:machine"),
+        ValidationStep("first-kernel", 60, f"{PROBES}.basics:first_kernel"),
+        ValidationStep("copies", 60, f"{PROBES}.basics:copies"),
+        *(ValidationStep(f"kernels/{each}", 90, f"{PROBES}.families:family") for each in families),
+        ValidationStep("programs", 90, f"{PROBES}.programs:programs"),
+        ValidationStep("large", 60, f"{PROBES}.large:large"),
+        ValidationStep("sanitizer", 60, f"{PROBES}.basics:sanitizer"),
         *(
-            Step(f"host/{each}", 45, f"{PROBES}.host:{each}")
+            ValidationStep(f"host/{each}", 45, f"{PROBES}.host:{each}")
             for each in ("replay", "pointers", "donation", "threads", "fork", "faults", "memory", "dlpack", "devices")
         ),
-        Step("repeat", 60, f"{PROBES}.programs:repeat"),
-        Step("options", 90, f"{PROBES}.options:options"),
-        Step("speed", 150, f"{PROBES}.speed:speed"),
+        ValidationStep("repeat", 60, f"{PROBES}.programs:repeat"),
+        ValidationStep("options", 90, f"{PROBES}.options:options"),
+        ValidationStep("speed", 150, f"{PROBES}.speed:speed"),
     )
 
 
-def chosen(names: Iterable[str]) -> tuple[Step, ...]:
+def chosen(names: Iterable[str]) -> tuple[ValidationStep, ...]:
     """Return the steps of these names or families; all of them if there are no names.
 
     Raises:
@@ -74,5 +74,5 @@ def chosen(names: Iterable[str]) -> tuple[Step, ...]:
     return tuple(step for step in steps if not names or any(matches(step, name) for name in names))
 
 
-def matches(step: Step, name: str) -> bool:
+def matches(step: ValidationStep, name: str) -> bool:
     return name in (step.name, step.name.partition("/")[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -10,11 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rlx_core.cli import validating
 from rlx_core.cli.main import app
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.bench import Bench
-from rlx_core.cli.validating.probes import large
-from rlx_core.cli.validating.results import BAD, Result
+from rlx_core.cli.validating.probes import basics, large
+from rlx_core.cli.validating.results import BAD, StepResult
 from rlx_core.cli.validating.runner import cause, validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
@@ -68,7 +71,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
     return Session(enable=(f"faulty={FAULTY}",))
 
 
-def run(session: Session, report: Path, *names: str, limit: float = LIMIT) -> list[Result]:
+def run(session: Session, report: Path, *names: str, limit: float = LIMIT) -> list[StepResult]:
     return validate(session, "cuda", report, chosen(names), limit=limit)
 
 
@@ -101,7 +104,7 @@ def test_every_step_passes_on_a_device_in_order(stand_in: Session, tmp_path: Pat
 
 
 def test_an_interrupt_keeps_the_results(stand_in: Session, tmp_path: Path) -> None:
-    def interrupt(result: Result) -> None:
+    def interrupt(result: StepResult) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -175,3 +178,27 @@ def test_every_category_of_ops_is_a_step_and_has_a_function() -> None:
 def test_end_of_a_process_is_named() -> None:
     assert cause(-6) == "ended by SIGABRT"
     assert cause(3) == "ended with exit code 3"
+
+
+def test_vendors_are_named_by_backends_alone() -> None:
+    words = re.compile("nvidia|rocm|compute-sanitizer|CUDA_|HIP_|ROCR_|cupy", re.IGNORECASE)
+    folder = Path(validating.__file__).parent
+    found = {file.name: words.findall(file.read_text()) for file in folder.rglob("*.py")}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_variables_and_tools_are_those_of_the_backend(
+    stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlx_core.plugins import default_host
+
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho state of $1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
+    rows = {row.name: row for row in basics.machine(Bench("cuda", default_host(), tmp_path), "")}
+    assert rows["nvidia-smi"].facts["output"] == "state of -q\n"
+    assert rows["machine"].facts["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    assert "HIP_VISIBLE_DEVICES" not in rows["machine"].facts["environment"]

@@ -6,13 +6,14 @@ import base64
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
 from rlx_core.codegen.gpu.languages import Language as GpuDialect
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics, Sanitizer
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.attention_rows import attention_unit_rows
 from rlx_core.emit.backend import adopted
@@ -111,6 +112,17 @@ class CudaBackend(GpuBackend):
         features=nvrtc.units_of(USUAL) | {library.FEATURE},
     )
     """What NVIDIA's GPUs of the last years have at least."""
+    diagnostics: ClassVar[Diagnostics] = Diagnostics(
+        variables=("CUDA_", "NVIDIA_"),
+        tools=(("nvidia-smi", "-q"),),
+        sanitizer=Sanitizer(
+            "compute-sanitizer",
+            ("memcheck", "racecheck", "synccheck", "initcheck"),
+            ("--tool", "{tool}", "--error-exitcode", "9"),
+        ),
+        dlpack_libraries=("torch", "jax.numpy", "cupy"),
+        array_library="cupy",
+    )
     below = (
         Level("ptx", "NVIDIA's virtual instructions", comment="//"),
         Level("cubin", "a device's own code, in base64, with the registers that it takes", comment="#"),

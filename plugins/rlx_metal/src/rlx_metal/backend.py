@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx_core.codegen.gpu.metal import METAL
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
 from rlx_metal.facts import USUAL
@@ -21,6 +22,9 @@ class MetalBackend(GpuBackend):
     dialect = METAL
     level = Level("msl", "the Metal Shading Language", comment="//")
     usual = USUAL
+    diagnostics: ClassVar[Diagnostics] = Diagnostics(
+        variables=("MTL_", "METAL_"), tools=(("system_profiler", "SPDisplaysDataType"),)
+    )
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
         from rlx_metal import discovery  # code is printed without PyObjC

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rlx_core.codegen.gpu.cuda import HIP
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
@@ -35,6 +36,13 @@ class RocmBackend(GpuBackend):
         lacks=frozenset(("c64", "c128")),
     )
     """What AMD's GPUs of the last years have at least."""
+
+    diagnostics: ClassVar[Diagnostics] = Diagnostics(
+        variables=("HIP_", "ROCR_", "HSA_", "GPU_", "POCL_"),
+        tools=(("rocm-smi", "-a"), ("clinfo", "-l")),
+        dlpack_libraries=("torch", "jax.numpy", "cupy"),
+        array_library="cupy",
+    )
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
         return roads.wanted(options)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.wgsl import WGSL, WGSL_WIDE
 from rlx_core.device.device import Device
+from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
 from rlx_core.emit.gpu_backend import GpuBackend
@@ -33,6 +34,10 @@ class WgpuBackend(GpuBackend):
         lacks=LACKS,
     )
     """The least that every WebGPU device has."""
+
+    diagnostics: ClassVar[Diagnostics] = Diagnostics(
+        variables=("WGPU_", "VK_", "MESA_"), tools=(("vulkaninfo", "--summary"),)
+    )
 
     def dialect_of(self, device: Device) -> Language:
         return WGSL_WIDE if "shader-int64" in device.facts.features else WGSL

@@ -9,24 +9,23 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from attrs import asdict
 
 import rlx_core as rlx
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 
 __all__ = ["copies", "first_kernel", "machine", "sanitizer"]
 
-VARIABLES: Final = ("RLX_", "CUDA_", "HIP_", "ROCR_", "NVIDIA_")
-"""How the environment variables of the report begin."""
+VARIABLES: Final = "RLX_"
+"""The prefix of rlx's own environment variables; the backend states the vendor's."""
 
-SANITIZER: Final = "compute-sanitizer"
-TOOLS: Final = ("memcheck", "racecheck", "synccheck")
+TOOL_SECONDS: Final = 10
 SANITIZED: Final = "programs"
 """The step that runs under the sanitizer."""
 
@@ -34,29 +33,48 @@ SIZES: Final = (1, 3, 255, 4096, 4097, (1 << 20) + 7)
 """Bytes of copies."""
 
 
-def machine(bench: Bench, _: str) -> Iterator[Row]:
+def machine(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Facts of the machine, the packages and the device."""
+    prefixes = (VARIABLES, *bench.diagnostics.variables)
     packages = {each.metadata["Name"]: each.version for each in metadata.distributions()}
-    yield Row(
+    yield CheckRow(
         "machine",
         "passed",
         f"{platform.machine()}, {platform.system()} {platform.release()}, Python {platform.python_version()}",
         {
             "processors": os.cpu_count(),
             "packages": packages,
-            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(VARIABLES)},
+            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(prefixes)},
         },
     )
     facts = asdict(bench.device.facts)
     name, driver = bench.device.facts.name, bench.device.facts.driver
-    yield Row("device", "passed", f"{name}; {driver}", {**facts, "devices": list(map(str, rlx.devices(bench.target)))})
-    tool = shutil.which("nvidia-smi") or shutil.which("rocm-smi")
-    if tool is not None:
-        found = subprocess.run([tool], capture_output=True, text=True, check=False, timeout=20)
-        yield Row("system tool", "passed", os.path.basename(tool), {"output": found.stdout})
+    yield CheckRow(
+        "device", "passed", f"{name}; {driver}", {**facts, "devices": list(map(str, rlx.devices(bench.target)))}
+    )
+    for command in bench.diagnostics.tools:
+        yield from bench.check(command[0], lambda command=command: output_of(command))  # type: ignore[misc]
 
 
-def first_kernel(bench: Bench, _: str) -> Iterator[Row]:
+def output_of(command: Sequence[str]) -> dict[str, Any]:
+    """Return what a system tool prints.
+
+    Raises:
+        Skip: It is not installed, or takes too long.
+        AssertionError: It ends with an error.
+    """
+    if shutil.which(command[0]) is None:
+        raise Skip("not installed")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Skip(f"prints nothing within {TOOL_SECONDS} s") from None
+    if done.returncode:
+        raise AssertionError(f"{command[0]} ended with {done.returncode}: {done.stderr or done.stdout}")
+    return {"output": done.stdout}
+
+
+def first_kernel(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Compile, load and run one kernel."""
     x = np.arange(-500, 500, dtype=np.float32)
 
@@ -70,7 +88,7 @@ def first_kernel(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("x * 2 + 1", run)
 
 
-def copies(bench: Bench, _: str) -> Iterator[Row]:
+def copies(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Copy to the device, on it and back, at odd sizes and offsets."""
     rng = np.random.default_rng(5)
     for nbytes in SIZES:
@@ -86,14 +104,19 @@ def copies(bench: Bench, _: str) -> Iterator[Row]:
         yield from bench.check(f"{nbytes} bytes", run)
 
 
-def sanitizer(bench: Bench, _: str) -> Iterator[Row]:
-    """Run programs under a sanitizer, if there is one."""
-    tool = shutil.which(SANITIZER)
-    if tool is None:
-        yield Row(SANITIZER, "skipped", f"{SANITIZER} is not installed")
+def sanitizer(bench: Bench, _: str) -> Iterator[CheckRow]:
+    """Run programs under each tool of the vendor's sanitizer, if it is installed."""
+    vendor = bench.diagnostics.sanitizer
+    if vendor is None:
+        yield CheckRow("sanitizer", "skipped", f"the backend of {bench.target} states no sanitizer")
         return
+    command = shutil.which(vendor.command)
+    if command is None:
+        yield CheckRow(vendor.command, "skipped", f"{vendor.command} is not installed")
+        return
+    arguments = [command, *vendor.arguments]
     assert importlib.util.find_spec("rlx_core.cli.validating.child")
-    for each in TOOLS:
+    for each in vendor.tools:
 
         def run(each: str = each) -> None:
             folder = bench.folder / "sanitizer" / each
@@ -102,7 +125,7 @@ def sanitizer(bench: Bench, _: str) -> Iterator[Row]:
             child = [sys.executable, "-m", "rlx_core.cli.validating.child", str(folder), SANITIZED]
             try:
                 done = subprocess.run(
-                    [tool, "--tool", each, "--error-exitcode", "9", *child],
+                    [*(word.format(tool=each) for word in arguments), *child],
                     capture_output=True,
                     text=True,
                     check=False,

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from rlx_core.cli.validating.bench import Bench, Skip
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
@@ -28,7 +28,7 @@ SCALES: Final = ((1, 0), (5, 2), (23, 3))
 MAX_ELEMENTS: Final = 1 << 16
 
 
-def family(bench: Bench, category: str) -> Iterator[Row]:
+def family(bench: Bench, category: str) -> Iterator[CheckRow]:
     """The ops of one category. First every op once, then the other sizes, so that little time reaches every op."""
     ops = tuple(op for op in standard_ops() if op.category == category)
     samples = first_of_each(bases([p for p in programs(ops) if p.failure is None]))
@@ -51,13 +51,13 @@ def family(bench: Bench, category: str) -> Iterator[Row]:
 
             yield from bench.check(name, run)
     if left:
-        yield Row(
+        yield CheckRow(
             "samples without time",
             "skipped",
             f"{len(left)} samples not reached, the first {left[0]}",
             {"samples": left},
         )
-    yield Row("kernels", "passed", f"{len(kernels)} kernels", {"kernels": dict(kernels)})
+    yield CheckRow("kernels", "passed", f"{len(kernels)} kernels", {"kernels": dict(kernels)})
 
 
 def first_of_each(samples: Sequence[Program]) -> list[Program]:

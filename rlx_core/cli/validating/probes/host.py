@@ -13,7 +13,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 from rlx_core.device.driver import Driver
 from rlx_core.errors import DeviceLostError, IndexRangeError, OutOfMemoryError, RlxError
 from rlx_core.ir.dtypes import u8
@@ -50,7 +50,7 @@ def stepwise(f: Any, x: Any) -> np.ndarray:
         return np.asarray(f(x))
 
 
-def replay(bench: Bench, _: str) -> Iterator[Row]:
+def replay(bench: Bench, _: str) -> Iterator[CheckRow]:
     """A recording's results have the bits of separate launches."""
 
     def run() -> str:
@@ -82,7 +82,7 @@ def count_recordings(bench: Bench) -> list[int]:
     return made
 
 
-def pointers(bench: Bench, _: str) -> Iterator[Row]:
+def pointers(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Inputs at changing addresses, and memory that is freed and given out again."""
 
     def alternate() -> None:
@@ -116,7 +116,7 @@ def pointers(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("results read at the end", kept)
 
 
-def donation(bench: Bench, _: str) -> Iterator[Row]:
+def donation(bench: Bench, _: str) -> Iterator[CheckRow]:
     """A donated input gives its memory, and cannot be used again."""
 
     def run() -> None:
@@ -135,7 +135,7 @@ def donation(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("donated state", run)
 
 
-def threads(bench: Bench, _: str) -> Iterator[Row]:
+def threads(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Several threads call two functions."""
 
     def run() -> None:
@@ -163,7 +163,7 @@ def threads(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check(f"{THREADS} threads", run)
 
 
-def fork(bench: Bench, _: str) -> Iterator[Row]:
+def fork(bench: Bench, _: str) -> Iterator[CheckRow]:
     """A fork's child is refused the device with an error, and the parent goes on."""
 
     def run() -> None:
@@ -189,7 +189,7 @@ def fork(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("fork", run)
 
 
-def faults(bench: Bench, _: str) -> Iterator[Row]:
+def faults(bench: Bench, _: str) -> Iterator[CheckRow]:
     """An index outside is reported, and the next call is right."""
 
     def run() -> None:
@@ -204,7 +204,7 @@ def faults(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("an index outside", run)
 
 
-def memory(bench: Bench, _: str) -> Iterator[Row]:
+def memory(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Out of memory is an error of rlx, after which the device works."""
     f, x = bench.jit(several), values(7)
     total, limit = bench.device.facts.memory_nbytes, bench.device.facts.largest_buffer
@@ -246,17 +246,17 @@ def memory(bench: Bench, _: str) -> Iterator[Row]:
     yield from bench.check("exhausted and freed", exhausted)
 
 
-def dlpack(bench: Bench, _: str) -> Iterator[Row]:
+def dlpack(bench: Bench, _: str) -> Iterator[CheckRow]:
     """DLPack in both directions with the libraries that are installed."""
     driver = bench.device.driver
     if type(driver).export is Driver.export:
-        yield Row("dlpack", "skipped", "the driver exports no memory")
+        yield CheckRow("dlpack", "skipped", "the driver exports no memory")
         return
     kind = driver.dlpack_device[0]
-    libraries = ("numpy",) if kind == CPU else ("torch", "jax.numpy", "cupy")
+    libraries = ("numpy",) if kind == CPU else bench.diagnostics.dlpack_libraries
     for library in libraries:
         if importlib.util.find_spec(library.partition(".")[0]) is None:
-            yield Row(library, "skipped", "not installed")
+            yield CheckRow(library, "skipped", "not installed")
             continue
         yield from bench.check(f"to {library}", lambda library=library: exported(bench, library))  # type: ignore[misc]
         yield from bench.check(f"from {library}", lambda library=library: imported(bench, library))  # type: ignore[misc]
@@ -266,14 +266,19 @@ def exported(bench: Bench, library: str) -> None:
     x = values(9)
     other: Any = importlib.import_module(library)
     found = other.from_dlpack(bench.put(x))
-    if library != "jax.numpy" and library != "numpy":
-        found = found.cpu() if library == "torch" else other.asnumpy(found)
-    expect_same_bits([np.array(found)], [x], f"seen by {library}")
+    expect_same_bits([on_host(found)], [x], f"seen by {library}")
     result = bench.jit(several, outputs="device")(bench.put(x))
     expected = result.to_host()
     seen = other.from_dlpack(result)
-    seen = seen.cpu() if library == "torch" else other.asnumpy(seen) if library == "cupy" else seen
-    expect_same_bits([np.array(seen)], [expected], f"a result, seen by {library}")
+    expect_same_bits([on_host(seen)], [expected], f"a result, seen by {library}")
+
+
+def on_host(array: Any) -> np.ndarray:
+    """Return a copy of another library's array: its own copy to the host where NumPy cannot read the device's memory."""
+    for method in ("cpu", "get"):
+        if hasattr(array, method):
+            return np.array(getattr(array, method)())
+    return np.array(array)
 
 
 def imported(bench: Bench, library: str) -> None:
@@ -290,7 +295,7 @@ def imported(bench: Bench, library: str) -> None:
         expect_same_bits([np.asarray(f(part))], [expected * 2], f"of {library}, {what}")
 
 
-def devices(bench: Bench, _: str) -> Iterator[Row]:
+def devices(bench: Bench, _: str) -> Iterator[CheckRow]:
     """The same bits on a second device, and a copy between both."""
 
     def run() -> None:

@@ -9,15 +9,15 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 from rlx_core.ir.dtypes import u8
 from rlx_core.ir.types import TensorType
 
 __all__ = ["large"]
 
 COUNTS: Final = ((1 << 31) - 8, (1 << 31) + 8, (1 << 32) - 8, (1 << 32) + 8)
-ROOM: Final = 3
-"""Arrays of that size that a check needs, with one to spare."""
+RESIDENT_ARRAYS: Final = 3
+"""Arrays of that size for which a check requires memory: the input, the result and one for workspaces."""
 
 WIDTH: Final = 1 << 20
 ENDS: Final = 1000
@@ -29,14 +29,14 @@ PROGRAMS: Final[dict[str, Any]] = {
 }
 
 
-def large(bench: Bench, _: str) -> Iterator[Row]:
+def large(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Element-wise and moving kernels on bytes whose ends are known."""
     for count in COUNTS:
         for name, function in PROGRAMS.items():
 
             def run(count: int = count, name: str = name, function: Any = function) -> None:
                 total, limit = bench.device.facts.memory_nbytes, bench.device.facts.largest_buffer
-                if count > limit or ROOM * count > total:
+                if count > limit or RESIDENT_ARRAYS * count > total:
                     raise Skip(f"the device has {total} bytes, {limit} in a buffer")
                 driver = bench.device.driver
                 x = bench.device.empty(TensorType(u8, (count,)))

@@ -11,7 +11,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.cli.validating.bench import Bench, Skip
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 from rlx_core.errors import ConfigError
 from rlx_core.testing.judges import near
 
@@ -34,13 +34,13 @@ ROUNDINGS: Final = 16.0
 """Units in the last place of the operands' dtype, relative to the largest result."""
 
 
-def options(bench: Bench, _: str) -> Iterator[Row]:
+def options(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Every program with every declared value, alone, against float64."""
     prefix = bench.target.partition(":")[0]
     declared = [spec for name, spec in bench.host.registry().options.items() if name.startswith(f"{prefix}.")]
     trials = [(spec.name, trial) for spec in declared for trial in spec.trials]
     if not trials:
-        yield Row("options", "skipped", f"the plugin of {prefix} declares no trials of options")
+        yield CheckRow("options", "skipped", f"the plugin of {prefix} declares no trials of options")
         return
     for option, trial in (("(default)", None), *trials):
         for name, function in PROGRAMS.items():

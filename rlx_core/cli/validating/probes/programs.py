@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rlx_core.cli.validating.bench import Bench, Skip, expect_same_bits
-from rlx_core.cli.validating.results import Row, read_rows
+from rlx_core.cli.validating.results import CheckRow, read_rows
 from rlx_core.testing.device_programs import PROGRAMS
 from rlx_core.testing.judges import near
 from rlx_core.testing.special_points import same_bits
@@ -58,7 +58,7 @@ def shapes_of(name: str) -> tuple[tuple[int, ...], ...]:
     return tuple(DIVISIBLE.get(s, s) if "attention" in name else s for s in SHAPES)
 
 
-def programs(bench: Bench, _: str) -> Iterator[Row]:
+def programs(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Every program at three sizes, and with a NaN."""
     for name, function in PROGRAMS.items():
         for shape in shapes_of(name):
@@ -97,7 +97,7 @@ NOT_A_NUMBER: Final = ("product", "norm", "sums", "sort", "running", "moved", "l
 """Programs that are defined for a NaN."""
 
 
-def repeat(bench: Bench, _: str) -> Iterator[Row]:
+def repeat(bench: Bench, _: str) -> Iterator[CheckRow]:
     """The same bits as in the step `programs`, which was another process; or in two calls, if that did not run."""
     before = {row.name: row for row in read_rows(bench.folder / "rows" / "programs.jsonl") if "sha256" in row.facts}
     for name, function in PROGRAMS.items():

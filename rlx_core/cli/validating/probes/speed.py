@@ -12,7 +12,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.cli.validating.bench import Bench
-from rlx_core.cli.validating.results import Row
+from rlx_core.cli.validating.results import CheckRow
 
 __all__ = ["speed"]
 
@@ -35,7 +35,7 @@ PROGRAMS: Final[dict[str, tuple[Callable[..., Any], int]]] = {
 """Functions of an array, and how many times its bytes they move at least."""
 
 
-def speed(bench: Bench, _: str) -> Iterator[Row]:
+def speed(bench: Bench, _: str) -> Iterator[CheckRow]:
     """Medians of calls on data that lies on the device."""
     rate = 0.0
     nbytes = 1 << 18

@@ -1,0 +1,41 @@
+"""Programs, variables and libraries of a vendor by which a device is examined; `rlx check --target` reads them."""
+
+from __future__ import annotations
+
+from rlx_core.system.records import frozen
+
+__all__ = ["Diagnostics", "Sanitizer"]
+
+
+@frozen
+class Sanitizer:
+    """A program that runs another one and reports its faulty memory accesses on the device.
+
+    Args:
+        command: The executable.
+        tools: Names of its checks, each of which is a run of its own.
+        arguments: The command line before the program's own; `{tool}` is the check. The exit code is not 0 after a fault.
+    """
+
+    command: str
+    tools: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+@frozen
+class Diagnostics:
+    """What a backend's vendor provides for examining its devices.
+
+    Args:
+        variables: Prefixes of the environment variables that change the driver's behaviour.
+        tools: Command lines that print the state of devices.
+        sanitizer: The vendor's sanitizer, if it has one.
+        dlpack_libraries: Modules that exchange this device's memory by DLPack.
+        array_library: A module with NumPy's functions on this device that calls the vendor's matrix products.
+    """
+
+    variables: tuple[str, ...] = ()
+    tools: tuple[tuple[str, ...], ...] = ()
+    sanitizer: Sanitizer | None = None
+    dlpack_libraries: tuple[str, ...] = ()
+    array_library: str | None = None
