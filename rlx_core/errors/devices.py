@@ -52,10 +52,14 @@ class DeviceCallError(RlxError, RuntimeError):
     device keep their contents, and other calls may succeed: a `DeviceLostError` is
     raised instead where they cannot, and an `OutOfMemoryError` for memory.
 
-    >>> raise DeviceCallError("fake:0: a stream, event or module does not exist any more")
+    >>> from rlx_core.errors import DeviceCallError, DeviceLostError
+    >>> raise DeviceCallError("fake:0: a stream or module does not exist any more")
     Traceback (most recent call last):
         ...
-    DeviceCallError: fake:0: a stream, event or module does not exist any more
+    DeviceCallError: fake:0: a stream or module does not exist any more
+
+    >>> issubclass(DeviceLostError, DeviceCallError)
+    False
     """
 
 
