@@ -17,6 +17,7 @@ COMMANDS = (
     CommandSpec("explain", "rlx_core.cli.explain:explain", summary="Explain a kind of error."),
     CommandSpec("show", "rlx_core.cli.show:show", summary="Print a saved program as text."),
     CommandSpec("package", "rlx_core.cli.package:package", summary="Write a saved function with its code, to be deployed."),
+    CommandSpec("trust", "rlx_core.cli.trust:trust", summary="Agree to run the code of a package, or list known packages."),
     CommandSpec("new", "rlx_core.cli.new:new", summary="Write a package of your own: an op, a pass, a backend or a plugin."),
     CommandSpec("check", "rlx_core.cli.check:check", summary="Say what a user of a package would meet: its faults, laws, plans."),
     CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rlx_core.cli.session import Session
 from rlx_core.cli.tables import facts, heading, listing
 from rlx_core.errors import FormatError
 from rlx_core.files.load_save import load, path_of, reading
+from rlx_core.files.packages.consent import is_known
 from rlx_core.files.packages.manifest import Manifest
 from rlx_core.files.packages.opening import import_file
 from rlx_core.files.packages.packing import package
@@ -34,6 +34,7 @@ class Shown:
     program_nbytes: int
     sha256: str
     reason: str | None
+    is_known: bool
 
 
 def made(
@@ -68,8 +69,8 @@ def found(session: Session, file: Path) -> Shown:
     container.blobs.expect_whole()
     manifest = Manifest.from_json(container.manifest)
     program = 0 if manifest.program is None else container.blobs.nbytes(manifest.program)
-    digest = hashlib.sha256(container.whole.data).hexdigest()
-    return Shown(at, manifest, container.whole.size, program, digest, container.reason)
+    known = is_known(container.identity)
+    return Shown(at, manifest, container.whole.size, program, container.sha256, container.reason, known)
 
 
 def package_json(shown: Shown) -> dict[str, Any]:
@@ -87,8 +88,14 @@ def package_json(shown: Shown) -> dict[str, Any]:
         "guards": list(manifest.guards),
         "codes": [{"target": str(c), "summary": c.summary, "nbytes": c.nbytes} for c in manifest.codes],
         "has_program": manifest.program is not None,
-        "trusted": shown.reason is None,
+        "trusted": shown.reason is None and shown.is_known,
     }
+
+
+def _trust(shown: Shown) -> str:
+    if shown.reason:
+        return f"it {shown.reason}: load it with its digest"
+    return "" if shown.is_known else f"not known: its code runs after `rlx trust {shown.path}`, or with its digest"
 
 
 def package_layout(shown: Shown) -> Iterator[Any]:
@@ -107,7 +114,7 @@ def package_layout(shown: Shown) -> Iterator[Any]:
             ),
             ("file", f"{shown.path}, {shown.nbytes:,} bytes"),
             ("sha256", shown.sha256),
-            ("trust", f"it {shown.reason}: load it with its digest" if shown.reason else ""),
+            ("trust", _trust(shown)),
         ]
     )
     rows = [(str(code), code.summary, f"{code.nbytes:,}") for code in manifest.codes]

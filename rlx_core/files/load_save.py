@@ -35,6 +35,7 @@ def load(
     classes: Iterable[type[Any]] = (),
     like: Any = None,
     sha256: str | None = None,
+    trusted: bool | None = None,
     mapped: bool = True,
     host: PluginHost | None = None,
 ) -> Any:
@@ -51,8 +52,10 @@ def load(
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.
-        sha256: For a package, the digest of the file that is meant, as hex digits. A package holds code: one that others may have
-            written is run only if its digest is known.
+        sha256: For a package, the digest of the file that is meant, as hex digits. A package holds machine code, which runs only
+            with this digest, with `trusted=True`, or if the package is known: made by this user here, or added by `rlx trust`.
+        trusted: For a package, `True` to run its code whatever the file holds, if nobody else can write or exchange it; `False`
+            to run none of its code, and compile its program instead.
         mapped: Whether large files are mapped. The system ends a process that reads a mapped file which somebody shortened since;
             without it, files are read into memory, for those that others write while they are in use.
         host: The plugins to use; everything installed by default.
@@ -60,25 +63,28 @@ def load(
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
         FormatError: The file is not what its suffix says, is damaged, or holds other arrays than `like`.
-        FileError: It cannot be read: it is not there, say (an OSError); or it is a package that others may have written.
+        FileError: It cannot be read: it is not there, say (an OSError); or it is a package that others may have written,
+            or whose code nobody has agreed to run; the message has its digest and what to do.
         DeviceError: None of a package's code runs here, and its program cannot be compiled.
-        ConfigError: A target, a configuration, classes or a digest for something that does not take it; `like` for what are no
-            arrays.
+        ConfigError: A target, a configuration, classes, a digest or `trusted` for something that does not take it; `like` for
+            what are no arrays.
     """
     found, at = host or default_host(), path_of("load", path)
     if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch("[0-9a-fA-F]{64}", sha256)):
         raise ConfigError(
             f"load: sha256 is a text of 64 hex digits, not {sha256!r:.80}", hint="sha256sum FILE prints it"
         )
+    if not (trusted is None or isinstance(trusted, bool)):
+        raise ConfigError(f"load: trusted is True, False or None, not {trusted!r:.80}")
     read, name = usable(found, "importers", found.importers_for(at.suffix.lower()))
     with contained("importers", name, f"reading {at.name}"), reading("load", at), in_memory(not mapped):
         stored = read(at, found)
     try:
         if like is None:
-            return opened(stored, target, config, classes, host, sha256)
+            return opened(stored, target, config, classes, host, sha256, trusted)
         from rlx_core.files.state import restored  # here, because most loads make no trees
 
-        return restored(opened(stored, target, config, classes, host, sha256), like)
+        return restored(opened(stored, target, config, classes, host, sha256, trusted), like)
     except RlxError as error:
         raise error.with_fact(Fact("file", at)) from None
 
@@ -90,6 +96,7 @@ def opened(
     classes: Iterable[type[Any]],
     host: PluginHost | None,
     sha256: str | None = None,
+    trusted: bool | None = None,
 ) -> Any:
     """A program with its weights as the function that it is, with its code or without, a model for a target as one too;
     anything else as it is.
@@ -103,9 +110,12 @@ def opened(
     if isinstance(stored, Container):
         from rlx_core.files.packages.opening import open_package  # as above
 
-        return open_package(stored, target=target, config=config, classes=classes, host=host, sha256=sha256)
-    if sha256 is not None:
-        raise ConfigError(f"load: sha256 is for a package, which holds code, not for a {type(stored).__name__}")
+        return open_package(
+            stored, target=target, config=config, classes=classes, host=host, sha256=sha256, trusted=trusted
+        )
+    for name, consent in (("sha256", sha256), ("trusted", trusted)):
+        if consent is not None:
+            raise ConfigError(f"load: {name} is for a package, which holds code, not for a {type(stored).__name__}")
     if isinstance(stored, Bundle):
         from rlx_core.runtime.compiled_function import compile_bundle  # as above
 

@@ -35,6 +35,7 @@ Commands:
   explain  Explain a kind of error.
   show     Print a saved program as text.
   package  Write a saved function with its code, to be deployed.
+  trust    Agree to run the code of a package, or list known packages.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
   check    Say what a user of a package would meet: its faults, laws, plans.
   demo     Embed sentences, train a classifier, draw both programs.

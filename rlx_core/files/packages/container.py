@@ -8,7 +8,7 @@ The manifest's digest covers the blobs' digests, so a blob is checked when it is
 need, code for another one and the program that the code was made from, costs it nothing. The digest of a blob is that of the
 digests of its pieces, which several processors check at once.
 
-A package holds code, so digests are not enough: the file must be this user's, or the caller must know its digest.
+A package holds code, so digests are not enough: the user must have agreed to run it (`consent`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import Fact, FileError, FormatError
+from rlx_core.files.packages.consent import expect_consent
 from rlx_core.files.packages.digests import digest_of, digests_of
 from rlx_core.files.reading import aligned_copy, mapped_file
 from rlx_core.files.writing import Chunk, replace_file
@@ -68,11 +69,11 @@ class BlobStore:
         return list(self._known)
 
 
-def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) -> str:
+def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) -> tuple[str, str]:
     """Write a package that only its owner may change.
 
     Returns:
-        The SHA-256 of the file, as hex digits.
+        The SHA-256 of the file and of the manifest, as hex digits.
 
     Raises:
         OSError: The directory cannot be written to.
@@ -85,13 +86,14 @@ def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) 
         chunks += [blob, bytes(padding)]
         offset += len(blob) + padding
     text = json.dumps({**manifest, "blobs": rows}, separators=(",", ":"), allow_nan=False).encode()
-    head = _PREFIX.pack(len(text), hashlib.sha256(text).digest())
+    identity = hashlib.sha256(text)
+    head = _PREFIX.pack(len(text), identity.digest())
     whole = [head, text, bytes(_PREFIX.padding(len(text))), *chunks]
     sha256 = hashlib.sha256()
     for chunk in whole:
         sha256.update(chunk)
     replace_file(path, whole, mode=0o644)
-    return sha256.hexdigest()
+    return sha256.hexdigest(), identity.hexdigest()
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -150,6 +152,7 @@ class Container:
     Attributes:
         path: Where.
         manifest: What it says of itself.
+        identity: The SHA-256 of the manifest, as hex digits; it covers the digests of all blobs.
         blobs: What it holds.
         whole: All bytes of the file.
         reason: Why the file cannot be trusted by who it belongs to, as the end of a sentence; `None` if it can.
@@ -157,19 +160,25 @@ class Container:
 
     path: Path
     manifest: Mapping[str, Json]
+    identity: str
     blobs: BlobFile
     whole: np.ndarray
     reason: str | None
 
-    def expect_trusted(self, sha256: str | None) -> None:
-        """Nobody else can have written this file, or it is the one that the caller means.
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file, as hex digits."""
+        return hashlib.sha256(self.whole.data).hexdigest()
+
+    def expect_trusted(self, sha256: str | None, trusted: bool | None) -> None:
+        """Require that the caller means this file, or that its user has agreed to run it and nobody else can have written it.
 
         Raises:
-            FormatError: It is another.
-            FileError: Others may have written it, and the caller has not said which file is meant.
+            FormatError: It is another than the digest is of.
+            FileError: Others may have written it, or nobody has agreed to run it, and the caller gives no digest.
         """
         if sha256 is not None:
-            found = hashlib.sha256(self.whole.data).hexdigest()
+            found = self.sha256
             if found != sha256.lower():
                 raise FormatError(f"package: its SHA-256 is {found}, not {sha256}", Fact("file", self.path))
             self.blobs.all_are_known()
@@ -178,6 +187,8 @@ class Container:
                 f"package: {self.path} {self.reason}, and a package holds code",
                 hint='rlx.load(path, sha256="…") with the digest that rlx.package returned, or take it over: chown, chmod go-w',
             )
+        elif trusted is not False:  # then none of its code is run
+            expect_consent(self.path, self.identity, lambda: self.sha256, trusted)
 
 
 def read_container(path: Path) -> Container:
@@ -196,16 +207,17 @@ def read_container(path: Path) -> Container:
         reason = reason_against(found)
         # What others may change while it is used is read before it is checked.
         data = mapped_file(file) if reason is None else aligned_copy(file.read())
-    manifest, start = _opened(data.data)
+    manifest, identity, start = _opened(data.data)
     body = data[start:]
-    return Container(path, manifest, BlobFile(body, _places(manifest, len(body))), data, reason)
+    return Container(path, manifest, identity, BlobFile(body, _places(manifest, len(body))), data, reason)
 
 
-def _opened(data: memoryview) -> tuple[dict[str, Json], int]:
-    """The manifest, and where the blobs begin."""
+def _opened(data: memoryview) -> tuple[dict[str, Json], str, int]:
+    """The manifest, its digest, and where the blobs begin."""
     text, rest, digest = _PREFIX.read(data)
     _PREFIX.expect_digest(text, digest, "the manifest's")
-    return _PREFIX.header(text), min(len(data) - len(rest) + _PREFIX.padding(len(text)), len(data))
+    start = min(len(data) - len(rest) + _PREFIX.padding(len(text)), len(data))
+    return _PREFIX.header(text), digest.hex(), start
 
 
 def _places(manifest: Mapping[str, Json], size: int) -> list[tuple[int, int, bytes]]:

@@ -48,6 +48,7 @@ def open_package(
     host: PluginHost | None = None,
     classes: Iterable[type[Any]] = (),
     sha256: str | None = None,
+    trusted: bool | None = None,
 ) -> PackagedFunction:
     """The function of a package.
 
@@ -55,19 +56,19 @@ def open_package(
         container: The package.
         target: The code that is wanted, `cpu` or `cpu:avx2`; by default the first that runs here.
         config, host, classes: As for `rlx.load`.
-        sha256: The digest of the file that is meant.
+        sha256, trusted: As for `rlx.load`.
 
     Raises:
-        FileError: Others may have written the file, and no digest was given.
+        FileError: Others may have written the file or nobody has agreed to run its code, and no digest was given.
         FormatError: It is another file, damaged, or does not fit itself.
         DeviceError: None of its code runs here, and its program cannot be compiled.
     """
-    container.expect_trusted(sha256)
+    container.expect_trusted(sha256, trusted)
     manifest = Manifest.from_json(container.manifest)
     inputs = [name for name, _ in manifest.inputs]
     signature = Signature.read(manifest.call, inputs, manifest.params, len(manifest.outputs), classes)
     plugins, configuration = set_up(config, host)
-    code, unpack, reasons = _usable(container, manifest, target, plugins, configuration)
+    code, unpack, reasons = _usable(container, manifest, target, plugins, configuration, runs_code=trusted is not False)
     bundle = partial(_bundle, container, manifest, plugins)
     compile = partial(_compiled, bundle, target, config, plugins, configuration, reasons, classes)
     summary = "" if code is None else code.summary
@@ -79,13 +80,22 @@ def open_package(
 
 
 def _usable(
-    container: Container, manifest: Manifest, target: str | None, plugins: PluginHost, configuration: Configuration
+    container: Container,
+    manifest: Manifest,
+    target: str | None,
+    plugins: PluginHost,
+    configuration: Configuration,
+    *,
+    runs_code: bool,
 ) -> tuple[Code | None, Unpack | None, dict[str, str]]:
     """The first code that runs here, how its programs are made, and why those before it do not."""
     reasons: dict[str, str] = {}
     for code in manifest.codes:
         if target not in (None, code.target, str(code)):
             reasons[str(code)] = f"is not for {target}"
+            continue
+        if not runs_code:
+            reasons[str(code)] = "is not run: trusted=False"
             continue
         try:
             backend = opened(plugins, code.target)

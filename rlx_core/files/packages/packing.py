@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlx_core import __version__
-from rlx_core.errors import BindingError, ConfigError, Fact
+from rlx_core.errors import BindingError, CacheError, ConfigError, Fact
 from rlx_core.errors.contained import contained
 from rlx_core.files.load_save import path_of, writing
+from rlx_core.files.packages.consent import MADE_HERE, KnownPackage, remember
 from rlx_core.files.packages.container import BlobStore, write_container
 from rlx_core.files.packages.manifest import Code, Manifest
 from rlx_core.functions.model import Model
@@ -55,7 +57,8 @@ def package(
             and machines. Weights that the code reads as they are, are there once.
 
     Returns:
-        The SHA-256 of the file, as hex digits; `rlx.load(path, sha256=...)` runs no other file.
+        The SHA-256 of the file, as hex digits; `rlx.load(path, sha256=...)` runs no other file. This user's `rlx.load(path)`
+        needs none here, because the package is added to the list of known packages (`rlx trust`).
 
     Raises:
         ConfigError: It is no compiled function, or a target has no such variant, or none that a package can hold.
@@ -91,7 +94,14 @@ def package(
     )
     at = path_of("package", path)
     with writing("package", at):
-        return write_container(at, manifest.to_json(), store)
+        sha256, identity = write_container(at, manifest.to_json(), store)
+    try:
+        remember(KnownPackage(identity, sha256, os.path.abspath(at), MADE_HERE))
+    except CacheError as error:
+        warnings.warn(
+            f"package: {at} is not in the list of known packages ({error.message})", RuntimeWarning, stacklevel=2
+        )
+    return sha256
 
 
 def export_file(path: Path, value: Any, host: PluginHost) -> None:

@@ -1,0 +1,72 @@
+"""`rlx trust`: packages whose code may run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+
+from rlx_core.cli.session import Session
+from rlx_core.cli.tables import listing
+from rlx_core.errors import FileError
+from rlx_core.files.load_save import path_of, reading
+from rlx_core.files.packages.consent import KnownPackage, forget, known_packages, remember
+from rlx_core.plugins import PluginHost
+
+__all__ = ["trust"]
+
+
+def trust(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A package that you agree to run.")] = None,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="SHA256", help="Remove a package from the list by its digest.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Agree to run the code of a package on this machine; without FILE, list the known packages. The list is this user's alone.
+
+    \b
+    rlx package --show model.rlxpack
+    rlx trust model.rlxpack
+    """
+    session = Session.of(ctx)
+    session.answer(lambda: changed(session.host, file, remove), rows_json if as_json else None, layout)
+
+
+def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence[KnownPackage]:
+    """Add or remove a package; what was added, or all that are known.
+
+    Raises:
+        FileError, FormatError: The file is no package, is damaged, or others may have written it; no entry has that digest.
+        CacheError: The list is not this user's alone, or cannot be written.
+    """
+    if remove is not None:
+        forget(remove)
+    if file is None:
+        return known_packages()
+    from rlx_core.files.packages.opening import import_file  # the list alone needs no compiler
+
+    at = path_of("trust", file)
+    with reading("trust", at):
+        container = import_file(at, host)
+    container.blobs.expect_whole()
+    if container.reason is not None:
+        raise FileError(f"trust: {at} {container.reason}", hint=f"chmod go-w {at}, after a look at who has written it")
+    added = KnownPackage(container.identity, container.sha256, os.path.abspath(at), "rlx trust")
+    remember(added)
+    return [added]
+
+
+def rows_json(rows: Sequence[KnownPackage]) -> list[dict[str, Any]]:
+    return [{"file": row.file, "sha256": row.sha256, "origin": row.origin} for row in rows]
+
+
+def layout(rows: Sequence[KnownPackage]) -> Iterator[Any]:
+    yield Padding(
+        listing(["sha256", "origin", "file"], [(row.sha256, row.origin, row.file) for row in rows]), (0, 0, 0, 2)
+    )
