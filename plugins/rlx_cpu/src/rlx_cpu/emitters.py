@@ -15,7 +15,7 @@ from rlx_cpu.native.llvm.build import constant, memory_type
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.movement.boxes import starting
-from rlx_cpu.native.systems.elimination import Elimination, Rows
+from rlx_cpu.native.systems.elimination import Elimination, SystemRows
 from rlx_cpu.native.table import NativeTable
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "NativeTable",
     "Pack",
     "Place",
-    "Rows",
+    "SystemRows",
     "aligned",
     "constant",
     "counting",

@@ -13,7 +13,7 @@ from rlx_cpu.emitters import (
     Elimination,
     Emitted,
     Layout,
-    Rows,
+    SystemRows,
     aligned,
     constant,
     counting,
@@ -45,7 +45,7 @@ def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emi
     """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1), a thread a matrix."""
     a = layout.results[0].type
     *leading, n, _ = a.static_shape
-    stack, size, rows = prod(leading), a.dtype.itemsize, Rows.of(isa, a.dtype, n)
+    stack, size, rows = prod(leading), a.dtype.itemsize, SystemRows.of(isa, a.dtype, n)
     b, buffers, tid, nthreads = starting(module, name)
     if not stack * n:
         b.ret_void()
@@ -78,7 +78,7 @@ def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) ->
     """The diagonal of LU with partial pivoting, a thread a matrix."""
     (a,) = (v.type for v in node.present())
     *leading, n, _ = a.static_shape
-    stack, size, rows = prod(leading), a.dtype.itemsize, Rows.of(isa, a.dtype, n)
+    stack, size, rows = prod(leading), a.dtype.itemsize, SystemRows.of(isa, a.dtype, n)
     b, buffers, tid, nthreads = starting(module, name)
     if not stack:
         b.ret_void()

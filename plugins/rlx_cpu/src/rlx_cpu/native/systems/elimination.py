@@ -17,11 +17,11 @@ from rlx_cpu.native.llvm.elements import pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
 
-__all__ = ["Elimination", "Rows"]
+__all__ = ["Elimination", "SystemRows"]
 
 
 @frozen
-class Rows:
+class SystemRows:
     """The layout in a workspace of the rows of a matrix, each followed by those of its right sides and by padding.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rows:
     lanes: int
 
     @classmethod
-    def of(cls, isa: Isa, dtype: DType, n: int, k: int = 0) -> Rows:
+    def of(cls, isa: Isa, dtype: DType, n: int, k: int = 0) -> SystemRows:
         """The layout with vectors that are no longer than a row."""
         return cls(dtype, n, k, min(isa.lanes(dtype), 1 << max(0, (n + k).bit_length() - 1)))
 
@@ -71,13 +71,13 @@ class Elimination:
     """
 
     b: ir.IRBuilder
-    rows: Rows
+    rows: SystemRows
     start: ir.Value
     is_singular: ir.Value
     swaps: ir.Value
 
     @classmethod
-    def begin(cls, b: ir.IRBuilder, rows: Rows, start: ir.Value) -> Elimination:
+    def begin(cls, b: ir.IRBuilder, rows: SystemRows, start: ir.Value) -> Elimination:
         """The code for a matrix that is not loaded yet."""
         is_singular, swaps = variable(b, I1), variable(b, I64)
         b.store(constant(I1, 0), is_singular, align=1)

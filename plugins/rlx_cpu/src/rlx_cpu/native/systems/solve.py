@@ -14,7 +14,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
-from rlx_cpu.native.systems.elimination import Elimination, Rows
+from rlx_cpu.native.systems.elimination import Elimination, SystemRows
 from rlx_cpu.native.table import native
 
 __all__ = ["MAX_SIDES", "MAX_UNKNOWNS", "emit_solve"]
@@ -40,7 +40,7 @@ def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
     """Gaussian elimination with partial pivoting, and a substitution; a singular system is NaN."""
     matrix, sides = (v.type for v in node.present())
     systems = LinearSystems.of(matrix, sides)
-    rows, size = Rows.of(isa, systems.dtype, systems.n, systems.k), systems.dtype.itemsize
+    rows, size = SystemRows.of(isa, systems.dtype, systems.n, systems.k), systems.dtype.itemsize
     function = ir.Function(module, KERNEL, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     if not systems.stack * systems.n * systems.k:
