@@ -11,7 +11,7 @@ from rlx_core.errors import UnsupportedError
 from rlx_torch.pretrained import from_pretrained
 from rlx_torch.pretrained.heads import HEADS
 
-from .test_architectures import ENCODERS, saved
+from .test_architectures import DECODERS, ENCODERS, READERS, saved
 
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 
@@ -75,3 +75,12 @@ def test_the_features_are_a_part_of_a_model_with_a_head(tmp_path: Path) -> None:
     model = from_pretrained(tmp_path)
     assert model(ids, np.ones_like(ids)).shape == (1, 3, 3)
     assert model.part("features")(ids, np.ones_like(ids)).shape == (1, 3, 32)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3 tied", "bart"])
+def test_a_classifier_on_a_decoder_is_refused(name: str, tmp_path: Path) -> None:
+    config, model, given = {**DECODERS, **READERS}[name]
+    base = model.removesuffix("LMHeadModel").removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
+    saved((config, f"{base}ForSequenceClassification", {**given, "pad_token_id": 0, "eos_token_id": 2}), tmp_path)
+    with pytest.raises(UnsupportedError, match=f"{base}ForSequenceClassification, whose head is not known"):
+        from_pretrained(tmp_path)

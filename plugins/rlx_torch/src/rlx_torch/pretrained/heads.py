@@ -23,7 +23,7 @@ from rlx_torch.pretrained.parts import (
     norm_shapes,
 )
 
-__all__ = ["ENCODERS", "with_head"]
+__all__ = ["ENCODERS", "expect_generative", "with_head"]
 
 
 @frozen
@@ -182,6 +182,8 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
 }
 """By `model_type` and the end of the class's name. Source: the classes of these names in Transformers 5.24."""
 
+CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+
 ENCODERS = tuple(HEADS)
 """The `model_type`s whose models have heads."""
 
@@ -217,6 +219,14 @@ def with_head(kind: str, config: Config, encoder: Architecture, features: int) -
 
     parts = {"features": (encoder.function, encoder.inputs)}
     return evolve(encoder, shapes={**encoder.shapes, **builder.shapes}, function=function, parts=parts)
+
+
+def expect_generative(config: Config) -> None:
+    """Add a fault if the configuration names a classifier: other models than encoders are read without such heads."""
+    names = config.rows.get("architectures") or []
+    name = str(names[0]) if isinstance(names, list) and names else ""
+    if name.endswith(CLASSIFIERS):
+        config.faults.append(Fact("architectures", f"{name}, whose head is not known; head=False leaves it out"))
 
 
 class _HeadBuilder:

@@ -19,7 +19,7 @@ from rlx_torch.pretrained.deberta import deberta
 from rlx_torch.pretrained.decoders import gpt2
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
 from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
-from rlx_torch.pretrained.heads import ENCODERS, with_head
+from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
 from rlx_torch.pretrained.llama import llama
 from rlx_torch.pretrained.modernbert import modernbert
 from rlx_torch.pretrained.opt import opt
@@ -119,7 +119,8 @@ def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> 
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
-        head: Whether an encoder's head is computed; without it, the model returns the encoder's features.
+        head: Whether an encoder's head is computed; without it, the model returns the encoder's features. A classifier on a
+            decoder is refused; without it, the decoder's logits of words are there.
 
     Raises:
         FileError: A file is missing.
@@ -136,6 +137,8 @@ def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> 
     made = ARCHITECTURES[kind](config)
     if head and kind in ENCODERS:
         made = with_head(kind, config, made, config.size("dim" if kind == "distilbert" else "hidden_size"))
+    elif head:
+        expect_generative(config)
     if config.faults:
         raise UnsupportedError(
             f"from_pretrained: {kind} with what is not known here", *config.faults, Fact("folder", place)
