@@ -37,6 +37,7 @@ Commands:
   package  Write a saved function with its code, to be deployed.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
   check    Say what a user of a package would meet: its faults, laws, plans.
+  conform  Say which level of conformance a target has.
   demo     Embed sentences, train a classifier, draw both programs.
   bench    Time rlx, and with --peers what a user would pick instead.
 """
