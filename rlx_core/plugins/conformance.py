@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Final
 
 from attrs import asdict
@@ -39,9 +40,9 @@ class Conformance:
     host: int
 
 
-def conformance_file() -> str:
+def conformance_file() -> Path:
     """Path of the file that holds the latest verdict of each target."""
-    return str(cache_directory() / "conformance.jsonl")
+    return cache_directory() / "conformance.jsonl"
 
 
 def store_verdict(verdict: Conformance) -> None:
@@ -50,7 +51,7 @@ def store_verdict(verdict: Conformance) -> None:
     Raises:
         CacheError, OSError: The cache directory cannot be written.
     """
-    path = cache_directory() / "conformance.jsonl"
+    path = conformance_file()
     others = [each for each in recorded_verdicts() if each.target != verdict.target]
     own_directory(path.parent)
     lines = [json.dumps(asdict(each), sort_keys=True) for each in [*others, verdict]]
@@ -60,7 +61,7 @@ def store_verdict(verdict: Conformance) -> None:
 def recorded_verdicts() -> list[Conformance]:
     """The verdicts on disk; lines of another form are not listed."""
     try:
-        lines = read_own(cache_directory() / "conformance.jsonl", MAX_NBYTES).decode("utf-8").splitlines()
+        lines = read_own(conformance_file(), MAX_NBYTES).decode("utf-8").splitlines()
     except (OSError, CacheError, UnicodeDecodeError):  # absent, or another user's: then there is no verdict
         return []
     return [each for each in map(_parsed, lines) if each is not None]
