@@ -147,3 +147,9 @@ def test_a_package_that_is_not_there_is_refused(rlx) -> None:
     ran = rlx("check")
     assert ran.code == 2
     assert "there is no project in this folder" in ran.err
+
+
+def test_conform_refuses_a_target_that_is_not_there(rlx) -> None:
+    ran = rlx("conform", "cpuu")
+    assert ran.code == 2
+    assert "cpuu" in ran.err

@@ -38,6 +38,7 @@ Commands:
   trust    Agree to run the code of a package, or list known packages.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
   check    Say what a user of a package would meet: its faults, laws, plans.
+  conform  Say which level of conformance a target has.
   demo     Embed sentences, train a classifier, draw both programs.
   bench    Time rlx, and with --peers what a user would pick instead.
 """

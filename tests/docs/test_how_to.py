@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+from rlx_core.cli.conforming.trial import conformance_of
+from rlx_core.cli.session import Session
 from rlx_core.contributions import KINDS
 from rlx_core.contributions.records import RULE_KINDS
 from rlx_core.ops import Op, standard_ops
@@ -112,6 +114,24 @@ def test_the_backend_of_the_page_obeys_the_law_on_every_op(run_page: Callable[[s
     page = run_page("how-to/add-a-backend.md")
     assert obeys(page, standard_ops(), "one") > 150
     assert obeys(page, (MatMul, Concat, Softmax), "all") > 60
+
+
+@pytest.mark.slow
+def test_conform_tells_a_partial_backend_of_the_page_from_a_wrong_one(run_page: Callable[[str], Any]) -> None:
+    names = run_page("how-to/add-a-backend.md").names
+    session = Session(make_host=lambda policy: names["host"])
+    partial = conformance_of(session, "slate", is_quick=True)
+    assert (partial.level, partial.dtypes) == ("none", ("f32",))
+    assert "rlx.softmax" in partial.host_ops["softmax"]
+    assert all(row.status != "failed" for row in partial.rows)
+
+    @names["everything"].register(Softmax, dtypes="f32", priority=1)
+    def wrong(op: Any, x: Any, *, out: Any, workspace: Any) -> None:
+        np.copyto(out, op.reference(x) + 1)
+
+    found = conformance_of(session, "chalk", is_quick=True)
+    assert found.level == "elementwise"
+    assert "rlx.softmax" in {row.op for row in found.rows if row.status == "failed"}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="the page shows a program on the CPU")

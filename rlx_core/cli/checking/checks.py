@@ -17,6 +17,7 @@ from rlx_core.cli.commands import COMMANDS
 from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.plugins import PluginHost, PluginStatus, State
+from rlx_core.plugins.conformance import recorded_verdicts
 from rlx_core.plugins.entry import CORE, normalized
 from rlx_core.plugins.journal import journal_file, recorded
 from rlx_core.plugins.states import attempt
@@ -25,6 +26,7 @@ from rlx_core.system.records import frozen
 __all__ = [
     "Finding",
     "caches",
+    "conformance",
     "contributions",
     "dependencies",
     "environment",
@@ -203,6 +205,7 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
         else:
             there = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
             yield Finding("targets", name, "ok" if outcome.value else "note", there)
+    yield from conformance(host)
     for (kind, name), refusal in registry.refused.items():
         if kind == "backends":
             reasons = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
@@ -214,6 +217,27 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             f"nothing can be compiled: {lacks}" if lacks else "no backend is installed: programs are interpreted"
         )
         yield Finding("targets", "(none)", "wrong", consequence, error.hint)
+
+
+def conformance(host: PluginHost) -> Iterator[Finding]:
+    """The verdicts of `rlx conform` on the targets that are installed, and which of them are out of date."""
+    import rlx_core
+
+    installed = {entry.distribution: entry.version for entry in host.entries}
+    for each in recorded_verdicts():
+        if each.distribution not in installed:
+            continue
+        current = (installed[each.distribution], rlx_core.__version__)
+        counts = f"{each.passed} law cases passed, {each.failed} failed, {each.host} ops on the host"
+        said = f"level {each.level} ({each.distribution} {each.version}, rlx-core {each.core}): {counts}"
+        again = f"rlx conform {each.target}"
+        if (each.version, each.core) != current:
+            said = f"out of date, now {each.distribution} {current[0]} with rlx-core {current[1]}; was {said}"
+            yield Finding("targets", each.target, "note", said, again)
+        else:
+            yield Finding(
+                "targets", each.target, "wrong" if each.failed else "ok", said, again if each.failed else None
+            )
 
 
 def devices(host: PluginHost, name: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""What `rlx conform` tries, and its levels."""
