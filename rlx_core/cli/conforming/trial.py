@@ -24,13 +24,13 @@ from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.plugin import on_target
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["Row", "Trial", "conformance_of"]
+__all__ = ["LawRow", "Trial", "conformance_of"]
 
 Law = Literal["results", "gradients"]
 
 
 @frozen
-class Row:
+class LawRow:
     """One law on one program.
 
     Attributes:
@@ -57,9 +57,9 @@ class Trial:
 
     target: str
     dtypes: tuple[str, ...]
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[LawRow, ...] = field(repr=False)
 
-    def of_level(self, level: Level) -> list[Row]:
+    def of_level(self, level: Level) -> list[LawRow]:
         """The rows that a level is about."""
         claimed = frozenset(self.dtypes) | level.dtypes
         laws = ("results", "gradients") if level.has_gradients else ("results",)
@@ -100,7 +100,7 @@ def conformance_of(session: Session, target: str, *, is_quick: bool) -> Trial:
     cases = [(row, program) for row in rows(session.host, "rlx.") for program in samples_of(row, is_quick=is_quick)]
     declined = [(row, p, refusal(p.graph, dispatcher)) for row, p in cases]
     claimed = {name for _, p, reason in declined if reason is None for name in claimed_by(p, dispatcher)}
-    found: list[Row] = []
+    found: list[LawRow] = []
     before = set_default_host(session.host)
     try:
         for row, program, reason in declined:
@@ -141,9 +141,9 @@ def refusal(graph: Graph, dispatcher: Dispatcher) -> str | None:
 
 def rows_of(
     row: OpRow, program: Program, reason: str | None, claimed: set[str], dispatcher: Dispatcher
-) -> Iterator[Row]:
+) -> Iterator[LawRow]:
     """The laws on one program."""
-    made = Row(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "passed")
+    made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "passed")
     if reason is not None:
         is_claimed = made.dtypes <= claimed
         yield evolve(made, status="host" if is_claimed else "unclaimed", reason=reason)
@@ -160,7 +160,7 @@ def rows_of(
         )
 
 
-def tried(row: Row, graph: Graph, program: Program, dispatcher: Dispatcher) -> Row:
+def tried(row: LawRow, graph: Graph, program: Program, dispatcher: Dispatcher) -> LawRow:
     """The law of backends on one graph: the interpreter's results, and the same bits in a second run."""
     rng = program.rng()
     arrays = program.draw()

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from rlx_core.cli.conforming.levels import LEVELS
-from rlx_core.cli.conforming.trial import Row, Trial
+from rlx_core.cli.conforming.trial import LawRow, Trial
 
 
-def trial(*changes: Row) -> Trial:
+def trial(*changes: LawRow) -> Trial:
     """A trial in which every family of the levels passes with one op, except for the rows given."""
     families = dict.fromkeys(f for level in LEVELS for f in level.families or ("fourier",))
     rows = [
-        Row(family, f"rlx.{family}", family, law, frozenset({"f32"}), "passed")
+        LawRow(family, f"rlx.{family}", family, law, frozenset({"f32"}), "passed")
         for family in families
         for law in ("results", "gradients")
     ]
     return Trial("toy", ("f32",), (*rows, *changes))
 
 
-def row(family: str, status: str, law: str = "results", dtype: str = "f32") -> Row:
-    return Row(family, f"rlx.{family}_two", family, law, frozenset({dtype}), status)  # type: ignore[arg-type]
+def row(family: str, status: str, law: str = "results", dtype: str = "f32") -> LawRow:
+    return LawRow(family, f"rlx.{family}_two", family, law, frozenset({dtype}), status)  # type: ignore[arg-type]
 
 
 def test_a_failed_law_or_a_host_row_denies_the_levels_of_its_family() -> None:
