@@ -194,9 +194,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[Any]]:
     """What the laws of rewrites are asked of, by fixture."""
-    from rlx_core.testing.subjects import LegalizationRow, PassRow, RuleRow
+    from rlx_core.testing.subjects import LegalizationRow, PassSubject, RuleRow
 
-    rows = {"rewrite_rule": RuleRow, "contributed_pass": PassRow, "legalization": LegalizationRow}
+    rows = {"rewrite_rule": RuleRow, "contributed_pass": PassSubject, "legalization": LegalizationRow}
     found: dict[str, Sequence[Any]] = {f: chosen.rewrites_of(row) for f, row in rows.items() if f in fixtures}
     if "block" in fixtures:
         found["block"] = chosen.blocks

@@ -41,7 +41,7 @@ __all__ = [
     "FormatRow",
     "KernelRow",
     "LegalizationRow",
-    "PassRow",
+    "PassSubject",
     "RuleRow",
     "Subjects",
     "host_with_module",
@@ -90,7 +90,7 @@ class RuleRow:
 
 
 @frozen(eq=False)
-class PassRow:
+class PassSubject:
     """A pass that a plugin brings, on graphs or on planned programs."""
 
     name: str
@@ -143,7 +143,7 @@ class Subjects:
     rules: tuple[tuple[str, type[Op]], ...] = ()
     kernels: tuple[KernelRow, ...] = ()
     contributions: tuple[Contribution, ...] = field(default=())
-    rewrites: tuple[RuleRow | PassRow | LegalizationRow, ...] = ()
+    rewrites: tuple[RuleRow | PassSubject | LegalizationRow, ...] = ()
     blocks: tuple[type[Block], ...] = ()
     formats: tuple[FormatRow, ...] = ()
 
@@ -267,7 +267,7 @@ def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[Contrib
     if isinstance(loaded, RuleSet):
         return Subjects(rewrites=tuple(RuleRow(rule) for rule in loaded), contributions=here)
     if isinstance(record, PassSpec | RuleSetSpec):
-        return Subjects(rewrites=(PassRow(record.name, loaded),), contributions=here)
+        return Subjects(rewrites=(PassSubject(record.name, loaded),), contributions=here)
     if isinstance(record, LegalizationSpec):
         rows = tuple(LegalizationRow(record.name, op, rewrite) for op, rewrite in loaded.rows())
         return Subjects(rewrites=rows, contributions=here)

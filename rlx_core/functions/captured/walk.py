@@ -118,7 +118,7 @@ def captured_values(function: Callable[..., Any], arguments: Iterable[Any] = ())
         function: What is traced.
         arguments: The arguments of the call: methods of their classes may be called, and read globals too.
     """
-    walk = _Walk()
+    walk = _CaptureVisitor()
     try:
         walk.run(function, arguments)
     except Opaque as reason:
@@ -128,7 +128,7 @@ def captured_values(function: Callable[..., Any], arguments: Iterable[Any] = ())
     return Captured(walk.guards, walk.arrays)
 
 
-class _Walk:
+class _CaptureVisitor:
     """One walk: a list of objects still to be followed, and the guards so far."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.compositions import FIRST_TYPE, OTHER_TYPES, compositions, generated, single_ops
 from rlx_core.testing.equivalence import difference, inputs_of
-from rlx_core.testing.subjects import FormatRow, LegalizationRow, PassRow, RuleRow
+from rlx_core.testing.subjects import FormatRow, LegalizationRow, PassSubject, RuleRow
 from rlx_core.testing.variants import accepted, bases
 from rlx_core.testing.yardstick import yardstick
 
@@ -69,7 +69,7 @@ class Rewrites:
             ' sample in which it fires: `.sampled(x="f32[3, 4]", …)`'
         )
 
-    def test_pass_keeps_values_and_signature(self, contributed_pass: PassRow) -> None:
+    def test_pass_keeps_values_and_signature(self, contributed_pass: PassSubject) -> None:
         if issubclass(contributed_pass.load, LirPass):
             assert_lir_pass_keeps_values(contributed_pass)
             return
@@ -175,7 +175,7 @@ def called(program: Program, **operands: Value) -> Any:
 # -------------------------------------------------------------------------------------------------- passes
 
 
-def rewritten_by_pass(row: PassRow) -> Iterator[Named]:
+def rewritten_by_pass(row: PassSubject) -> Iterator[Named]:
     """Each program that a pass changes: of its samples, of single ops, of compositions, of generated programs."""
     known = context()
     changed_by = partial(changed, row.load(), str(row), known)
@@ -211,7 +211,7 @@ def context() -> Context:
     return resolve_plan(Configuration(), default_host().activate_all()).context
 
 
-def assert_lir_pass_keeps_values(row: PassRow) -> None:
+def assert_lir_pass_keeps_values(row: PassSubject) -> None:
     """Require of planned programs what the yardstick allows, with the pass in their pipeline."""
     if not default_host().activate_all().backends:
         pytest.skip(f"{row} works on planned programs, and no backend is installed")

@@ -17,7 +17,7 @@ import pytest
 import rlx_cpu
 from rlx_core.errors import OutOfMemoryError
 from rlx_cpu.native.llvm import calls
-from rlx_cpu.native.llvm.boundary import Engine
+from rlx_cpu.native.llvm.boundary import ExecutionEngine
 from rlx_cpu.native.llvm.calls import protected, reserved
 
 SOURCE = Path(rlx_cpu.__file__).parent
@@ -57,7 +57,7 @@ def test_an_engine_in_a_cycle_is_freed_once() -> None:
 
         __del__ = close
 
-    engine: Any = Engine(LlvmliteEngine())  # type: ignore[arg-type]
+    engine: Any = ExecutionEngine(LlvmliteEngine())  # type: ignore[arg-type]
     engine.itself = engine
     del engine
     gc.collect()

@@ -26,7 +26,7 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.calls import protected, release, reserved
 
 __all__ = [
-    "Engine",
+    "ExecutionEngine",
     "Processor",
     "add_symbols",
     "assembly",
@@ -155,11 +155,11 @@ in_child(_forget)
 
 
 _engines: Final[dict[object, llvm.ExecutionEngine]] = {}
-"""LLVM's engines by a key that their `Engine` has. llvmlite's objects have a finaliser, which frees LLVM's; in a cycle with their
-`Engine` the collector would run it in one thread while the server closes the same object."""
+"""LLVM's engines by a key that their `ExecutionEngine` has. llvmlite's objects have a finaliser, which frees LLVM's; in a cycle
+with their `ExecutionEngine` the collector would run it in one thread while the server closes the same object."""
 
 
-class Engine:
+class ExecutionEngine:
     """Machine code in this process; addresses are valid as long as it lives."""
 
     def __init__(self, engine: llvm.ExecutionEngine) -> None:
@@ -180,7 +180,7 @@ class Engine:
 
 
 @protected
-def link(objects: Sequence[bytes], processor: Processor) -> Engine:
+def link(objects: Sequence[bytes], processor: Processor) -> ExecutionEngine:
     """Object files in this process.
 
     Raises:
@@ -194,7 +194,7 @@ def link(objects: Sequence[bytes], processor: Processor) -> Engine:
         for data in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         engine.finalize_object()
-        return Engine(engine)
+        return ExecutionEngine(engine)
 
 
 @protected

@@ -20,7 +20,7 @@ from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
 from rlx_cpu.native.llvm import boundary, ir
 from rlx_cpu.native.llvm.background import Later, later
-from rlx_cpu.native.llvm.boundary import Engine
+from rlx_cpu.native.llvm.boundary import ExecutionEngine
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
@@ -45,7 +45,7 @@ class Code:
 
     def __init__(
         self,
-        engine: Engine | Later[Engine],
+        engine: ExecutionEngine | Later[ExecutionEngine],
         is_cached: bool,
         stored: Later[bool] | None = None,
     ) -> None:
@@ -143,7 +143,7 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
     return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> Engine:
+def link(objects: Sequence[bytes], isa: Isa) -> ExecutionEngine:
     """Object files in this process.
 
     Raises:
