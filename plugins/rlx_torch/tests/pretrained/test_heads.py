@@ -11,9 +11,10 @@ from rlx_core.errors import UnsupportedError
 from rlx_torch.pretrained import from_pretrained
 from rlx_torch.pretrained.heads import HEADS
 
-from .test_architectures import DECODERS, ENCODERS, READERS, saved
-
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
+pytest.importorskip("transformers", reason="python -m pip install transformers")
+
+from .test_architectures import DECODERS, ENCODERS, READERS, saved  # noqa: E402  # it needs both
 
 CASES = {
     "bert": "bert",
