@@ -31,11 +31,9 @@ class Diagnostics:
         tools: Command lines that print the state of devices.
         sanitizer: The vendor's sanitizer, if it has one.
         dlpack_libraries: Modules that exchange this device's memory by DLPack.
-        array_library: A module with NumPy's functions on this device that calls the vendor's matrix products.
     """
 
     variables: tuple[str, ...] = ()
     tools: tuple[tuple[str, ...], ...] = ()
     sanitizer: Sanitizer | None = None
     dlpack_libraries: tuple[str, ...] = ()
-    array_library: str | None = None

@@ -121,7 +121,6 @@ class CudaBackend(GpuBackend):
             ("--tool", "{tool}", "--error-exitcode", "9"),
         ),
         dlpack_libraries=("torch", "jax.numpy", "cupy"),
-        array_library="cupy",
     )
     below = (
         Level("ptx", "NVIDIA's virtual instructions", comment="//"),

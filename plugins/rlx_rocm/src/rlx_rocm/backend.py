@@ -41,7 +41,6 @@ class RocmBackend(GpuBackend):
         variables=("HIP_", "ROCR_", "HSA_", "GPU_", "POCL_"),
         tools=(("rocm-smi", "-a"), ("clinfo", "-l")),
         dlpack_libraries=("torch", "jax.numpy", "cupy"),
-        array_library="cupy",
     )
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
