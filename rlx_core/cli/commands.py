@@ -20,7 +20,7 @@ COMMANDS = (
     CommandSpec("trust", "rlx_core.cli.trust:trust", summary="Agree to run the code of a package, or list known packages."),
     CommandSpec("new", "rlx_core.cli.new:new", summary="Write a package of your own: an op, a pass, a backend or a plugin."),
     CommandSpec("check", "rlx_core.cli.check:check", summary="Say what a user of a package would meet: its faults, laws, plans."),
-    CommandSpec("conform", "rlx_core.cli.conform:conform", summary="Say which level of conformance a target has."),
+    CommandSpec("conform", "rlx_core.cli.conforming.command:conform", summary="Say which level of conformance a target has."),
     CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
     CommandSpec("bench", "rlx_core.cli.bench:bench", summary="Time rlx, and with --peers what a user would pick instead."),
 )  # fmt: skip
