@@ -92,8 +92,8 @@ types: $(VENV)/.test $(TYPES)/.pyright ## What editors see: pyright on programs 
 	$(BIN)/python -m pytest tests/typing
 
 stubs: $(VENV)/.test ## Write rlx_core/__init__.pyi and docs/reference, after a public function changed
-	$(BIN)/python -m rlx_core.testing.stubs --update
-	$(BIN)/python -m rlx_core.testing.reference --update
+	$(BIN)/python -m rlx_core.testing.api.stubs --update
+	$(BIN)/python -m rlx_core.testing.api.reference --update
 
 ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/runtime/test_entry*.py) # what depends on the interpreter most
 test-python: $(VENV)/.test ## A case of most quick tests, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13

@@ -1,4 +1,4 @@
-# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
+# Printed by `python -m rlx_core.testing.api.stubs --update`; a test compares it with the functions. Edit those.
 
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn

@@ -1,7 +1,7 @@
 """The public names and where they live, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
 
 Importing every op at once would cost more than everything else in `import rlx_core`. The names of functions follow the
-Python Array API; type checkers read `__init__.pyi`, which `rlx_core.testing.stubs` prints from
+Python Array API; type checkers read `__init__.pyi`, which `rlx_core.testing.api.stubs` prints from
 this table, and a test compares the two.
 """
 

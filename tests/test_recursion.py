@@ -125,7 +125,7 @@ BOUNDED = {
     "an expression of Python, as its author wrote it": {
         "rlx_core/functions/captured/analysis.py": "reads_of",  # functions inside functions
         "rlx_core/ir/graph/elements.py": "_resolved",
-        "rlx_core/testing/stubs.py": "Writer.text Writer._union",
+        "rlx_core/testing/api/stubs.py": "Writer.text Writer._union",
     },
     "folders inside a package": {
         "rlx_core/cli/scaffold.py": "templates",

@@ -14,7 +14,7 @@ from rlx_core.cli.session import Session
 from rlx_core.cli.tables import listing
 from rlx_core.errors import FileError
 from rlx_core.files.load_save import path_of, reading
-from rlx_core.files.packages.consent import KnownPackage, forget, known_packages, remember
+from rlx_core.files.packages.consent import TrustedPackage, forget, remember, trusted_packages
 from rlx_core.plugins import PluginHost
 
 __all__ = ["trust"]
@@ -38,7 +38,7 @@ def trust(
     session.answer(lambda: changed(session.host, file, remove), rows_json if as_json else None, layout)
 
 
-def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence[KnownPackage]:
+def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence[TrustedPackage]:
     """Add or remove a package; what was added, or all that are known.
 
     Raises:
@@ -48,7 +48,7 @@ def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence
     if remove is not None:
         forget(remove)
     if file is None:
-        return known_packages()
+        return trusted_packages()
     from rlx_core.files.packages.opening import import_file  # the list alone needs no compiler
 
     at = path_of("trust", file)
@@ -57,16 +57,16 @@ def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence
     container.blobs.expect_whole()
     if container.reason is not None:
         raise FileError(f"trust: {at} {container.reason}", hint=f"chmod go-w {at}, after a look at who has written it")
-    added = KnownPackage(container.identity, container.sha256, os.path.abspath(at), "rlx trust")
+    added = TrustedPackage(container.identity, container.sha256, os.path.abspath(at), "rlx trust")
     remember(added)
     return [added]
 
 
-def rows_json(rows: Sequence[KnownPackage]) -> list[dict[str, Any]]:
+def rows_json(rows: Sequence[TrustedPackage]) -> list[dict[str, Any]]:
     return [{"file": row.file, "sha256": row.sha256, "origin": row.origin} for row in rows]
 
 
-def layout(rows: Sequence[KnownPackage]) -> Iterator[Any]:
+def layout(rows: Sequence[TrustedPackage]) -> Iterator[Any]:
     yield Padding(
         listing(["sha256", "origin", "file"], [(row.sha256, row.origin, row.file) for row in rows]), (0, 0, 0, 2)
     )

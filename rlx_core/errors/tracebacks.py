@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from rlx_core.errors.base import RlxError
 
-__all__ = ["VARIABLE", "shorten", "shortened"]
+__all__ = ["VARIABLE", "shorten"]
 
 VARIABLE: Final = "RLX_TRACEBACK"
 """The environment variable: `short` (the default) or `full`."""
@@ -42,16 +40,6 @@ def shorten(error: BaseException, *, kept: int = 1) -> None:
         if each in own or not (_is_own(each) or Path(each.tb_frame.f_code.co_filename).name in _BETWEEN):
             short = TracebackType(short, each.tb_frame, each.tb_lasti, each.tb_lineno)
     error.__traceback__ = short
-
-
-@contextmanager
-def shortened() -> Iterator[None]:
-    """Raise the errors of a block with tracebacks that have none of rlx's frames below the function that it is in."""
-    try:
-        yield
-    except Exception as error:
-        shorten(error, kept=0)
-        raise
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:

@@ -9,7 +9,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shortened
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, leaf_name
@@ -240,7 +239,7 @@ def compile_function(
         return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    with shortened(), transforming_for(config, host):
+    with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     given = {name: named[name] for name in free}
     donations = donations_of("compile", function, donated, given, traced)

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
-from rlx_core.errors.tracebacks import shorten, shortened
+from rlx_core.errors.tracebacks import shorten
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.array import is_array
@@ -334,11 +334,5 @@ def jit(
 
 
 def run_compiled(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what `function(*args)` returns: a part of the program that is traced, or a program that is compiled and run.
-
-    Its errors have the tracebacks of the function that calls this one.
-    """
-    if ambient_builder() is not None:
-        return function(*args)
-    with shortened():
-        return Jitted(function, {}, ())(*args)
+    """Return what `function(*args)` returns: a part of the program that is traced, or a program that is compiled and run."""
+    return function(*args) if ambient_builder() is not None else Jitted(function, {}, ())(*args)

@@ -14,7 +14,7 @@ from attrs import frozen
 from typer.testing import CliRunner
 
 from rlx_core.cli.main import app
-from rlx_core.plugins import PluginEntry, PluginHost
+from rlx_core.plugins import PluginEntry, PluginHost, journal
 
 HEADER = "from rlx_core.hooks import hookimpl\nfrom rlx_core.contributions import *\n"
 
@@ -155,6 +155,7 @@ def rlx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rlx]:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     for variable in ("RLX_PLUGINS_BLOCK", "RLX_PLUGINS_ALLOW", "RLX_TARGET"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(journal, "_known", {})  # failures that other tests of this process caused
     before = set(sys.modules)
     yield Rlx(tmp_path)
     for name in set(sys.modules) - before:

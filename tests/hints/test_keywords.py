@@ -13,7 +13,7 @@ import rlx_core
 from rlx_core.errors import AbsentNameError, RlxError, UnknownNameError, WrongInputCountError
 from rlx_core.hints.keywords import FORMER, checked_call
 from rlx_core.public import CORE, FUNCTIONS
-from rlx_core.testing.reference import NAMESPACES
+from rlx_core.testing.api.reference import NAMESPACES
 
 rlx: Any = rlx_core  # untyped, because the calls are wrong
 

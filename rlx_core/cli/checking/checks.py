@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from rlx_core.cli.commands import COMMANDS
+from rlx_core.cli.conforming.verdicts import recorded_verdicts
 from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.plugins import PluginHost, PluginStatus, State
-from rlx_core.plugins.conformance import recorded_verdicts
 from rlx_core.plugins.entry import CORE, normalized
 from rlx_core.plugins.journal import journal_file, recorded
 from rlx_core.plugins.states import attempt

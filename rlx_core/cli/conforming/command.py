@@ -44,7 +44,7 @@ def record(session: Session, trial: Any) -> None:
         CacheError, OSError: The cache directory cannot be written.
     """
     import rlx_core
-    from rlx_core.plugins.conformance import Conformance, store_verdict
+    from rlx_core.cli.conforming.verdicts import Conformance, store_verdict
 
     owner = session.host.registry().owner("backends", trial.target.partition(":")[0])
     counts = Counter(row.status for row in trial.rows)

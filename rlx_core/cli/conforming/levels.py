@@ -7,7 +7,7 @@ from typing import Final
 
 from rlx_core.system.records import frozen
 
-__all__ = ["LEVELS", "NO_LEVEL", "Level"]
+__all__ = ["LEVELS", "NO_LEVEL", "ConformanceLevel"]
 
 NO_LEVEL: Final = "none"
 ELEMENTWISE: Final = ("arithmetic", "activation", "comparison", "piecewise", "selection", "trigonometry")
@@ -16,7 +16,7 @@ TRAINING: Final = ("indexing", "along axis", "loss", "normalization backward")
 
 
 @frozen
-class Level:
+class ConformanceLevel:
     """One level; a target conforms to it if it conforms to all levels before it as well.
 
     Attributes:
@@ -35,9 +35,11 @@ class Level:
         return self.families is None or family in self.families
 
 
-LEVELS: Final[Sequence[Level]] = (
-    Level("elementwise", ELEMENTWISE, frozenset({"f32", "bool"})),
-    Level("dense", (*ELEMENTWISE, *DENSE), frozenset({"f32", "bool"})),
-    Level("training", (*ELEMENTWISE, *DENSE, *TRAINING), frozenset({"f32", "bool", "i32"}), has_gradients=True),
-    Level("full", None, frozenset({"f32", "bool", "i32"}), has_gradients=True),
+LEVELS: Final[Sequence[ConformanceLevel]] = (
+    ConformanceLevel("elementwise", ELEMENTWISE, frozenset({"f32", "bool"})),
+    ConformanceLevel("dense", (*ELEMENTWISE, *DENSE), frozenset({"f32", "bool"})),
+    ConformanceLevel(
+        "training", (*ELEMENTWISE, *DENSE, *TRAINING), frozenset({"f32", "bool", "i32"}), has_gradients=True
+    ),
+    ConformanceLevel("full", None, frozenset({"f32", "bool", "i32"}), has_gradients=True),
 )

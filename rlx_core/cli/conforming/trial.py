@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import evolve, field
 
-from rlx_core.cli.conforming.levels import LEVELS, NO_LEVEL, Level
+from rlx_core.cli.conforming.levels import LEVELS, NO_LEVEL, ConformanceLevel
 from rlx_core.cli.op_rows import OpRow, rows
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
@@ -24,7 +24,7 @@ from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.plugin import on_target
 from rlx_core.transforms.vjp import vjp_graph
 
-__all__ = ["LawRow", "Trial", "conformance_of"]
+__all__ = ["LawRow", "TargetTrial", "conformance_of"]
 
 Law = Literal["results", "gradients"]
 
@@ -48,7 +48,7 @@ class LawRow:
 
 
 @frozen
-class Trial:
+class TargetTrial:
     """All laws on one target.
 
     Attributes:
@@ -59,7 +59,7 @@ class Trial:
     dtypes: tuple[str, ...]
     rows: tuple[LawRow, ...] = field(repr=False)
 
-    def of_level(self, level: Level) -> list[LawRow]:
+    def of_level(self, level: ConformanceLevel) -> list[LawRow]:
         """The rows that a level is about."""
         claimed = frozenset(self.dtypes) | level.dtypes
         laws = ("results", "gradients") if level.has_gradients else ("results",)
@@ -85,7 +85,7 @@ class Trial:
         return {family: sorted(ops) for family, ops in found.items()}
 
 
-def conformance_of(session: Session, target: str, *, is_quick: bool) -> Trial:
+def conformance_of(session: Session, target: str, *, is_quick: bool) -> TargetTrial:
     """Try a target on samples of every op.
 
     Args:
@@ -107,7 +107,7 @@ def conformance_of(session: Session, target: str, *, is_quick: bool) -> Trial:
             found += rows_of(row, program, reason, claimed, dispatcher)
     finally:
         set_default_host(before)
-    return Trial(target, tuple(sorted(claimed)), tuple(found))
+    return TargetTrial(target, tuple(sorted(claimed)), tuple(found))
 
 
 def samples_of(row: OpRow, *, is_quick: bool) -> Sequence[Program]:

@@ -19,13 +19,13 @@ from rlx_core.system.records import frozen
 
 __all__ = [
     "MADE_HERE",
-    "KnownPackage",
+    "TrustedPackage",
     "expect_consent",
     "forget",
     "is_known",
-    "known_packages",
     "remember",
     "safe_directory",
+    "trusted_packages",
 ]
 
 MADE_HERE: Final = "made here"
@@ -34,7 +34,7 @@ _MAX_NBYTES: Final = 1 << 16
 
 
 @frozen
-class KnownPackage:
+class TrustedPackage:
     """An entry of the list.
 
     Attributes:
@@ -55,7 +55,7 @@ def list_directory() -> Path:
     return cache_directory() / "known-packages"
 
 
-def remember(package: KnownPackage) -> None:
+def remember(package: TrustedPackage) -> None:
     """Add a package to the list.
 
     Raises:
@@ -91,7 +91,7 @@ def is_known(identity: str) -> bool:
     return True
 
 
-def known_packages() -> list[KnownPackage]:
+def trusted_packages() -> list[TrustedPackage]:
     """Return the list, sorted by file.
 
     Raises:
@@ -111,17 +111,17 @@ def forget(sha256: str) -> None:
         FileError: There is none.
         CacheError: The list is not this user's alone, or cannot be read.
     """
-    found = [each for each in known_packages() if each.sha256 == sha256.lower()]
+    found = [each for each in trusted_packages() if each.sha256 == sha256.lower()]
     if not found:
         raise FileError(f"trust: no known package has the SHA-256 {sha256!r:.80}", hint="`rlx trust` lists them")
     for each in found:
         (list_directory() / each.identity).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> KnownPackage:
+def _read(path: Path) -> TrustedPackage:
     try:
         row = json.loads(read_own(path, _MAX_NBYTES))
-        return KnownPackage(path.name, str(row["sha256"]), str(row["file"]), str(row["origin"]))
+        return TrustedPackage(path.name, str(row["sha256"]), str(row["file"]), str(row["origin"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CacheError(f"package: {path} is no entry of known packages ({error})", hint=f"remove {path}") from error
 

@@ -12,7 +12,7 @@ from rlx_core import __version__
 from rlx_core.errors import BindingError, CacheError, ConfigError, Fact
 from rlx_core.errors.contained import contained
 from rlx_core.files.load_save import path_of, writing
-from rlx_core.files.packages.consent import MADE_HERE, KnownPackage, remember
+from rlx_core.files.packages.consent import MADE_HERE, TrustedPackage, remember
 from rlx_core.files.packages.container import BlobStore, write_container
 from rlx_core.files.packages.manifest import Code, Manifest
 from rlx_core.functions.model import Model
@@ -96,7 +96,7 @@ def package(
     with writing("package", at):
         sha256, identity = write_container(at, manifest.to_json(), store)
     try:
-        remember(KnownPackage(identity, sha256, os.path.abspath(at), MADE_HERE))
+        remember(TrustedPackage(identity, sha256, os.path.abspath(at), MADE_HERE))
     except CacheError as error:
         warnings.warn(
             f"package: {at} is not in the list of known packages ({error.message})", RuntimeWarning, stacklevel=2

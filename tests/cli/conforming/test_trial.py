@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rlx_core.cli.conforming.levels import LEVELS
-from rlx_core.cli.conforming.trial import LawRow, Trial
+from rlx_core.cli.conforming.trial import LawRow, TargetTrial
 
 
-def trial(*changes: LawRow) -> Trial:
+def trial(*changes: LawRow) -> TargetTrial:
     """A trial in which every family of the levels passes with one op, except for the rows given."""
     families = dict.fromkeys(f for level in LEVELS for f in level.families or ("fourier",))
     rows = [
@@ -14,7 +14,7 @@ def trial(*changes: LawRow) -> Trial:
         for family in families
         for law in ("results", "gradients")
     ]
-    return Trial("toy", ("f32",), (*rows, *changes))
+    return TargetTrial("toy", ("f32",), (*rows, *changes))
 
 
 def row(family: str, status: str, law: str = "results", dtype: str = "f32") -> LawRow:

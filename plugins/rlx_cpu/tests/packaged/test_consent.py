@@ -33,7 +33,7 @@ def test_a_package_made_here_is_known_wherever_it_is_copied(tmp_path: Path) -> N
     digest = rlx.package(compiled(), path, sizes=[{"rows": 8}])
     shutil.copy(path, other)
     assert rlx.load(other, host=HOST)(X, N)[0]["h"].shape == (8, 64)
-    assert (digest, consent.MADE_HERE) in [(each.sha256, each.origin) for each in consent.known_packages()]
+    assert (digest, consent.MADE_HERE) in [(each.sha256, each.origin) for each in consent.trusted_packages()]
 
 
 def test_an_unknown_package_is_refused_with_its_digest_and_what_to_do(downloaded: Path) -> None:
@@ -65,7 +65,7 @@ def test_without_trust_the_program_is_compiled_and_none_of_the_code_is_read(
 
 
 def test_a_changed_package_is_not_the_known_one(downloaded: Path) -> None:
-    container = consent.KnownPackage("0" * 64, "0" * 64, str(downloaded), "rlx trust")
+    container = consent.TrustedPackage("0" * 64, "0" * 64, str(downloaded), "rlx trust")
     consent.remember(container)
     with pytest.raises(FileError, match="nobody has agreed"):
         rlx.load(downloaded, host=HOST)

@@ -56,7 +56,7 @@ class Act:
 
 
 @frozen
-class Norm:
+class NormLayer:
     """A layer norm; `bias` is a key of the configuration that says whether it has a bias."""
 
     name: str
@@ -83,7 +83,7 @@ class Squeezed:
     """Without the last axis, which has one element."""
 
 
-Stage = First | Pooled | Dense | Act | Norm | Tied | Columns | Squeezed
+Stage = First | Pooled | Dense | Act | NormLayer | Tied | Columns | Squeezed
 WORDS = "embeddings.word_embeddings.weight"
 LABELS = "id2label"
 
@@ -98,16 +98,16 @@ ROBERTA = {
     ),
     "ForTokenClassification": TOKENS,
     "ForQuestionAnswering": SPANS,
-    "ForMaskedLM": (Dense("lm_head.dense"), Act("gelu"), Norm("lm_head.layer_norm"), Tied(WORDS, "lm_head.bias")),
+    "ForMaskedLM": (Dense("lm_head.dense"), Act("gelu"), NormLayer("lm_head.layer_norm"), Tied(WORDS, "lm_head.bias")),
 }
 BERT_WORDS = (
     Dense("cls.predictions.transform.dense"),
     Act("gelu", "hidden_act"),
-    Norm("cls.predictions.transform.LayerNorm"),
+    NormLayer("cls.predictions.transform.LayerNorm"),
     Tied(WORDS, "cls.predictions.bias"),
 )
 MODERN = (Dense("head.dense", bias="classifier_bias"), Act("gelu", "classifier_activation"))
-MODERN_NORM = Norm("head.norm", "norm_eps", 1e-5, bias="norm_bias")
+MODERN_NORM = NormLayer("head.norm", "norm_eps", 1e-5, bias="norm_bias")
 
 HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
     "bert": {
@@ -126,7 +126,7 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
         "ForMaskedLM": (
             Dense("vocab_transform"),
             Act("gelu", "activation"),
-            Norm("vocab_layer_norm"),
+            NormLayer("vocab_layer_norm"),
             Tied(WORDS, "vocab_projector.bias"),
         ),
     },
@@ -148,7 +148,7 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
         "ForMaskedLM": (
             Dense("generator_predictions.dense", "embedding_size"),
             Act("gelu"),
-            Norm("generator_predictions.LayerNorm"),
+            NormLayer("generator_predictions.LayerNorm"),
             Tied(WORDS, "generator_lm_head.bias"),
         ),
     },
@@ -159,7 +159,7 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
         "ForMaskedLM": (
             Dense("predictions.dense", "embedding_size"),
             Act("gelu_new", "hidden_act"),
-            Norm("predictions.LayerNorm"),
+            NormLayer("predictions.LayerNorm"),
             Tied(WORDS, "predictions.bias"),
         ),
     },
@@ -197,9 +197,7 @@ def with_head(kind: str, config: Config, encoder: Architecture, features: int) -
         kind: The `model_type`.
         features: The size of the encoder's results.
     """
-    names = config.rows.get("architectures") or []
-    heads = HEADS[kind]
-    name = str(names[0]) if isinstance(names, list) and names else "Model"
+    heads, name = HEADS[kind], class_of(config) or "Model"
     head = next((each for each in heads if name.endswith(each)), None)
     if head is None:
         if not name.endswith("Model"):
@@ -221,10 +219,15 @@ def with_head(kind: str, config: Config, encoder: Architecture, features: int) -
     return evolve(encoder, shapes={**encoder.shapes, **builder.shapes}, function=function, parts=parts)
 
 
+def class_of(config: Config) -> str:
+    """Return the name of the class in `architectures`, or nothing."""
+    names = config.rows.get("architectures") or []
+    return str(names[0]) if isinstance(names, list) and names else ""
+
+
 def expect_generative(config: Config) -> None:
     """Add a fault if the configuration names a classifier: other models than encoders are read without such heads."""
-    names = config.rows.get("architectures") or []
-    name = str(names[0]) if isinstance(names, list) and names else ""
+    name = class_of(config)
     if name.endswith(CLASSIFIERS):
         config.faults.append(Fact("architectures", f"{name}, whose head is not known; head=False leaves it out"))
 
@@ -247,16 +250,16 @@ class _HeadBuilder:
                 )
             case Dense(name, size, bias):
                 outputs = self._size(size)
-                self.shapes |= layer_shapes(name, outputs, self.features, has_bias=self._flag(bias, False))
+                self.shapes |= layer_shapes(name, outputs, self.features, has_bias=self._flag(bias))
                 self.features = outputs
                 return lambda parameters, x, mask: linear(parameters, name, x)
             case Act(name, key):
                 known = {"tanh": rlx.tanh, **ACTIVATIONS}
                 act = known[self.config.known(key, *known, default=name) if key else name]
                 return lambda parameters, x, mask: act(x)
-            case Norm(name, eps, default, bias):
+            case NormLayer(name, eps, default, bias):
                 shapes = norm_shapes(name, self.features)
-                self.shapes |= shapes if self._flag(bias, False) else {f"{name}.weight": (self.features,)}
+                self.shapes |= shapes if self._flag(bias) else {f"{name}.weight": (self.features,)}
                 epsilon = self.config.number(eps, default)
                 return lambda parameters, x, mask: norm(parameters, name, x, epsilon)
             case Tied(table, bias):
@@ -280,8 +283,8 @@ class _HeadBuilder:
             return size
         return self.config.entries(size, 2) if size == LABELS else self.config.size(size, 128)
 
-    def _flag(self, flag: str | bool, default: bool) -> bool:
-        return flag if isinstance(flag, bool) else self.config.flag(flag, default)
+    def _flag(self, flag: str | bool) -> bool:
+        return flag if isinstance(flag, bool) else self.config.flag(flag, False)
 
 
 def _mean(parameters: Parameters, x: Any, mask: Any) -> Any:

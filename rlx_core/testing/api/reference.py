@@ -1,6 +1,6 @@
 """The API reference, `docs/reference/`: a table of functions for each public namespace, from signatures and docstrings.
 
-    python -m rlx_core.testing.reference --update
+    python -m rlx_core.testing.api.reference --update
 
 writes the pages; a test compares them with the functions. `help(rlx.sum)` prints the whole docstring of a function.
 """
@@ -25,7 +25,7 @@ FOLDER: Final = Path(rlx_core.__file__).parents[1] / "docs" / "reference"
 NAMESPACES: Final = ("nn", "linalg", "fft", "random", "special", "optim", "debug", "checkpoint_policies")
 """The namespaces below `rlx`, in the order of the index."""
 
-HEADER: Final = "<!-- Printed by `python -m rlx_core.testing.reference --update` from the docstrings. -->\n\n"
+HEADER: Final = "<!-- Printed by `python -m rlx_core.testing.api.reference --update` from the docstrings. -->\n\n"
 
 
 def pages() -> dict[Path, str]:
@@ -119,7 +119,9 @@ def _count(page: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or print which of them differ from the functions."""
-    parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.reference", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m rlx_core.testing.api.reference", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--update", action="store_true", help="write the pages")
     update, changed = parser.parse_args(arguments).update, stale()
     for path, text in changed.items():

@@ -13,8 +13,8 @@ import rlx_core as rlx
 from rlx_core.ir.apply import OpFunction, op_function
 from rlx_core.ops import Op, Sample, define_op, field
 from rlx_core.public import FUNCTIONS
-from rlx_core.testing import stubs
-from rlx_core.testing.stubs import Writer
+from rlx_core.testing.api import stubs
+from rlx_core.testing.api.stubs import Writer
 
 
 def test_the_stubs_are_what_would_be_printed(pytestconfig: pytest.Config) -> None:

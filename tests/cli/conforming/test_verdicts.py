@@ -9,7 +9,7 @@ from attrs import evolve
 
 import rlx_core
 from rlx_core.cli.checking.checks import conformance
-from rlx_core.plugins.conformance import Conformance, recorded_verdicts, store_verdict
+from rlx_core.cli.conforming.verdicts import Conformance, recorded_verdicts, store_verdict
 
 VERDICT = Conformance("toy", "acme", "acme-rlx", "1.0", rlx_core.__version__, "dense", 40, 0, 3)
 

@@ -1,6 +1,6 @@
 """What type checkers and editors read of `rlx_core`: a signature for every public function, printed from the ops themselves.
 
-    python -m rlx_core.testing.stubs --update
+    python -m rlx_core.testing.api.stubs --update
 
 writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is imported when it is first used, so no checker could
 follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature, what is
@@ -40,7 +40,7 @@ __all__ = ["stubs"]
 _ROOT = Path(rlx_core.__file__).parent
 
 _HEADER = (
-    "# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.\n"
+    "# Printed by `python -m rlx_core.testing.api.stubs --update`; a test compares it with the functions. Edit those.\n"
 )
 
 _TYPES = """
@@ -255,7 +255,7 @@ def _parameters(rows: Iterable[tuple[inspect.Parameter, str, str | None]]) -> li
 
 def main(arguments: list[str]) -> int:
     """Write the stubs, or say which are not what the functions are."""
-    parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.stubs", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.api.stubs", description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="write the file")
     update = parser.parse_args(arguments).update
     stale = {path: text for path, text in stubs().items() if path.read_text(encoding="utf-8") != text}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlx_core.public import FUNCTIONS
-from rlx_core.testing import reference
+from rlx_core.testing.api import reference
 
 
 def test_the_pages_are_what_would_be_written(pytestconfig: pytest.Config) -> None:

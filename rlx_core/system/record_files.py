@@ -1,0 +1,53 @@
+"""Files of this user's cache that hold records, a JSON line for each: what plugins failed at, which targets conform."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from attrs import asdict
+
+from rlx_core.errors import CacheError
+from rlx_core.system.private import own_directory, read_own, write_own
+
+__all__ = ["read_records", "write_records"]
+
+MAX_NBYTES: Final = 1 << 20
+"""Bytes of a file that are read; a longer one is not rlx's."""
+
+Record = TypeVar("Record")
+
+
+def read_records(path: Path, kind: type[Record]) -> list[Record]:
+    """Return the records of a file whose fields have the names and the types of the class; other lines are left out.
+
+    There are none if the file is absent, another user's, or not text.
+    """
+    try:
+        lines = read_own(path, MAX_NBYTES).decode("utf-8").splitlines()
+    except (OSError, CacheError, UnicodeDecodeError):
+        return []
+    types = typing.get_type_hints(kind)
+    return [kind(**fields) for line in lines if (fields := _fields(line, types)) is not None]
+
+
+def write_records(path: Path, records: Iterable[Any]) -> None:
+    """Write attrs records in place of what the file holds.
+
+    Raises:
+        CacheError, OSError: The directory cannot be written, or others can write to it.
+    """
+    own_directory(path.parent)
+    write_own(path, "".join(json.dumps(asdict(each), sort_keys=True) + "\n" for each in records).encode())
+
+
+def _fields(line: str, types: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    fits = isinstance(found, dict) and found.keys() == types.keys()
+    return found if fits and all(type(found[name]) is of for name, of in types.items()) else None
