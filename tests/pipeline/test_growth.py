@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,14 @@ from rlx_cpu.native.runtime.steps import functions_of
 
 LESS_THAN_SQUARED = 3.0
 """How much more than in proportion eight times the length may take: 24 times in all, where a square takes 64."""
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    """No garbage collection is timed: one examines the objects of all tests before, up to a second for some 80,000."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def compiled(program: Any, steps: int, *, gradient: bool = False) -> Compiled:
