@@ -66,6 +66,7 @@ def test_nothing_is_installed_and_nothing_is_seen_unless_a_program_asks():
 
 def test_what_takes_long_is_said_at_a_terminal_with_its_phase_and_erased(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")  # nothing is shown on a dumb terminal
     monkeypatch.setattr(progress_module, "_EVERY", 0.01)
     phase = Phase()
     with progress("compiling it", phase, patience=0.01):
@@ -94,6 +95,7 @@ def test_no_thread_is_started_where_there_is_no_terminal(monkeypatch, stream):
 
 def test_of_several_at_one_time_one_has_the_line(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")  # nothing is shown on a dumb terminal
     monkeypatch.setattr(progress_module, "_EVERY", 0.01)
     with progress("first", patience=0.01):
         time.sleep(0.1)

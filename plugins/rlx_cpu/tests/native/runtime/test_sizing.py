@@ -84,6 +84,14 @@ CASES = {
     "mean": Case(lambda x: rlx.sum(x) / (x.shape[0] + 1), ["f32[n]"], adds_up=True),
     "positions": Case(lambda x: x + rlx.arange(x.shape[0]), ["f32[n]"]),
     "gather": Case(lambda x, i: rlx.take(x, i, axis=0), ["f32[9, 24]", "i64[n, 2]"]),
+    "gather with a fill": Case(
+        lambda x, i: rlx.gather(x, i - 2, axis=0, oob="fill", fill=0.5), ["f32[n, 24]", "i64[n, 2]"], may_be_none=False
+    ),
+    "gather in lines with a fill": Case(
+        lambda x, i: rlx.gather(x, i, axis=1, oob="fill", fill=-1),
+        ["f32[3, n, 5]", "i32[n]"],
+        may_be_none=False,
+    ),
     "attention": Case(
         lambda q, k, v: nn.attention(q, k, v, num_heads=3), ["f32[2, n, 96]"] * 3, may_be_none=False, few=2
     ),

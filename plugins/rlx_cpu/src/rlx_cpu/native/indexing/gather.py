@@ -9,23 +9,26 @@ import numpy as np
 
 from rlx_core.codegen.indexing import Indexing, fault_of
 from rlx_core.codegen.movement.boxes import Axis
-from rlx_core.codegen.places import Layout
+from rlx_core.codegen.places import Fault, Layout
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.indexing import Gather
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_gather"]
+__all__ = ["GatherForm", "emit_gather"]
 
 TABLE, INDICES, RESULT, STATUS = range(4)
 """The buffers."""
@@ -54,11 +57,12 @@ class Reader:
     @property
     def rows(self) -> int:
         """Rows of a unit."""
-        return max(1, min(self.isa.machine.movement.unit_nbytes // self.row, self.problem.count))
+        rows = max(1, self.isa.machine.movement.unit_nbytes // self.row)
+        return max(1, min(rows, self.problem.count)) if is_known(self.problem.count) else rows
 
     @property
     def blocks(self) -> int:
-        return -(-self.problem.count // self.rows)
+        return (self.problem.count + self.rows - 1) // self.rows
 
     def read(self, tid: ir.Value, nthreads: ir.Value) -> None:
         """This thread's share of the result."""
@@ -68,14 +72,15 @@ class Reader:
         filler = self._filler() if problem.oob == "fill" else None
         low, high = share(b, problem.lines * self.blocks, tid, nthreads)
         with counting(b, low, high) as unit:
-            line, block = b.udiv(unit, index(self.blocks)), b.urem(unit, index(self.blocks))
+            line, block = b.udiv(unit, sized(b, self.blocks)), b.urem(unit, sized(b, self.blocks))
             own = offset(b, table, (line, problem.size * self.row))
             to = offset(b, result, (line, problem.count * self.row))
-            batch = b.udiv(line, index(problem.outer))
+            batch = b.udiv(line, sized(b, problem.outer))
             numbers = offset(b, indices, (batch, problem.count * problem.dtype.itemsize))
             start = b.mul(block, index(self.rows))
             end = b.add(start, index(self.rows))
-            end = b.select(b.icmp_signed("<", end, index(problem.count)), end, index(problem.count))
+            count = sized(b, problem.count)
+            end = b.select(b.icmp_signed("<", end, count), end, count)
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 
@@ -112,22 +117,84 @@ class Reader:
 
 def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows copied from where the indices say."""
-    op = node.op
-    assert isinstance(op, Gather), "registered for gathers"
     table, indices = layout.operands
     assert table is not None, "there is a table"
     assert indices is not None, "there are indices"
-    problem = Indexing.of(table.type, indices.type, op.axis, op.batch_dims, op.oob)
+    problem = problem_of(node, table.type, indices.type)
+    if layout.results[0].type.nbytes:
+        write_gather(module, node, problem, isa, name)
+    else:
+        builder, buffers, *_ = starting(module, name)
+        if problem.has_fault:
+            check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in (INDICES, STATUS)))
+        builder.ret_void()
+    return Emitted(name, fault=named_fault(node, problem), uses_threads=uses_threads(layout, isa))
+
+
+def write_gather(module: ir.Module, node: Node, problem: Indexing, isa: Isa, name: str) -> None:
+    """Add the function that copies rows, which have bytes."""
+    op = node.op
+    assert isinstance(op, Gather), "registered for gathers"
     builder, buffers, tid, nthreads = starting(module, name)
-    reader = Reader(builder, isa, problem, table.type.dtype, op.fill, buffers)
-    nbytes = problem.lines * problem.count * reader.row
-    if nbytes:
-        reader.read(tid, nthreads)
-    elif problem.has_fault:
-        check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in (INDICES, STATUS)))
+    Reader(builder, isa, problem, node.types[0].dtype, op.fill, buffers).read(tid, nthreads)
     builder.ret_void()
-    fault = fault_of(problem, node.op.name.rpartition(".")[2])
-    return Emitted(name, fault=fault, uses_threads=nbytes >= isa.machine.serial_nbytes)
 
 
-native.register(Gather, priority=-1, accepts_strides=False, name="gather")(emit_gather)
+def problem_of(node: Node, table: TensorType, indices: TensorType) -> Indexing:
+    """What a gather from a table does, for sizes that are known or unknown."""
+    op = node.op
+    assert isinstance(op, Gather), "registered for gathers"
+    return Indexing.of(table, indices, op.axis, op.batch_dims, op.oob)
+
+
+def named_fault(node: Node, problem: Indexing) -> Fault | None:
+    return fault_of(problem, node.op.name.rpartition(".")[2])
+
+
+def uses_threads(layout: Layout, isa: Isa) -> bool:
+    """Whether threads share a gather of known sizes."""
+    return layout.results[0].type.static_nbytes >= isa.machine.serial_nbytes
+
+
+@frozen(eq=False)
+class GatherForm:
+    """A gather for all sizes, of rows that are known.
+
+    Attributes:
+        node: With unknown sizes.
+    """
+
+    node: Node
+    problem: Indexing
+    isa: Isa
+
+    @property
+    def key(self) -> str:
+        return f"{self.node.op!r} {self.node.types[0].dtype} {self.problem!r}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        table, indices = layout.operands
+        assert table is not None, "there is a table"
+        assert indices is not None, "there are indices"
+        known = problem_of(self.node, table.type, indices.type)
+        if known.oob != self.problem.oob or not layout.results[0].type.nbytes:
+            return None  # of no bytes, indices are only checked
+        return Call(sizes, fault=named_fault(self.node, known), uses_threads=uses_threads(layout, self.isa))
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        write_gather(module, self.node, self.problem, self.isa, name)
+        return Emitted(name, fault=named_fault(self.node, self.problem))
+
+
+def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:
+    """Finds the form of a gather."""
+    table, indices = node.operand_types
+    assert table is not None, "there is a table"
+    assert indices is not None, "there are indices"
+    problem = problem_of(node, table, indices)
+    return GatherForm(node, problem, isa) if is_known(problem.inner) and problem.inner else None
+
+
+native.register(Gather, priority=-1, accepts_strides=False, name="gather", sized=sized_gather)(emit_gather)
