@@ -35,7 +35,6 @@ from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.profile import Profile, active, watchers
 from rlx_core.pipeline.select.backend import Bindings, ObjectStore, Outputs, Program, Traffic
 from rlx_core.pipeline.select.kernels import KernelTable
@@ -318,7 +317,7 @@ class DeviceProgram(Program):
     def _binder(self) -> Binder:
         steps = (part.on_host for part in self._frames.parts if part.on_host and not part.on_host.nested)
         read = (v for step in steps for v in step.node.present())
-        by_host = frozenset(placement(v, self._lir.aliases).root for v in read)
+        by_host = frozenset(self._lir.root_of(v) for v in read)
         return Binder(self._lir, self._device, self._frames.places, self._needed, by_host)
 
     def _constants_block(self) -> Block | None:

@@ -6,24 +6,24 @@ attribute and nested graph is replaced, and what no longer fits is an error: not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import attrs
+from attrs import field
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, Guard
-from rlx_core.ir.graph import Builder, Graph, Node, Value, symbols_inside
+from rlx_core.ir.graph import Builder, Graph, Node, Value, is_hashable, keep_symbols, nested_graphs, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
 from rlx_core.ir.types import TensorType
+from rlx_core.system.records import define
 
 __all__ = [
     "bind",
     "bind_op",
-    "bind_value",
     "check_guards",
     "infer_binding",
     "infer_binding_from_counts",
@@ -63,9 +63,9 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     remaining = check_guards(graph, binding)
     builder = Builder(graph.name)
     values: dict[Value, Value] = {}
-    bound = cache(lambda type: type.bind(binding))  # there are few types
+    known = _Binding(binding)
     for node in graph.nodes:
-        results = _bind_node(builder, node, binding, values, bound)
+        results = _bind_node(builder, node, known, values)
         values.update(zip(node.results, results, strict=True))
     builder.add_guards(remaining)
     return builder.finish(values[v] for v in graph.outputs), values
@@ -87,64 +87,100 @@ def _nested(graph: Graph) -> Iterable[Graph]:
     return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
 
 
-def _bind_node(
-    builder: Builder,
-    node: Node,
-    binding: DimBinding,
-    values: Mapping[Value, Value],
-    bound: Callable[[TensorType], TensorType],
-) -> tuple[Value, ...]:
+@define(eq=False)
+class _Binding:
+    """What is bound already of one graph. Layers are alike, so that most of a long program is bound once.
+
+    Attributes:
+        types: Declared types and what they are.
+        nodes: Ops with the bound types of their operands, and the bound op with the types of its results.
+    """
+
+    sizes: DimBinding
+    types: dict[TensorType, TensorType] = field(factory=dict)
+    nodes: dict[Any, tuple[Op, tuple[TensorType, ...] | None]] = field(factory=dict)
+
+    def type(self, declared: TensorType) -> TensorType:
+        found = self.types.get(declared)
+        if found is None:
+            found = self.types[declared] = declared.bind(self.sizes)
+        return found
+
+
+def _bind_node(builder: Builder, node: Node, binding: _Binding, values: Mapping[Value, Value]) -> tuple[Value, ...]:
+    operands = [None if v is None else values[v] for v in node.operands]
+    types = tuple(None if v is None else v.type for v in operands)
+    key = None if nested_graphs(node.op) or not is_hashable(node.op) else (node.op, types)
     try:
-        op = bind_op(node.op, binding)
-        operands = [None if v is None else values[v] for v in node.operands]
-        # The types of what no size changes are known; leaves would only be asked for theirs.
-        is_known = op is node.op and all(v is None or values[v].type == v.type for v in node.operands)
+        op, known = binding.nodes.get(key) or (bind_op(node.op, binding.sizes), None)
+        if op is node.op and types == node.operand_types:
+            known = node.types  # no size changes it; leaves would only be asked for theirs
+        guards = len(builder.guards)
         with originating(node.origin):
-            results = builder.emit(
-                op, operands, name=node.name, origin=node.origin, types=node.types if is_known else None
-            )
+            results = builder.emit(op, operands, name=node.name, origin=node.origin, types=known)
     except RlxError as error:
-        raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding)) from None
+        raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding.sizes)) from None
     for old, new in zip(node.types, results, strict=True):
-        if bound(old) != new.type:
+        if binding.type(old) != new.type:
             raise ShapeError(
-                f"bind: {node.label} = {node.op.name} was declared {bound(old)}, and is {new.type} once bound",
+                f"bind: {node.label} = {node.op.name} was declared {binding.type(old)}, and is {new.type} once bound",
                 Fact("node", repr(node), node.origin.source),
-                Fact("binding", binding),
+                Fact("binding", binding.sizes),
             )
+    if key is not None and known is None and len(builder.guards) == guards:  # a guard names the node that needs it
+        binding.nodes[key] = op, results[0].node.types if results else ()
     return results
 
 
 def bind_op(op: Op, binding: DimBinding) -> Op:
     """The op with every size in its attributes bound; the same object if there is none."""
-    return _evolved(op, binding) if symbols_inside(op) else op
+    unknown = symbols_inside(op)
+    if not unknown:
+        return op
+    kept = vars(op)  # a template's op is bound for every size
+    places = kept.get(_PLACES)
+    if places is None:
+        places = kept[_PLACES] = _places(op.attributes())
+    return keep_symbols(_with_bound(op, places, binding), unknown - binding.sizes.keys())
 
 
-def _evolved(record: Any, binding: DimBinding) -> Any:
-    fields: Sequence[Any] = attrs.fields(type(record))
-    changes = {}
-    for a in fields:
-        old = getattr(record, a.name)
-        new = bind_value(old, binding)
-        if new is not old:
-            changes[a.alias] = new
-    return attrs.evolve(record, **changes) if changes else record
+_PLACES: Final = "_places_of_sizes"
+Places = Mapping[Any, Any]
+"""Where sizes are inside a value: of fields by name or of items by number, those that hold any, and where in these."""
+
+_WHOLE: Final[Places] = {}
+"""The whole value is a size, a type or a graph."""
 
 
-def _is_record(value: Any) -> bool:
-    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
-    return not is_plain and attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir.graph")
+def _places(items: Mapping[Any, Any]) -> Places:
+    found = {}
+    for at, value in items.items():
+        if not symbols_inside(value):
+            continue
+        if isinstance(value, Expr | TensorType | Graph):
+            found[at] = _WHOLE
+        elif isinstance(value, tuple):
+            found[at] = _places(dict(enumerate(value)))
+        else:
+            found[at] = _places(attrs.asdict(value, recurse=False))
+    return found
 
 
-def bind_value(value: Any, binding: DimBinding) -> Any:
-    """An attribute value with every size in it bound; the same object if nothing changes."""
-    if isinstance(value, Expr):
-        return binding.bind(value)
-    if isinstance(value, TensorType):
-        return value.bind(binding)
+def _bound(value: Any, places: Places, binding: DimBinding) -> Any:
+    """An attribute's value with the sizes in it bound."""
+    if places is _WHOLE:
+        if isinstance(value, Graph):
+            return bind(value, binding)[0]
+        return value.bind(binding) if isinstance(value, TensorType) else binding.bind(value)
     if isinstance(value, tuple):
-        bound = tuple(bind_value(v, binding) for v in value)
-        return value if all(a is b for a, b in zip(value, bound, strict=True)) else bound
-    if isinstance(value, Graph):
-        return bind(value, binding)[0]
-    return _evolved(value, binding) if _is_record(value) else value
+        items = list(value)
+        for at, inside in places.items():
+            items[at] = _bound(items[at], inside, binding)
+        return tuple(items)
+    return _with_bound(value, places, binding)
+
+
+def _with_bound(record: Any, places: Places, binding: DimBinding) -> Any:
+    aliases = {a.name: a.alias for a in attrs.fields(type(record))}
+    changes = {aliases[name]: _bound(getattr(record, name), inside, binding) for name, inside in places.items()}
+    return attrs.evolve(record, **changes)

@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "is_made_of_parts",
     "parts_of",
+    "root_of",
 ]
 
 Phase = Literal["prologue", "steady-state", "epilogue"]
@@ -199,8 +200,7 @@ class Lir(Travels):
 
     def root_of(self, value: Value) -> Value:
         """The value whose bytes hold `value`."""
-        alias = self.aliases.get(value)
-        return value if alias is None else alias.root
+        return root_of(value, self.aliases)
 
     def parts_in(self, node: Node) -> tuple[int, ...]:
         """The operands of a node that lie in its result; a step of it writes the rest."""
@@ -208,6 +208,12 @@ class Lir(Travels):
             return ()
         whole = self.root_of(node.result)
         return tuple(i for i, v in enumerate(node.operands) if v is not None and self.root_of(v) is whole)
+
+
+def root_of(value: Value, aliases: Mapping[Value, Alias]) -> Value:
+    """The value whose bytes hold `value`."""
+    alias = aliases.get(value)
+    return value if alias is None else alias.root
 
 
 def parts_of(node: Node) -> list[tuple[Value, tuple[int, Strides]]]:

@@ -13,6 +13,7 @@ from rlx_core.ir.graph.builder import (
     building,
     decomposition,
     infer,
+    is_hashable,
     lifting,
 )
 from rlx_core.ir.graph.elements import leaked, refused_ufunc
@@ -21,6 +22,7 @@ from rlx_core.ir.graph.program import (
     MOST_NESTED,
     Graph,
     ValueMap,
+    keep_symbols,
     leaf_name,
     lines_of,
     nested_graphs,
@@ -49,6 +51,8 @@ __all__ = [
     "building",
     "decomposition",
     "infer",
+    "is_hashable",
+    "keep_symbols",
     "leaf_name",
     "leaked",
     "lifting",

@@ -313,7 +313,7 @@ def _is_view(node: Node, index: int) -> bool:
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
     # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
-    if not types or nested_graphs(op) or not _is_hashable(op):
+    if not types or nested_graphs(op) or not is_hashable(op):
         check_operand_count(op, types)
         return _inferred(op, types)
     result, guards = _inferred_once(op, tuple(types))
@@ -331,7 +331,7 @@ def _inferred_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[tuple[
     return result, tuple(guards)
 
 
-def _is_hashable(op: Op) -> bool:
+def is_hashable(op: Op) -> bool:
     """Whether an op's attributes are values; those of an op that was made wrongly may be lists, which verifying tells."""
     try:
         hash(op)

@@ -187,6 +187,12 @@ def symbols_inside(value: Any) -> frozenset[Symbol]:
     return _in_each(attrs.asdict(value, recurse=False).values())
 
 
+def keep_symbols(op: Op, symbols: frozenset[Symbol]) -> Op:
+    """The op, about which a caller knows what `symbols_inside` would find."""
+    vars(op)[_SYMBOLS] = symbols
+    return op
+
+
 def _in_each(values: Iterable[object]) -> frozenset[Symbol]:
     return _NO_SYMBOLS.union(*(symbols_inside(value) for value in values))
 

@@ -15,7 +15,7 @@ from typing import Final
 from attrs import field
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, is_made_of_parts
+from rlx_core.ir.lir import Alias, is_made_of_parts, root_of
 from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.kernels import Kernel
@@ -37,7 +37,9 @@ def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
 
 def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
     """Whether `value` is all of its root's bytes in row-major order: what may be handed over, moved or taken over whole."""
-    place = placement(value, aliases)
+    place = aliases.get(value)
+    if place is None:
+        return True
     same_bytes = value.type.nbytes == place.root.type.nbytes and place.byte_offset == 0
     return same_bytes and is_dense(value.type, place.strides)
 
@@ -163,7 +165,7 @@ class Parts:
                 if value is None or place is None or not value.type.static_nbytes:
                     continue
                 offset, strides = place
-                root = placement(value, self.aliases).root
+                root = root_of(value, self.aliases)
                 is_movable = (
                     not root.node.is_leaf
                     and root not in moved

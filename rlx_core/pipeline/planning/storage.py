@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from attrs import Factory, field
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, Delivery
+from rlx_core.ir.lir import Alias, Delivery, root_of
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.pipeline.select.kernels import Kernel
@@ -55,10 +55,10 @@ def outlets(
     wanted = {index: leaf for leaf, index in donations.items() if index is not None}
     own: dict[Value, Value | None] = {}
     for index, value in enumerate(graph.outputs):
-        root = placement(value, aliases).root
+        root = root_of(value, aliases)
         if are_own and not root.node.is_leaf and root not in own and covers_root(value, aliases):
             own[root] = wanted.get(index)
-    lasting = frozenset(placement(v, aliases).root for v in graph.outputs)
+    lasting = frozenset(root_of(v, aliases) for v in graph.outputs)
     return Outlets(own, lasting, frozenset(donations), wanted)
 
 
@@ -100,7 +100,7 @@ class Reuse:
             self.storages[root] = Storage([root], home, birth)
 
     def root_of(self, value: Value) -> Value:
-        return placement(value, self.aliases).root
+        return root_of(value, self.aliases)
 
     def run(self, *, in_place: bool = True) -> Reuse:
         """Merge storages; afterwards `in_place`, `homes` and `deliveries` tell the outcome."""
@@ -185,10 +185,10 @@ class Reuse:
 
     def _is_read_alike(self, other: Value, operand: Value, is_safe: bool) -> bool:
         """Whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
-        place, whole = placement(other, self.aliases), placement(operand, self.aliases)
-        if place.root is not whole.root:
+        if self.root_of(other) is not self.root_of(operand):
             return True
-        return is_safe and place == whole and other.type == operand.type
+        is_same_place = placement(other, self.aliases) == placement(operand, self.aliases)
+        return is_safe and is_same_place and other.type == operand.type
 
     def _may_share_home(self, result: Value, home: Value | None) -> bool:
         """Whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""

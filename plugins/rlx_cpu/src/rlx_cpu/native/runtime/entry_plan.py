@@ -84,7 +84,7 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
         made = Made(value.type, FRESH if delivery.donor is None else numbers[delivery.donor])
         found.outputs.append(made)
         if delivery.kind == "own":
-            root = placement(value, lir.aliases).root
+            root = lir.root_of(value)
             made.places.extend(per_run.get(root, ()))
             at[root] = made
     for (value, delivery), made in zip(pairs, found.outputs, strict=True):

@@ -201,7 +201,7 @@ class NativeProgram(Program):
             for value in (*lir.graph.inputs, *lir.own_roots)
             if places[value] in self._per_run
         }
-        roots = {placement(value, lir.aliases).root for value in lir.graph.outputs}
+        roots = {lir.root_of(value) for value in lir.graph.outputs}
         fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
         ends = entry_plan.ends(lir, per_run, fixed)
         params = [frame.arrays[places[v]] for v in lir.graph.params]

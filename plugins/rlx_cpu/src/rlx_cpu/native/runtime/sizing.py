@@ -120,12 +120,12 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
-            find = table.sized(step.kernel)
-            if find is None or step.nested or is_fixed(nodes[step.node], forms.is_fixed):
+            find, node = table.sized(step.kernel), nodes[step.node]
+            if find is None or step.nested or is_fixed(node, forms.is_fixed):
                 continue
-            which[number] = key = step.kernel, step.node.op, layout
+            which[number] = key = step.kernel, node.op, layout  # the template's op, whose hash is known
             if key not in found:
-                found[key] = forms.of(step, nodes[step.node], layout, sizes, partial(find, isa=isa))
+                found[key] = forms.of(step, node, layout, sizes, partial(find, isa=isa))
         _make([made for made, _ in filter(None, found.values()) if not made.is_made], isa)
     called = {key: None if pair is None else pair[0].called(pair[1]) for key, pair in found.items()}
     return {number: each for number, key in which.items() if (each := called[key]) is not None}
