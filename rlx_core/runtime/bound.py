@@ -118,9 +118,10 @@ class BoundPrograms:
         """
         weights = self.weights
         self._expect_bound(weights)
-        found = self.programs.get(self._binding(arrays, weights))
+        binding = self._binding(arrays, weights)
+        found = self.programs.get(binding)
         if found is None or found.version != weights.version:
-            found = self._newly_bound(arrays)
+            found = self._newly_bound(arrays, binding, weights)
         self.latest = found
         return found
 
@@ -147,10 +148,12 @@ class BoundPrograms:
         lir = self.compiled.specialize(binding)
         return lir, self._prepared(lir, weights)
 
-    def _newly_bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> Bound:
+        """The program for sizes that were read off the inputs and the weights that are `given`."""
         with self.lock:
             weights = self.weights
-            binding = self._binding(arrays, weights)
+            if weights is not given:  # another thread has bound others
+                binding = self._binding(arrays, weights)
             bound = self.programs.get(binding)
             if bound is None:
                 lir = self.compiled.specialize(binding)

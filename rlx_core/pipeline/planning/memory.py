@@ -227,6 +227,8 @@ _WORK: Final = 60_000
 
 def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
     """The best greedy order, improved by moving what sticks out of the top to an earlier place in the order."""
+    if len(ranges) < 2:
+        return [0] * len(ranges)
     packer = _Packer(ranges, alignment)
     bound = packer.bound()
     best_order: list[int] = []

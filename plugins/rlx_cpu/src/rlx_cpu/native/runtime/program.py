@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.graph import Param, Value
+from rlx_core.ir.graph import Graph, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
@@ -176,6 +176,12 @@ class NativeProgram(Program):
         """A program of a plan inside a step."""
         return NativeProgram(plan, self._kernels, self._table, self.compiled.settings)
 
+    @property
+    def _template(self) -> Graph | None:
+        """The graph with unknown sizes that this program's was bound from, if it was."""
+        origin = self._frames.lir.origin
+        return None if origin is None else origin.template.graph
+
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
         threads = self.compiled.settings.threads
         phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
@@ -188,7 +194,9 @@ class NativeProgram(Program):
         words = call_words(calls, threads)
         has_threaded = any(s.emitted.uses_threads or s.emitted.shares for s in steps)
         machine = self.compiled.settings.isa.machine
-        uses_threads = has_threaded and takes_longer((s.step for s in steps), machine.serial_us, machine.speed)
+        uses_threads = has_threaded and takes_longer(
+            (s.step for s in steps), machine.serial_us, machine.speed, self._template
+        )
         return Run(words, tuple(each.step for each, _ in phases), uses_threads, has_threaded)
 
     def _entry_parts(self, frame: Frame) -> NativeEntry:
@@ -226,10 +234,10 @@ class NativeProgram(Program):
         steps = [step for run in runs for step in dict.fromkeys(run.steps)]
         speed = self.compiled.settings.isa.machine.speed
         may_take_long = any(each.emitted.polls for each in self.compiled.steps.values())
-        if may_take_long or takes_longer(steps, speed.locked_us, speed):
+        if may_take_long or takes_longer(steps, speed.locked_us, speed, self._template):
             return Mode.ALONE
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
-        return Mode.AWAKE if can_share and takes_longer(steps, speed.awake_us, speed) else Mode.TINY
+        return Mode.AWAKE if can_share and takes_longer(steps, speed.awake_us, speed, self._template) else Mode.TINY
 
     # ----------------------------------------------------------------------------------- running
 
