@@ -77,14 +77,15 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
 
 @checked_call
 def register_pytree_node(
-    cls: C, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Iterable[Any]], Any]
+    cls: C, flatten: Callable[[Any], tuple[Any, ...]], unflatten: Callable[[Any, Iterable[Any]], Any]
 ) -> C:
     """Have instances of any class go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers. The class is returned.
 
     Args:
         cls: The class.
         flatten: `flatten(instance) -> (children, aux)`: pytrees of arrays, and the rest, which is part of the program and
-            needs a hash and `==`.
+            needs a hash and `==`; or `(children, aux, names)`, where names of leaves begin with their child's name instead of
+            its number.
         unflatten: `unflatten(aux, children) -> instance`. The children may be stand-ins for arrays, so it must not check them.
 
     Raises:
@@ -103,15 +104,15 @@ def register_pytree_node(
         if not callable(function):
             raise ConfigError(f"register_pytree_node: {name} is {type(function).__name__}, not a function")
 
-    def flattened(instance: Any) -> tuple[tuple[Any, ...], Any]:
+    def flattened(instance: Any) -> tuple[Any, ...]:
         found: Any = flatten(instance)
-        if not isinstance(found, tuple) or len(found) != 2:
+        if not isinstance(found, tuple) or len(found) not in (2, 3):
             raise ConfigError(
                 f"register_pytree_node: flatten of {cls.__name__} returned {type(found).__name__}, not a pair",
                 hint="return (children, aux), with None for aux where everything is a child",
             )
-        children, aux = found
-        return tuple(children), Static(aux)
+        children, aux, *names = found
+        return (tuple(children), Static(aux), *map(tuple, names))
 
     def unflattened(aux: Any, children: Any) -> Any:
         return unflatten(aux.value, children)

@@ -13,6 +13,7 @@ from rlx_core.functions.model import argument_names
 from rlx_core.trees.flatten import bind_arguments, function_name
 from rlx_jax.handlers import FILES
 from rlx_jax.sizes import Sizes, as_spec
+from rlx_jax.trees import parted, register_nodes
 from rlx_jax.walk import array_of, evaluate, expect_handlers
 
 __all__ = ["imported"]
@@ -33,15 +34,24 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
             Fact("arguments", ", ".join(arguments) or "none"),
             hint='declare those that change from call to call: rlx.spec("f32[batch, 64]")',
         )
-    parameters = {each: given for each, given in arguments.items() if each not in inputs}
+    register_nodes(arguments)
+    parameters = {each: parted(given) for each, given in arguments.items() if each not in inputs}
     structs = {
         each: jax.tree_util.tree_map(lambda spec, each=each: sizes.struct(each, spec), inputs[each], is_leaf=is_spec)
         for each in inputs
     }
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(
-        *(structs.get(each, arguments[each]) for each in arguments)
+
+    def traced(*trees: Any) -> Any:
+        given = dict(zip(arguments, trees, strict=True))
+        return function(
+            *(parameters[each][1].whole(tree) if each in parameters else tree for each, tree in given.items())
+        )
+
+    closed, shapes = jax.make_jaxpr(traced, return_shape=True)(
+        *(parameters[each][0] if each in parameters else structs[each] for each in arguments)
     )
     expect_handlers(called, closed.jaxpr)
+    register_nodes(shapes)
     results = jax.tree_util.tree_structure(shapes)
 
     def run(parameters: Mapping[str, Any], *values: Any) -> Any:
@@ -50,7 +60,7 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
         leaves = jax.tree_util.tree_leaves([given[each] for each in arguments])
         return jax.tree_util.tree_unflatten(results, evaluate(closed, leaves, here))
 
-    weights = {each: jax.tree_util.tree_map(array_of, tree) for each, tree in parameters.items()}
+    weights = {each: jax.tree_util.tree_map(array_of, arrays) for each, (arrays, _) in parameters.items()}
     return rlx.Model(name=called, function=run, parameters=weights, inputs=inputs)
 
 
