@@ -41,10 +41,10 @@ def test_leaves_are_named_by_the_names_of_the_children_if_flatten_has_them():
         Named, lambda x: ((x.first, x.second), None, ("first", "second")), lambda _, both: Named(*both)
     )
     named, numbered = Named(np.float32(1), np.float32(2)), make()(np.float32(1), np.float32(2))
-    of_named = rlx.trace(lambda x, y: x.first * y, named, rlx.spec("f32[]"))
-    of_numbered = rlx.trace(lambda x, y: x.slope * y, numbered, rlx.spec("f32[]"))
-    assert list(of_named.param_types) == ["x.first", "x.second"]
-    assert list(of_numbered.param_types) == ["x.0", "x.1"]
+    of_named = rlx.trace(lambda x: x.first * x.second, named)
+    of_numbered = rlx.trace(lambda x: x.slope * x.offset, numbered)
+    assert list(of_named.input_types) == ["x.first", "x.second"]
+    assert list(of_numbered.input_types) == ["x.0", "x.1"]
 
 
 def test_what_is_no_array_is_part_of_the_program():
