@@ -114,7 +114,9 @@ def _weights(node: Node, w: Any, r: Any, b: Any, direction: int, gates: int) -> 
 def _initial(node: Node, state: Any, direction: int, x: Any, hidden: Any) -> Any:
     if state is None:
         return rlx.zeros((x.shape[1], hidden), dtype=dtype_of(x.dtype))
-    return state[:, direction] if node.get("layout", 0) else state[direction]
+    found = state[:, direction] if node.get("layout", 0) else state[direction]
+    node.expect("==", found.shape[0], x.shape[1], "the batch of the first state and of the sequences")
+    return rlx.broadcast_to(found, (x.shape[1], hidden)) if found.shape[0] == 1 else found
 
 
 def _clipped(node: Node) -> Callable[[Any], Any]:

@@ -21,10 +21,22 @@ from attrs import evolve
 
 import rlx_core as rlx
 from rlx_core.ir.array import unwrapped
-from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dims import Dim, Expr, holds
 from rlx_core.system.records import frozen
 
-__all__ = ["Coded", "at_once", "dims_array", "is_array", "is_known", "is_sizes", "rank_of", "shape_of", "traced"]
+__all__ = [
+    "Coded",
+    "Undecided",
+    "at_once",
+    "decided",
+    "dims_array",
+    "is_array",
+    "is_known",
+    "is_sizes",
+    "rank_of",
+    "shape_of",
+    "traced",
+]
 
 T = TypeVar("T")
 
@@ -82,6 +94,26 @@ def settled(sizes: np.ndarray) -> np.ndarray:
     if any(isinstance(each, Expr) for each in sizes.ravel()):
         return sizes
     return sizes.astype(np.int64)
+
+
+class Undecided(Exception):
+    """A relation between sizes that holds for some of them only."""
+
+
+def decided(relation: str, a: Any, b: Any) -> bool:
+    """Whether a relation holds between sizes, which are never negative."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
+    if relation in ("<", "<="):
+        return decided({"<": ">", "<=": ">="}[relation], b, a)
+    if relation == ">":
+        return decided(">=", a, b + 1)
+    if relation == "==" and True in (holds(">=", a, b + 1), holds(">=", b, a + 1)):
+        return False
+    found = holds(relation, a, b)  # type: ignore[arg-type]
+    if found is None:
+        raise Undecided
+    return found
 
 
 def traced(value: Any) -> Any:
