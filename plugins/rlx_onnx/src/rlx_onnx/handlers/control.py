@@ -70,11 +70,10 @@ def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
         if not faults:
             raise
     (bad, error), *_ = faults.items()
-    other = "else_branch" if bad == "then_branch" else "then_branch"
-    if other not in types:
-        rlx.eval_shape(bodies[other])  # where it does not fit either, the model is wrong
-    bodies[bad] = lambda: rlx.pure_callback(_raising(error), types[other], predicate)
-    return tuple(rlx.cond(predicate, *bodies.values()))
+    fits, holds = ("then_branch", predicate) if bad == "else_branch" else ("else_branch", rlx.logical_not(predicate))
+    # The one that fits is traced first, which gives the types of the other; where it does not fit either, the model is wrong.
+    # The function takes the predicate, because what takes nothing may be found before the program runs.
+    return tuple(rlx.cond(holds, bodies[fits], lambda: rlx.pure_callback(_raising(error), types[fits], predicate)))
 
 
 def _raising(error: RlxError) -> Any:

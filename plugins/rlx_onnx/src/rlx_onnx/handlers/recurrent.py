@@ -55,6 +55,8 @@ def _directed(node: Node, x: Any, lengths: Any, run: Callable[[Any, int], tuple[
     direction = node.choice("direction", *names)
     if node.get("clip") is not None and node.get("clip") <= 0:
         raise FormatError(f"{node}: clip is above 0")
+    if x.ndim != 3:
+        raise FormatError(f"{node}: its sequences have {x.ndim} axes, not 3")
     batch_first = bool(node.get("layout", 0))
     data = rlx.moveaxis(x, 0, 1) if batch_first else x
     ways = [False, True] if direction == "bidirectional" else [direction == "reverse"]
