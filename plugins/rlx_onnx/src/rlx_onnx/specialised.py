@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -15,9 +14,11 @@ from rlx_core.functions.model import Model
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.solve import infer_binding
+from rlx_core.ir.types import TensorType
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
+from rlx_onnx.parted import called
 
 __all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
 
@@ -87,10 +88,10 @@ class SpecialisedFunction(Bundled):
         self.name = made_from.name
         self._from, self._parameters, self._how = made_from, parameters, dict(how)
         self._programs: LruCache[str, Any] = LruCache(CAPACITY)
-        self._reports: dict[str, Any] = {}
+        self._compiled: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        given = list(bind_arguments(self._called(), args, named).values())
+        given = list(bind_arguments(called(self.name, self._from.inputs), args, named).values())
         return self.for_sizes(self._binding(given))(*given)
 
     def for_sizes(self, binding: DimBinding) -> Any:
@@ -99,13 +100,14 @@ class SpecialisedFunction(Bundled):
 
         def compile() -> Any:
             found = self._from.read(binding, self._parameters).compile(**self._how)
-            self._reports[sizes] = found
+            self._compiled[sizes] = found
             return found
 
         return self._programs.get_or_make(sizes, compile)
 
     def _binding(self, given: list[Any]) -> DimBinding:
-        types, arrays = {}, {}
+        types: dict[str, TensorType] = {}
+        arrays: dict[str, Any] = {}
         for (name, spec), value in zip(self._from.inputs.items(), given, strict=True):
             specs, found = optree.tree_leaves(spec), optree.tree_leaves(value)
             if len(specs) != len(found):
@@ -118,7 +120,7 @@ class SpecialisedFunction(Bundled):
     @property
     def report(self) -> SpecialisedReport:
         """What was compiled so far."""
-        programs = {sizes: each.report for sizes, each in self._reports.items()}
+        programs = {sizes: each.report for sizes, each in self._compiled.items()}
         return SpecialisedReport(self.name, self._from.why, programs)
 
     def bundle(self) -> Bundle:
@@ -128,16 +130,6 @@ class SpecialisedFunction(Bundled):
             UnsupportedError: Always.
         """
         self._from.refuse("a file holds one program")
-
-    def _called(self) -> Any:
-        """A function with the arguments of a call, which says what is wrong with one."""
-
-        def run(*args: Any) -> None: ...
-
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        vars(run)["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in self._from.inputs])
-        run.__name__ = self.name if self.name.isidentifier() else "model"
-        return run
 
     def __repr__(self) -> str:
         return f"<compiled {self.name}({', '.join(self._from.inputs)}) for each size>"

@@ -56,7 +56,7 @@ def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
             assert builder is not None, "a conditional's graphs are traced"
             if builder.guards and node.walk.has_open_sizes:
                 node.walk.specialise(node, f"whether {name} fits its operands")
-            types[name] = optree.tree_map(lambda each: each.type, found)
+            types[name] = tuple(optree.tree_map(lambda value: value.type, each) for each in found)
             return found
 
         return run
