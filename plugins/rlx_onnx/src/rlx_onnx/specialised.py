@@ -88,7 +88,6 @@ class SpecialisedFunction(Bundled):
         self.name = made_from.name
         self._from, self._parameters, self._how = made_from, parameters, dict(how)
         self._programs: LruCache[str, Any] = LruCache(CAPACITY)
-        self._compiled: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         given = list(bind_arguments(called(self.name, self._from.inputs), args, named).values())
@@ -98,12 +97,9 @@ class SpecialisedFunction(Bundled):
         """The program for these sizes, compiled when it is first asked for."""
         sizes = ", ".join(f"{symbol.name}={size}" for symbol, size in binding.sizes.items())
 
-        def compile() -> Any:
-            found = self._from.read(binding, self._parameters).compile(**self._how)
-            self._compiled[sizes] = found
-            return found
-
-        return self._programs.get_or_make(sizes, compile)
+        return self._programs.get_or_make(
+            sizes, lambda: self._from.read(binding, self._parameters).compile(**self._how)
+        )
 
     def _binding(self, given: list[Any]) -> DimBinding:
         types: dict[str, TensorType] = {}
@@ -119,9 +115,10 @@ class SpecialisedFunction(Bundled):
 
     @property
     def report(self) -> SpecialisedReport:
-        """What was compiled so far."""
-        programs = {sizes: each.report for sizes, each in self._compiled.items()}
-        return SpecialisedReport(self.name, self._from.why, programs)
+        """What was compiled so far, and is kept."""
+        programs = {sizes: self._programs.get(sizes) for sizes in self._programs.keys()}  # noqa: SIM118  (it is no mapping)
+        kept = {sizes: each.report for sizes, each in programs.items() if each is not None}
+        return SpecialisedReport(self.name, self._from.why, kept)
 
     def bundle(self) -> Bundle:
         """Nothing: a file holds one program.

@@ -3,7 +3,7 @@
 * an *array*: known now, so that nothing of it becomes part of the program;
 * *sizes*: an array of objects, some of which are expressions of symbols: what `Shape` gives, and arithmetic on it;
 * a traced value of rlx;
-* a list, for a sequence, and `None`, for an optional that is empty and an operand that is left out;
+* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an operand that is left out;
 * `Coded`, for element types that rlx has no dtype for.
 
 Half of the nodes of an exported graph compute sizes. They are done here, with NumPy.
@@ -72,6 +72,8 @@ def is_known(value: object) -> bool:
     """Whether nothing of it depends on what the program is given."""
     if isinstance(value, list):
         return all(map(is_known, value))
+    if isinstance(value, dict):
+        return all(map(is_known, value.values()))
     if isinstance(value, Coded):
         return is_array(value.value)
     return value is None or is_array(value)
@@ -143,4 +145,6 @@ def _known(result: Any) -> Any:
     """A result with NumPy's arrays in place of rlx's: what is known while a model is read is NumPy's."""
     if isinstance(result, list | tuple):
         return type(result)([_known(each) for each in result])
+    if isinstance(result, dict):
+        return {key: _known(each) for key, each in result.items()}
     return evolve(result, value=unwrapped(result.value)) if isinstance(result, Coded) else unwrapped(result)

@@ -224,6 +224,8 @@ def leaves(value: Any) -> list[Any]:
     """The traced values of a value."""
     if isinstance(value, list | tuple):
         return [leaf for each in value for leaf in leaves(each)]
+    if isinstance(value, dict):
+        return leaves(list(value.values()))
     if isinstance(value, Coded):
         return leaves(value.value)
     return [value] if isinstance(value, Value) else []
