@@ -82,6 +82,14 @@ def test_rows_become_dictionaries_from_labels_to_numbers() -> None:
     ]
 
 
+def test_a_program_has_a_result_for_each_number_so_there_is_a_limit() -> None:
+    found = load(made("ZipMap", ["y: f32[n]"], classlabels_int64s=[7, 3, 5, 9]))
+
+    with pytest.raises(UnsupportedError, match="8000 numbers in dictionaries") as caught:
+        found(np.zeros((2000, 4), "f"))
+    assert "this node's operand as a result" in (caught.value.hint or "")
+
+
 # ------------------------------------------------------------------------------------------ trees
 
 

@@ -16,6 +16,9 @@ from rlx_onnx.walking.table import handles
 
 DOMAIN = "ai.onnx.ml"
 
+MOST_NUMBERS = 4096
+"""Numbers in the dictionaries of a ZipMap, each of which is a result of the program by itself."""
+
 
 @handles("Scaler", domain=DOMAIN)
 def scaler(node: Node, x: Any) -> Any:
@@ -63,6 +66,10 @@ def zip_map(node: Node, x: Any) -> Any:
         node.walk.specialise(node, "how many dictionaries there are")
     if count != len(labels):
         raise FormatError(f"{node}: it has {len(labels)} labels for {count} numbers")
+    if rows * count > MOST_NUMBERS:
+        node.refuse(
+            f"{rows * count} numbers in dictionaries", f"at most {MOST_NUMBERS}, or this node's operand as a result"
+        )
     table = rlx.reshape(x, (rows, count))
     return [{label: table[row, k] for k, label in enumerate(labels)} for row in range(rows)]
 
