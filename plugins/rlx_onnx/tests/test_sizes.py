@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,10 +129,10 @@ def test_its_function_is_differentiated_for_sizes_that_are_known() -> None:
     assert gradient["w"].tolist() == [3]
 
 
-def test_there_is_no_program_of_it_for_all_sizes() -> None:
+def test_there_is_no_program_of_it_for_all_sizes(tmp_path: Path) -> None:
     found = load(squeezed_if_one())
 
-    for attempt in (found.trace, found.bundle):
+    for attempt in (found.trace, found.bundle, lambda: rlx.save(tmp_path / "m.rlx", found)):
         with pytest.raises(UnsupportedError, match="its graph depends on sizes") as caught:
             attempt()
         assert "inputs=" in (caught.value.hint or "")
@@ -188,6 +189,17 @@ def test_a_graph_that_does_not_fit_is_an_error_only_where_it_is_chosen(inputs: s
         assert found(ones(size), np.array(fits)) == ones(size).sum()
         with pytest.raises(CallbackError, match=f"{size} elements"):
             found(ones(size), np.array(not fits))
+
+
+def test_relations_that_are_required_outside_too_stay_guards() -> None:
+    then = helper.make_graph([node("Squeeze", ["x", "last"], ["n"])], "then", [], [_floats("n")])
+    other = helper.make_graph([node("Identity", ["s"], ["e"])], "other", [], [_floats("e")])
+    nodes = [node("Squeeze", ["x", "last"], ["s"]), node("If", ["is"], ["y"], then_branch=then, else_branch=other)]
+    found = load(model(nodes, ["x: f32[n, m]", "is: bool[]"], ["y: f32[n]"], {"last": LAST}))
+
+    assert str(found.trace().outputs[0].type) == "f32[n]"
+    for chosen in (True, False):
+        assert found(ones(3, 1), np.array(chosen)).tolist() == [0, 1, 2]
 
 
 def test_where_neither_graph_fits_the_model_is_wrong() -> None:

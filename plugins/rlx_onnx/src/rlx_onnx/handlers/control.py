@@ -42,7 +42,7 @@ def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
     Relations of sizes that one of them relies on must not be guards: these are checked whether or not it runs. So with sizes
     that are symbols the model is read again for numbers; a graph that does not fit those then raises its error when it runs.
     """
-    types: dict[str, Any] = {}
+    around, types = ambient_builder(), {}  # type: Any, dict[str, Any]
     faults: dict[str, RlxError] = {}
 
     def body(name: str) -> Any:
@@ -54,7 +54,7 @@ def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
                 raise
             builder = ambient_builder()
             assert builder is not None, "a conditional's graphs are traced"
-            if builder.guards and node.walk.has_open_sizes:
+            if node.walk.has_open_sizes and any(guard not in around.guards for guard in builder.guards):
                 node.walk.specialise(node, f"whether {name} fits its operands")
             types[name] = tuple(optree.tree_map(lambda value: value.type, each) for each in found)
             return found
