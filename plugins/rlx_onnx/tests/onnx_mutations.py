@@ -42,6 +42,22 @@ def seeds() -> list[bytes]:
         [helper.make_tensor_value_info(n, t, s) for n, t, s in (("on_", 9, []), ("w", 1, [2]), ("row", 1, [2]))],
     )
     branch = helper.make_graph([node("Neg", ["x"], ["b"])], "b", [], [helper.make_tensor_value_info("b", 1, [2])])
+    squeezed = helper.make_graph(
+        [node("Squeeze", ["x"], ["q"])], "q", [], [helper.make_tensor_value_info("q", 1, None)]
+    )
+    forest = {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [1, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0],
+        "target_nodeids": [1, 2],
+        "target_ids": [0, 1],
+        "target_weights": [0.5, 2.0],
+    }
     models = [
         model(
             [node("MatMul", ["x", "w"], ["h"]), node("Softmax", ["h"], ["y"], axis=-1)],
@@ -190,6 +206,29 @@ def seeds() -> list[bytes]:
             ["l: i64[n]", "x: f32[m, 2]", "k: i64[1]"],
             ["y: f32[a, 2]", "z: f32[b, c]"],
             {"zero": np.array(0), "one": np.array(1), "pair": np.array([0, 1], f)},
+        ),
+        model(
+            [
+                node("Squeeze", ["x", "last"], ["s"]),
+                node("Slice", ["s", "zeros", "k", "last"], ["cut"]),
+                node("Shape", ["x"], ["sizes"]),
+                node("Gather", ["sizes", "last"], ["size"]),
+                node("Equal", ["size", "k"], ["is"]),
+                node("If", ["is"], ["y"], then_branch=squeezed, else_branch=branch),
+            ],
+            ["x: f32[n, m]", "k: i64[1]"],
+            ["y: f32[a]", "cut: f32[b]"],
+            {"last": np.array([-1]), "zeros": np.array([0])},
+        ),
+        model(
+            [
+                node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2, **forest),
+                node("Normalizer", ["y"], ["z"], domain="ai.onnx.ml", norm="L1"),
+                node("ZipMap", ["z"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[3, 5]),
+            ],
+            ["x: f32[2, 3]"],
+            ["y: f32[2, 2]", "z: f32[2, 2]"],
+            domains={"ai.onnx.ml": 3},
         ),
     ]
     return [each.SerializeToString() for each in models]

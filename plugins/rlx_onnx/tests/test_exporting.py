@@ -56,6 +56,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any, str, tuple[int, ...]]] = {
             rlx.var(x, axis=1),
             rlx.any(x > 0),
             rlx.argmax(x, axis=1),
+            ~(x > 0) | (x > 1) ^ (x < 2),
         ),
         P,
         "f32[3, 4]",
@@ -95,6 +96,38 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any, str, tuple[int, ...]]] = {
     "attention": (lambda p, x: nn.attention(x, x, x, num_heads=2, causal=True), P, "f32[b, t, 8]", (2, 5, 8)),
     "lstm": (lambda p, x: nn.lstm(x, p["w"], p["u"], reverse=True)[0], U, "f32[2, 5, 8]", (2, 5, 8)),
     "branches": (lambda p, x: rlx.cond(rlx.sum(x) > 0, lambda: x + p["b"], lambda: x - 1), P, "f32[n, 4]", (3, 4)),
+    "steps while": (
+        lambda p, x: rlx.while_loop(lambda c: rlx.max(c) < 9, lambda c: c * 2 + p["b"] ** 2, x**2),
+        P,
+        "f32[n, 4]",
+        (3, 4),
+    ),
+    "at most so many steps": (
+        lambda p, x: rlx.while_loop(lambda c: c[0] < 99, lambda c: (c[0] + 1, c[1] + p["b"]), (0, x), max_steps=3),
+        P,
+        "f32[n, 4]",
+        (3, 4),
+    ),
+    "no step": (
+        lambda p, x: rlx.while_loop(lambda c: rlx.any(c > 99), lambda c: c + p["b"], x),
+        P,
+        "f32[n, 4]",
+        (3, 4),
+    ),
+    "gradient of gelu": (lambda p, x: rlx.grad(lambda x: rlx.sum(nn.gelu(x @ p["w"])))(x), P, "f32[n, 4]", (3, 4)),
+    "spectra": (
+        lambda p, x: (
+            rlx.abs(rlx.fft.fft(x, axis=0)),
+            rlx.real(rlx.fft.ifft(rlx.fft.fft(x) * (1 + 2j))),
+            rlx.imag(rlx.fft.rfft2(x, norm="ortho")),
+            rlx.fft.irfft(rlx.fft.rfft(x, norm="forward") * rlx.fft.rfft(x), n=5, axis=-1),
+            rlx.fft.irfft(rlx.fft.rfft(x, axis=0), n=3, axis=0, norm="ortho"),
+        ),
+        P,
+        "f32[3, 5]",
+        (3, 5),
+    ),
+    "spectra of any batch": (lambda p, x: rlx.abs(rlx.fft.rfft(x, norm="ortho")), P, "f32[n, 6]", (2, 6)),
     "loop": (lambda p, x: rlx.fori_loop(0, 3, lambda i, c: c * p["b"] + i, x), P, "f32[n, 4]", (3, 4)),
 }
 

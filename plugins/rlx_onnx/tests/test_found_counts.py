@@ -1,4 +1,4 @@
-"""Numbers that decide a size and are computed by the model itself: `Range` up to them, `TopK` and `OneHot` of so many."""
+"""Numbers that decide a size and are computed by the model: `Range` and `Slice` up to them, `TopK` and `OneHot` of so many."""
 
 from __future__ import annotations
 
@@ -113,6 +113,26 @@ def test_the_depth_of_one_hot_rows_may_be_computed() -> None:
     found = load(model(nodes, ["x: i64[n]"], ["y: f32[n, k]"], {"one": ONE, "values": np.float32([0, 1])}))
     for x in ([1, 2], [0, 0, 3]):
         np.testing.assert_array_equal(found(np.array(x)), np.eye(max(x) + 1)[x])
+
+
+def sliced(**tensors: Any) -> Any:
+    """Up to a place that the model computes: as many rows as the longest of some."""
+    nodes = [
+        node("ReduceMax", ["lengths"], ["end"], keepdims=1),
+        node("Slice", ["x", "start", "end", "axis", "step"], ["y"], name="rows"),
+    ]
+    return model(nodes, ["x: f32[n, m]", "lengths: i64[b]"], ["y: f32[k, m]"], tensors)
+
+
+@pytest.mark.parametrize(("start", "step"), [(0, 1), (1, 2), (-9, 1), (100, -1)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_end_of_a_slice_may_be_computed(start: int, step: int, axis: int) -> None:
+    found = load(sliced(start=np.array([start]), axis=np.array([axis]), step=np.array([step]))).compile()
+    x = np.arange(20, dtype="f").reshape(4, 5)
+    for lengths in ([1, 3, 2], [4], [0, 0], [7], [-1]):
+        rows = slice(start, max(lengths), step)
+        np.testing.assert_array_equal(found(x, np.array(lengths)), x[rows] if axis == 0 else x[:, rows])
+    assert "on the host: node rows (Slice)" in str(found.report)
 
 
 def test_inside_of_a_branch_the_numbers_must_be_known() -> None:

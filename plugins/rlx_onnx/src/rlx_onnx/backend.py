@@ -131,6 +131,8 @@ def _arrays(value: Any) -> Any:
 def _result(value: Any, kind: Any) -> Any:
     if isinstance(value, list):
         return [_result(each, kind.sequence_type.elem_type) for each in value]
+    if isinstance(value, dict):
+        return {key: _result(each, kind.map_type.value_type) for key, each in value.items()}
     if value is None:
         return None
     element = kind.tensor_type.elem_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from rlx_core.errors import Fact, UnsupportedError
@@ -15,7 +15,7 @@ from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
 from rlx_onnx.walking.host import HostStep
 
-__all__ = ["Part", "PartedFunction", "PartedReport"]
+__all__ = ["Part", "PartedFunction", "PartedReport", "called"]
 
 
 @frozen(eq=False)
@@ -77,7 +77,7 @@ class PartedFunction(Bundled):
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named or len(args) != len(self._inputs):
-            args = tuple(bind_arguments(self._called(), args, named).values())
+            args = tuple(bind_arguments(called(self.name, self._arguments), args, named).values())
         values = self._known | dict(zip(self._inputs, args, strict=True))
         found: dict[str, tuple[Any, ...]] = {}
         for stage in self.stages:
@@ -116,15 +116,16 @@ class PartedFunction(Bundled):
             hint="keep the ONNX file, or cut the model before these nodes",
         )
 
-    def _called(self) -> Any:
-        """A function with the arguments of a call, which says what is wrong with one."""
-
-        def run(*args: Any) -> None: ...
-
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        vars(run)["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in self._arguments])
-        run.__name__ = self.name if self.name.isidentifier() else "model"
-        return run
-
     def __repr__(self) -> str:
         return f"<compiled {self.name}({', '.join(self._arguments)}) in {len(self.stages)} stages>"
+
+
+def called(name: str, arguments: Iterable[str]) -> Callable[..., None]:
+    """A function with a model's name and the arguments of a call to it, by which errors say what is wrong with one."""
+
+    def run(*args: Any) -> None: ...
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    vars(run)["__signature__"] = inspect.Signature([inspect.Parameter(each, kind) for each in arguments])
+    run.__name__ = name if name.isidentifier() else "model"
+    return run

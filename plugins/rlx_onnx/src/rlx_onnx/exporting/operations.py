@@ -85,7 +85,7 @@ REDUCTIONS = {
 def _enter_unary(name: str, op: str) -> None:
     @emits(f"rlx.{name}")
     def unary(w: Writer, node: Any, x: str) -> Any:
-        return w(op, x)
+        return w(_of_bools(op, node), x)
 
 
 def _enter_binary(name: str, op: str) -> None:
@@ -99,7 +99,12 @@ def _enter_binary(name: str, op: str) -> None:
             a, b = w.cast(a, node.type.dtype), w.cast(b, node.type.dtype)
         elif left is not right:
             raise UnsupportedError(f"{node.op.name} of {left} and {right} is not written", hint="a cast before it")
-        return w(op, a, b)
+        return w(_of_bools(op, node), a, b)
+
+
+def _of_bools(op: str, node: Any) -> str:
+    """The operation itself, or the logical one where ONNX's operation on bits takes no bools."""
+    return op.removeprefix("Bitwise") if node.type.dtype is bool_ else op
 
 
 def _enter_reduction(name: str, op: str) -> None:
@@ -143,6 +148,12 @@ def gelu_approx(w: Writer, node: Any, x: str) -> Any:
 @emits("rlx.silu")
 def silu(w: Writer, node: Any, x: str) -> Any:
     return w("Mul", x, w("Sigmoid", x))
+
+
+@emits("rlx.erfc")
+def erfc(w: Writer, node: Any, x: str) -> Any:
+    """1 − erf(x): off by the rounding of 1 at most, which in the right tail is more than what is left."""
+    return w("Sub", w.constant(1, node.type.dtype.numpy), w("Erf", x))
 
 
 @emits("rlx.log1p")

@@ -17,15 +17,18 @@ from rlx_core.ir.dims.atoms import Symbol
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, decomposition
 from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.call import results_of
+from rlx_core.ops.control.bodies import made
 from rlx_core.ops.control.conditional import If
+from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
-from rlx_onnx.exporting import layout, operations
+from rlx_onnx.exporting import layout, operations, spectra
 from rlx_onnx.exporting.writer import ELEMENTS, OPSET, Writer
 
 __all__ = ["export_file", "to_proto"]
 
 IR_VERSION = 10
-WRITTEN = operations.TABLE | layout.TABLE
+WRITTEN = operations.TABLE | layout.TABLE | spectra.TABLE
 
 
 def export_file(path: Path, value: Any, host: Any) -> None:
@@ -111,7 +114,7 @@ class _Export:
             if isinstance(node.op, Input | Param):
                 continue
             if isinstance(node.op, Constant):
-                names[node.result] = self.writer.constant(node.op.value.array)
+                names[node.result] = self.writer.constant(spectra.pairs_of(node.op.value.array))
                 continue
             operands = [None if each is None else names.get(each) for each in node.operands]
             if any(each is not None and name is None for each, name in zip(node.operands, operands, strict=True)):
@@ -119,11 +122,16 @@ class _Export:
             self._node(node, operands, names)
 
     def _node(self, node: Node, operands: list[str | None], names: dict[Value, str]) -> None:
-        if isinstance(node.op, Scan | If):
-            written = self._scan if isinstance(node.op, Scan) else self._if
+        if isinstance(node.op, Scan | If | While):
+            written = {Scan: self._scan, If: self._if, While: self._while}[type(node.op)]
             names.update(zip(node.results, written(node, [str(each) for each in operands]), strict=True))
             return
         emit = WRITTEN.get(node.op.name)
+        if spectra.has_complex(node) and node.op.name not in spectra.PAIRS:
+            emit, parts = None, spectra.in_parts(node)
+            if parts is not None:
+                self._inlined(node, parts, operands, names)
+                return
         refused = ""
         if emit is not None:
             try:
@@ -137,7 +145,10 @@ class _Export:
         if node.op.decompose is None:
             self.missing.setdefault(node.op.name, []).append(f"{node.results[0]!r}{refused}")
             return
-        inner = decomposition(node.op, node.operand_types)
+        self._inlined(node, decomposition(node.op, node.operand_types), operands, names)
+
+    def _inlined(self, node: Node, inner: Graph, operands: list[str | None], names: dict[Value, str]) -> None:
+        """What a node is made of, in its place."""
         given = iter(inner.inputs)
         within: dict[Value, str] = {next(given): name for name in operands if name is not None}
         self._nodes(inner, within)
@@ -180,6 +191,29 @@ class _Export:
         rows = len(node.results) - op.carries
         way |= {"scan_output_directions": [1] * rows} if op.reverse and rows else {}
         return self._several("Scan", [*carries, *xs], node, body=body, num_scan_inputs=len(xs), **way)
+
+    def _while(self, node: Node, operands: list[str]) -> tuple[str, ...]:
+        """The condition is computed before the loop, and at the end of each step for the next one."""
+        op: Any = node.op
+        carries, consts = operands[: op.carries], operands[op.carries :]
+        most = "" if op.max_steps is None else self.writer.constant(op.max_steps, np.int64)
+        within = [self.writer.fresh("x") for _ in carries]
+        inputs = [
+            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["i64"], []),
+            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["bool"], []),
+            *(_declared(name, each.type) for name, each in zip(within, op.body.inputs, strict=False)),
+        ]
+        types = [each.type for each in op.body.inputs]
+
+        def step(*x: Value) -> tuple[Value, ...]:
+            found = results_of(op.body, x)
+            return (*results_of(op.cond, (*found, *x[op.carries :])), *found)
+
+        first = dict(zip(op.cond.inputs, operands, strict=True))
+        self._nodes(op.cond, first)
+        goes_on = first.get(op.cond.outputs[0], "")
+        body = self._graph(made(op.body.name, types, step), [*within, *consts], inputs)
+        return self._several("Loop", [most, goes_on, *carries], node, body=body)
 
     def _several(self, op: str, operands: list[str], node: Node, **attributes: Any) -> tuple[str, ...]:
         found = self.writer(op, *operands, results=len(node.results), **attributes)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import optree
 
 import rlx_core as rlx
-from rlx_core.errors import DtypeError, FormatError, ShapeError, UnsupportedError
+from rlx_core.errors import DtypeError, FormatError, RlxError, ShapeError, UnsupportedError
+from rlx_core.ir.graph import ambient_builder
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Coded, is_array, is_known, is_sizes, traced
@@ -27,9 +29,60 @@ def branch(node: Node, condition: Any) -> Any:
     ]
     if any(kind not in ("tensor_type", None) for kind in kinds):
         return branch(node, node.known(0, "condition"))  # lists are there while the model is walked only
-    predicate = rlx.reshape(condition, ())
-    then, otherwise = node.body("then_branch"), node.body("else_branch")
-    return tuple(rlx.cond(predicate, lambda: _traceable(node, then()), lambda: _traceable(node, otherwise())))
+    return _chosen_when_it_runs(node, rlx.reshape(condition, ()))
+
+
+UNTYPED = (DtypeError, FormatError, ShapeError)
+"""What says that a graph does not fit its operands."""
+
+
+def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
+    """Both graphs as a conditional.
+
+    Relations of sizes that one of them relies on must not be guards: these are checked whether or not it runs. So with sizes
+    that are symbols the model is read again for numbers; a graph that does not fit those then raises its error when it runs.
+    """
+    around, types = ambient_builder(), {}  # type: Any, dict[str, Any]
+    faults: dict[str, RlxError] = {}
+
+    def body(name: str) -> Any:
+        def run() -> tuple[Any, ...]:
+            try:
+                found = _traceable(node, node.body(name)())
+            except UNTYPED as error:
+                faults[name] = error
+                raise
+            builder = ambient_builder()
+            assert builder is not None, "a conditional's graphs are traced"
+            if node.walk.has_open_sizes and any(guard not in around.guards for guard in builder.guards):
+                node.walk.specialise(node, f"whether {name} fits its operands")
+            types[name] = tuple(optree.tree_map(lambda value: value.type, each) for each in found)
+            return found
+
+        return run
+
+    bodies = {name: body(name) for name in ("then_branch", "else_branch")}
+    try:
+        return tuple(rlx.cond(predicate, *bodies.values()))
+    except UNTYPED:
+        if node.walk.has_open_sizes and (faults or node.walk.follows_from_sizes(predicate)):
+            node.walk.specialise(node, "which of its graphs fits")
+        if not faults:
+            raise
+    (bad, error), *_ = faults.items()
+    fits, holds = ("then_branch", predicate) if bad == "else_branch" else ("else_branch", rlx.logical_not(predicate))
+    # The one that fits is traced first, which gives the types of the other; where it does not fit either, the model is wrong.
+    # The function takes the predicate, because what takes nothing may be found before the program runs.
+    return tuple(rlx.cond(holds, bodies[fits], lambda: rlx.pure_callback(_raising(error), types[fits], predicate)))
+
+
+def _raising(error: RlxError) -> Any:
+    """A function that raises an error when a program calls it."""
+
+    def branch_that_does_not_fit(predicate: Any) -> Any:
+        raise error
+
+    return branch_that_does_not_fit
 
 
 def _traceable(node: Node, values: list[Any]) -> tuple[Any, ...]:

@@ -9,11 +9,11 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Expr, guards, smaller
+from rlx_core.ir.dims import Expr, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-from rlx_onnx.walking.values import is_sizes, settled, traced
+from rlx_onnx.walking.values import Undecided, decided, is_sizes, settled, traced
 
 UNARY: dict[str, Any] = {
     "Abs": rlx.abs,
@@ -118,26 +118,6 @@ def on_dims(on_sizes: Any, function: Any, a: Any, b: Any, to: Any = None) -> Any
             return found.astype(to) if to is not None else settled(found)
         a, b = traced(a), traced(b)
     return function(a, b)
-
-
-class Undecided(Exception):
-    """A relation between sizes that holds for some of them only."""
-
-
-def decided(relation: str, a: Any, b: Any) -> bool:
-    """Whether a relation holds between sizes, which are never negative."""
-    if not isinstance(a, Expr) and not isinstance(b, Expr):
-        return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
-    if relation in ("<", "<="):
-        return decided({"<": ">", "<=": ">="}[relation], b, a)
-    if relation == ">":
-        return decided(">=", a, b + 1)
-    if relation == "==" and True in (guards.holds(">=", a, b + 1), guards.holds(">=", b, a + 1)):
-        return False
-    found = guards.holds(relation, a, b)  # type: ignore[arg-type]
-    if found is None:
-        raise Undecided
-    return found
 
 
 # ------------------------------------------------------------------------------------------ arithmetic

@@ -13,7 +13,7 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.shapes import on_value
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-from rlx_onnx.walking.values import is_sizes, settled
+from rlx_onnx.walking.values import is_sizes, settled, traced
 
 FAR = 2**31 - 2
 """An end from which on it is beyond every axis: exporters write the largest integer of 32 or 64 bits."""
@@ -21,8 +21,10 @@ FAR = 2**31 - 2
 
 @handles("Slice", takes_sizes=True, takes_coded=True)
 def cut(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    first, last = node.dims(1, "starts"), node.dims(2, "ends")
     rank = len(x.shape)
+    if node.is_computed(1, 2) and starts.shape == ends.shape == (1,):
+        return _cut_where_computed(node, x, (node.ints(3, "axes") or [0])[0], rank)
+    first, last = node.dims(1, "starts"), node.dims(2, "ends")
     along = node.ints(3, "axes")
     along = list(range(len(first))) if along is None else along
     by = node.ints(4, "steps") or [1] * len(first)
@@ -37,6 +39,19 @@ def cut(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
     if any(isinstance(each, Expr) for each in (*first, *last)):
         return on_value(x, lambda data: rlx.asarray(data)[tuple(index)])  # what is known is a table, read up to a size
     return on_value(x, lambda data: data[tuple(index)])
+
+
+def _cut_where_computed(node: Node, x: Any, axis: int, rank: int) -> Any:
+    """A slice of one axis whose start or end the program computes: which places it has is found on the host."""
+    if not -rank <= axis < rank:
+        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
+
+    def places(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[np.ndarray, ...]:
+        step = 1 if steps is None else int(steps.item())
+        return (np.arange(x.shape[axis])[slice(int(starts.item()), int(ends.item()), step)],)
+
+    (found,) = node.on_host(places, lambda n: [rlx.TensorType(rlx.i64, (n,))], *range(5))
+    return on_value(traced(x), lambda data: rlx.take(data, found, axis=axis))
 
 
 def _bound(at: Any, size: Any, step: int, *, is_end: bool = False) -> Any:

@@ -55,6 +55,8 @@ def _directed(node: Node, x: Any, lengths: Any, run: Callable[[Any, int], tuple[
     direction = node.choice("direction", *names)
     if node.get("clip") is not None and node.get("clip") <= 0:
         raise FormatError(f"{node}: clip is above 0")
+    if x.ndim != 3:
+        raise FormatError(f"{node}: its sequences have {x.ndim} axes, not 3")
     batch_first = bool(node.get("layout", 0))
     data = rlx.moveaxis(x, 0, 1) if batch_first else x
     ways = [False, True] if direction == "bidirectional" else [direction == "reverse"]
@@ -114,7 +116,9 @@ def _weights(node: Node, w: Any, r: Any, b: Any, direction: int, gates: int) -> 
 def _initial(node: Node, state: Any, direction: int, x: Any, hidden: Any) -> Any:
     if state is None:
         return rlx.zeros((x.shape[1], hidden), dtype=dtype_of(x.dtype))
-    return state[:, direction] if node.get("layout", 0) else state[direction]
+    found = state[:, direction] if node.get("layout", 0) else state[direction]
+    node.expect("==", found.shape[0], x.shape[1], "the batch of the first state and of the sequences")
+    return rlx.broadcast_to(found, (x.shape[1], hidden)) if found.shape[0] == 1 else found
 
 
 def _clipped(node: Node) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, product
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-from rlx_onnx.walking.values import Coded, dims_array, is_sizes, settled, traced
+from rlx_onnx.walking.values import Coded, Undecided, decided, dims_array, is_sizes, settled, traced
 
 
 @handles("Shape", takes_sizes=True, takes_coded=True)
@@ -75,14 +75,23 @@ def flatten(node: Node, x: Any) -> Any:
 def squeeze(node: Node, x: Any, axes: Any = None) -> Any:
     given = node.ints(1, "axes")
     rank = len(x.shape)
-    dropped = (
-        {i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1}
-        if given is None
-        else {_axis(node, a, rank) for a in given}
-    )
+    if given is None:
+        dropped = {i for i, n in enumerate(x.shape) if _is_one(node, n)}
+    else:
+        dropped = {_axis(node, a, rank) for a in given}
     if is_sizes(x):
         return settled(np.squeeze(x, axis=tuple(dropped)))
-    return on_value(x, lambda data: rlx.squeeze(data, axis=tuple(sorted(dropped))) if dropped else data)
+    for i in sorted(dropped):
+        node.expect("==", x.shape[i], 1, f"axis {i}, which is squeezed")
+    return reshaped(x, [n for i, n in enumerate(x.shape) if i not in dropped]) if dropped else x
+
+
+def _is_one(node: Node, size: Any) -> bool:
+    """Whether a size is 1; how many axes there are would depend on one that may be."""
+    try:
+        return decided("==", size, 1)
+    except Undecided:
+        node.walk.specialise(node, "the number of axes")
 
 
 @handles("Unsqueeze", takes_sizes=True, takes_coded=True)
@@ -108,10 +117,10 @@ def expand(node: Node, x: Any, dims: Any) -> Any:
     own = tuple(x.shape)
     rank = max(len(wanted), len(own))
     left, right = [1] * (rank - len(own)) + list(own), [1] * (rank - len(wanted)) + wanted
-    result = [b if not isinstance(a, Expr) and a == 1 else a for a, b in zip(left, right, strict=True)]
-    for a, b in zip(left, right, strict=True):
-        if isinstance(a, int) and isinstance(b, int) and 1 not in (a, b) and a != b:
-            raise FormatError(f"{node}: {list(own)} does not expand to {wanted}")
+    for axis, (a, b) in enumerate(zip(left, right, strict=True)):
+        if 1 not in (a, b):
+            node.expect("==", a, b, f"axis {axis}, which is expanded")
+    result = [b if a == 1 else a for a, b in zip(left, right, strict=True)]
     return on_value(x, lambda data: rlx.broadcast_to(data, tuple(result)))
 
 

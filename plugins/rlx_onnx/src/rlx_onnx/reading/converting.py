@@ -24,6 +24,9 @@ __all__ = ["NEWEST", "converted", "version_of"]
 NEWEST: Final = min(28, onnx_opset_version())
 """The version of ai.onnx whose meaning the handlers have."""
 
+IR_OF_FREE_TENSORS: Final = 4
+"""The version of the file format from which on a graph's tensors need not be among its inputs."""
+
 CONTRIBUTED: Final = "com.microsoft"
 
 FAULTS: Final = (
@@ -95,6 +98,10 @@ def _with_new_versions(model: Any) -> Any:
         for each in (*graph.input, *graph.output):
             for dim in each.type.tensor_type.shape.dim if each.type.HasField("tensor_type") else ():
                 dim.dim_param = "n"
+    if model.ir_version < IR_OF_FREE_TENSORS:
+        model.ir_version = (
+            IR_OF_FREE_TENSORS  # some files of older formats have tensors that are no inputs, as onnxruntime allows
+        )
     model = version_converter.convert_version(model, NEWEST)
     for part, kept in zip((model.graph.input, model.graph.output), declared, strict=True):
         del part[:]

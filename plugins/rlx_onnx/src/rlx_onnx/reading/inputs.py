@@ -20,6 +20,9 @@ __all__ = ["Input", "inputs_of"]
 #: Several exporters write this `dim_value` for a size that is not known, instead of a `dim_param` or nothing.
 UNKNOWN_SIZE = -1
 
+#: And these `dim_param`s: Paddle writes "?" for every size that it does not know, whether or not they are equal.
+UNKNOWN_NAMES = frozenset({"", "?", "-1"})
+
 
 @frozen
 class Input:
@@ -82,7 +85,7 @@ def _dim(name: str, axis: int, dim: Any, symbols: dict[str, str]) -> Any:
         if dim.dim_value < 0:
             raise FormatError(f"input {name}: a size is at least 0, not {dim.dim_value}")
         return int(dim.dim_value)
-    said = dim.dim_param or f"{name}_{axis}"
+    said = f"{name}_{axis}" if dim.dim_param in UNKNOWN_NAMES else dim.dim_param
     if said not in symbols:
         plain = re.sub(r"\W", "_", said, flags=re.ASCII)
         plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"n_{plain}"

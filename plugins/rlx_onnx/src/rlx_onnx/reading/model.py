@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+import optree
+from attrs import evolve
 from google.protobuf.message import DecodeError
 
 import rlx_core as rlx
@@ -16,6 +19,7 @@ from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameE
 from rlx_core.errors import unsupported as unsupported_error
 from rlx_core.files.reading import mapped
 from rlx_core.functions.model import Model, argument_names
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import bytes_in
@@ -25,8 +29,9 @@ from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.reading.weights import mapped_weights
+from rlx_onnx.specialised import Specialising
 from rlx_onnx.walking.table import INSTEAD, handler_for
-from rlx_onnx.walking.walk import NeedsKnown, Walk, entered
+from rlx_onnx.walking.walk import NeedsKnown, NeedsSizes, Walk, entered
 
 __all__ = ["import_file", "load", "prepared", "read_proto"]
 
@@ -144,12 +149,13 @@ class _Reading:
         return entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
 
     def model(self) -> Model:
-        walked = self._settle()
+        try:
+            walked = self._settle()
+        except NeedsSizes as error:
+            return self._specialised(error.said)
         if walked.steps:
             return parted(walked)
-        names = argument_names(each.name for each in self.inputs)
-        specs = {name: each.spec for name, each in zip(names, self.inputs, strict=True)}
-        results = walked.results
+        specs, results = self._arguments(), walked.results
 
         def function(parameters: Mapping[str, Any], *values: Any) -> Any:
             scope = self._walk(parameters, values)[0]
@@ -157,6 +163,46 @@ class _Reading:
             return found if len(found) != 1 else next(iter(found.values()))
 
         return Model(name=walked.name, function=function, parameters=walked.parameters, inputs=specs)
+
+    def _arguments(self) -> dict[str, Any]:
+        """The inputs as arguments of a function, with their types."""
+        names = argument_names(each.name for each in self.inputs)
+        return {name: each.spec for name, each in zip(names, self.inputs, strict=True)}
+
+    def _specialised(self, why: str) -> Model:
+        """The model as one that is read again for the sizes that it is called with."""
+        specialising = Specialising(self.name.removesuffix(".onnx"), why, self._arguments(), self._with_sizes)
+
+        def function(parameters: Mapping[str, Any], *values: Any) -> Any:
+            try:
+                scope = self._walk(parameters, values)[0]
+            except NeedsSizes:
+                specialising.refuse("a transformation or a file takes one program")
+            except NeedsKnown as error:
+                raise UnsupportedError(error.said, hint="inputs= with all sizes, when the model is read") from None
+            found = {each.name: result_of(scope[each.name]) for each in self.proto.graph.output}
+            return found if len(found) != 1 else next(iter(found.values()))
+
+        return Model(
+            name=specialising.name,
+            function=function,
+            parameters={name: value for name, value in self.tensors.items() if name not in self.constants},
+            inputs=specialising.inputs,
+            compiler=specialising.compiled,
+        )
+
+    def _with_sizes(self, binding: DimBinding, parameters: Mapping[str, Any]) -> Model:
+        """The model with numbers for its sizes and other parameters."""
+        sized = copy.copy(self)
+        sized.tensors = self.tensors | {name: np.asarray(value) for name, value in parameters.items()}
+        sized.constants = set(self.constants)
+        sized.inputs = [
+            evolve(each, spec=optree.tree_map(lambda type: type.bind(binding), each.spec)) for each in self.inputs
+        ]
+        try:
+            return sized.model()
+        except RlxError as error:
+            raise error.about(self.name) from error.__cause__
 
     def _settle(self) -> Walked:
         """Walk until every tensor that must be known is a constant; this is also where faults of the model are found."""

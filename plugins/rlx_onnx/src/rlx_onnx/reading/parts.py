@@ -179,4 +179,6 @@ def result_of(value: Any) -> Any:
     """A value as a result of a program."""
     if isinstance(value, list):
         return [result_of(each) for each in value]
+    if isinstance(value, dict):
+        return {key: result_of(each) for key, each in value.items()}
     return traced(value.value if isinstance(value, Coded) else value)

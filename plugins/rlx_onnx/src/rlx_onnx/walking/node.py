@@ -9,9 +9,9 @@ import numpy as np
 from onnx import AttributeProto
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, FormatError, UnsupportedError
-from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.graph import Value
+from rlx_core.errors import Fact, FormatError, ShapeError, UnsupportedError
+from rlx_core.ir.dims import Dim, Expr, Guard, Relation, holds
+from rlx_core.ir.graph import Value, ambient_builder
 from rlx_onnx.reading.structure import node_words
 from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
@@ -213,6 +213,26 @@ class Node:
         if not 0 <= number <= MOST:
             raise FormatError(f"{self}: {number} is no {what}", Fact("at most", MOST))
         return int(number)
+
+    def expect(self, relation: Relation, left: Dim, right: Dim, what: str) -> None:
+        """Require a relation of sizes; one that is not decided yet becomes a guard of the program, which names this node.
+
+        Args:
+            relation: Of `left` and `right`.
+            left: A size.
+            right: Another.
+            what: What the sizes are of, for the error.
+
+        Raises:
+            ShapeError: It does not hold.
+        """
+        known = holds(relation, left, right)
+        if known is False:
+            raise ShapeError(f"{self}: {what}: {left} {relation} {right} does not hold")
+        if known is None:
+            builder = ambient_builder()
+            assert builder is not None, "sizes with symbols are there in a trace only"
+            builder.add_guards([Guard(relation, left, right, f"{self}: {what}")])
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Say that this node asks for what is not there.

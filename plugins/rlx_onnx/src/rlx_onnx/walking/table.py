@@ -40,6 +40,7 @@ FAMILIES: Final = (
     "suppression",
     "randomness",
     "optimisers",
+    "classical",
     "contributed.operations",
     "contributed.codes",
     "contributed.grouped",

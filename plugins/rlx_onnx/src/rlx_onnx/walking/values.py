@@ -3,7 +3,7 @@
 * an *array*: known now, so that nothing of it becomes part of the program;
 * *sizes*: an array of objects, some of which are expressions of symbols: what `Shape` gives, and arithmetic on it;
 * a traced value of rlx;
-* a list, for a sequence, and `None`, for an optional that is empty and an operand that is left out;
+* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an operand that is left out;
 * `Coded`, for element types that rlx has no dtype for.
 
 Half of the nodes of an exported graph compute sizes. They are done here, with NumPy.
@@ -21,10 +21,22 @@ from attrs import evolve
 
 import rlx_core as rlx
 from rlx_core.ir.array import unwrapped
-from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dims import Dim, Expr, holds
 from rlx_core.system.records import frozen
 
-__all__ = ["Coded", "at_once", "dims_array", "is_array", "is_known", "is_sizes", "rank_of", "shape_of", "traced"]
+__all__ = [
+    "Coded",
+    "Undecided",
+    "at_once",
+    "decided",
+    "dims_array",
+    "is_array",
+    "is_known",
+    "is_sizes",
+    "rank_of",
+    "shape_of",
+    "traced",
+]
 
 T = TypeVar("T")
 
@@ -60,6 +72,8 @@ def is_known(value: object) -> bool:
     """Whether nothing of it depends on what the program is given."""
     if isinstance(value, list):
         return all(map(is_known, value))
+    if isinstance(value, dict):
+        return all(map(is_known, value.values()))
     if isinstance(value, Coded):
         return is_array(value.value)
     return value is None or is_array(value)
@@ -82,6 +96,26 @@ def settled(sizes: np.ndarray) -> np.ndarray:
     if any(isinstance(each, Expr) for each in sizes.ravel()):
         return sizes
     return sizes.astype(np.int64)
+
+
+class Undecided(Exception):
+    """A relation between sizes that holds for some of them only."""
+
+
+def decided(relation: str, a: Any, b: Any) -> bool:
+    """Whether a relation holds between sizes, which are never negative."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
+    if relation in ("<", "<="):
+        return decided({"<": ">", "<=": ">="}[relation], b, a)
+    if relation == ">":
+        return decided(">=", a, b + 1)
+    if relation == "==" and True in (holds(">=", a, b + 1), holds(">=", b, a + 1)):
+        return False
+    found = holds(relation, a, b)  # type: ignore[arg-type]
+    if found is None:
+        raise Undecided
+    return found
 
 
 def traced(value: Any) -> Any:
@@ -111,4 +145,6 @@ def _known(result: Any) -> Any:
     """A result with NumPy's arrays in place of rlx's: what is known while a model is read is NumPy's."""
     if isinstance(result, list | tuple):
         return type(result)([_known(each) for each in result])
+    if isinstance(result, dict):
+        return {key: _known(each) for key, each in result.items()}
     return evolve(result, value=unwrapped(result.value)) if isinstance(result, Coded) else unwrapped(result)

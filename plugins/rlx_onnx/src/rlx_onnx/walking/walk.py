@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import optree
@@ -19,7 +19,7 @@ from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import Handler, handler_for
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["NeedsKnown", "Walk", "entered"]
+__all__ = ["NeedsKnown", "NeedsSizes", "Walk", "entered"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
@@ -31,6 +31,14 @@ class NeedsKnown(Exception):
     def __init__(self, names: frozenset[str], said: str, what: str) -> None:
         super().__init__(said)
         self.names, self.said, self.what = names, said, what
+
+
+class NeedsSizes(Exception):
+    """What the graph is depends on sizes that are symbols: the model is read again for each of them."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
 
 
 class Walk:
@@ -54,7 +62,8 @@ class Walk:
         self.sources: dict[int, frozenset[str]] = {}
         self.steps: dict[str, HostStep] = {}
         self._alive: list[Any] = []
-        self._symbols: set[str] = set()
+        self._symbols: set[str] = set()  # of inputs
+        self._found: set[str] = set()  # of steps on the host
         self._depth = 0
 
     @property
@@ -68,6 +77,27 @@ class Walk:
             self._note(leaf, frozenset({name}))
             self._symbols |= {each.name for each in free_symbols(*leaf.shape)}
         return value
+
+    @property
+    def has_open_sizes(self) -> bool:
+        """Whether sizes of inputs are symbols, so that `specialise` makes them numbers."""
+        return bool(self._symbols)
+
+    def specialise(self, node: Node, what: str) -> NoReturn:
+        """Begin again with sizes that are numbers, or refuse where the undecided ones are found when the model runs.
+
+        Args:
+            node: Whose results depend on sizes in more than their own sizes.
+            what: What depends on them.
+        """
+        said = f"{node}: {what} depends on sizes"
+        if not self._symbols:
+            raise UnsupportedError(f"{said} that are found when the model runs", hint="sizes of inputs")
+        raise NeedsSizes(said)
+
+    def follows_from_sizes(self, value: Any) -> bool:
+        """Whether a traced value is computed from sizes alone."""
+        return not self._sources([value])
 
     def run(self, graph: Any, given: Sequence[Any], around: Mapping[str, Any]) -> list[Any]:
         """The results of a graph.
@@ -130,9 +160,9 @@ class Walk:
     def _unknown(self, key: str) -> Dim:
         """A symbol of its own for a size that is found by a step."""
         plain = "n_" + re.sub(r"\W", "_", key, flags=re.ASCII)
-        while plain in self._symbols:
+        while plain in self._symbols | self._found:
             plain += "_"
-        self._symbols.add(plain)
+        self._found.add(plain)
         return rlx.symbol(plain)
 
     # ----------------------------------------------------------------------------------------------
@@ -194,6 +224,8 @@ def leaves(value: Any) -> list[Any]:
     """The traced values of a value."""
     if isinstance(value, list | tuple):
         return [leaf for each in value for leaf in leaves(each)]
+    if isinstance(value, dict):
+        return leaves(list(value.values()))
     if isinstance(value, Coded):
         return leaves(value.value)
     return [value] if isinstance(value, Value) else []
