@@ -226,7 +226,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "local_devices": "rlx.devices()",
     "default_backend": "rlx.available_devices()",
     "ragged_dot": "rlx.grouped_matmul(x, w, expert) takes the expert of each row, where ragged_dot takes sizes of groups",
-    "register_pytree_with_keys": "rlx.register_pytree_node(cls, flatten, unflatten); flatten may return the names of the children as a third part",
+    "register_pytree_with_keys": "rlx.register_pytree_node(cls, flatten, unflatten); flatten may name the children",
     "register_pytree_node_class": "rlx.register_pytree_node(cls, flatten, unflatten), or rlx.register_dataclass",
     "named_call": "names of functions are in error messages and reports as they are",
     "call": "an op that holds a graph; rlx.jit functions are called inside others as they are",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, field
@@ -69,7 +70,8 @@ class Compiled:
         from rlx_core.pipeline.dynamic import specialize  # here, because most programs have fixed sizes
 
         start = time.perf_counter()
-        made = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+        with collecting_seldom():
+            made = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
         self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
         return made
 
@@ -169,6 +171,7 @@ class ProgramCache(Protocol):
     ) -> Compiled: ...
 
 
+@cache
 def plan_options(memory: MemoryConfig) -> PlanOptions:
     """How memory is planned, for a configuration of it."""
     from rlx_core.pipeline.planning.planner import PlanOptions  # here, because a cached program has its plan

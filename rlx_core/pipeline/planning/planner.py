@@ -203,7 +203,7 @@ def _draft(
     parts = Parts(possible, views, plan.alignment or target.alignment)
     owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
     moved = with_parts({}, {root: alias for parts in owned.values() for root, alias in parts.items()})
-    aliases = place_views(possible, order, moved) if plan.views else moved
+    aliases = place_views(possible, order, moved) if plan.views and moved else moved or views
     runs = [n for n in order if n.results[0] not in views and not (n in owned and is_made_of_parts(n))]
     assert views.keys() <= aliases.keys(), "what was a view is one where its operand is a part"
     kernels = find.for_all(runs)

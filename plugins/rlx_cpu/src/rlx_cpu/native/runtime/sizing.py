@@ -167,7 +167,8 @@ class Fixed:
 
 
 def _forms_of(template: Lir, isa: Isa) -> Forms:
-    return _forms.setdefault(template, {}).setdefault(isa, Forms())
+    kept = _forms.setdefault(template, {})
+    return kept[isa] if isa in kept else kept.setdefault(isa, Forms())
 
 
 def _unbound(lir: Lir, origin: Origin) -> dict[Node, Node]:
