@@ -282,3 +282,34 @@ def test_bounds_of_sizes_decide_which_is_larger() -> None:
         np.testing.assert_allclose(model(given.numpy()), Tail()(given), rtol=1e-6)
     with pytest.raises(GuardError, match="61"):
         model(np.zeros((3, 61), np.float32))
+
+
+def branches(x: Any) -> Any:
+    return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("function", "raised"),
+    [
+        (branches, "GuardOnDataDependentSymNode"),
+        (lambda x: torch.arange(int(x[0])), "GuardOnDataDependentSymNode"),
+        (lambda x: torch.linalg.lstsq(x[None], x[None]).solution, "DynamicOutputShapeException"),
+        (lambda x: torch.from_numpy(x.numpy() * 2), "RuntimeError"),
+    ],
+)
+def test_what_torch_does_not_export_is_refused_with_its_reason(function: Any, raised: str) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    with pytest.raises(UnsupportedError, match=f"torch.export cannot export Module(.|\n)*{raised}"):
+        rlx.from_torch(Module(), (torch.ones(3),))
+
+
+def test_errors_of_a_module_are_its_own() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return {}["missing"]
+
+    with pytest.raises(KeyError, match="missing"):
+        rlx.from_torch(Module(), (torch.ones(3),))

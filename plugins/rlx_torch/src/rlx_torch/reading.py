@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors import ConfigError, Fact, UnsupportedError
 from rlx_torch.decompositions import for_export
 from rlx_torch.exported import TorchModel, arguments_of, model_of
 
@@ -50,8 +50,19 @@ def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch
             Fact("forward", inspect.signature(module.forward)),
         ) from None
     # What needs no gradient is not taken apart for it.
-    with torch.no_grad():
-        return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        if not isinstance(error, RuntimeError) and not type(error).__module__.startswith("torch"):
+            raise  # by the module itself
+        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise UnsupportedError(
+            f"from_torch: torch.export cannot export {type(module).__name__}: {said.strip()}",
+            Fact("raised", f"{type(error).__module__}.{type(error).__qualname__}"),
+            hint="what depends on the values of tensors, such as branches and sizes, is not exported: torch.where instead of if, "
+            "or a call of the module outside of the exported part",
+        ) from error
 
 
 def _names_of_sizes(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
