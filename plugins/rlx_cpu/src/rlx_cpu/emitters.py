@@ -15,7 +15,9 @@ from rlx_cpu.native.llvm.build import constant, memory_type
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.status import is_lowest, report_lowest
 from rlx_cpu.native.systems.elimination import Elimination, SystemRows
+from rlx_cpu.native.systems.rank import numerical_rank
 from rlx_cpu.native.table import NativeTable
 
 __all__ = [
@@ -33,9 +35,12 @@ __all__ = [
     "constant",
     "counting",
     "index",
+    "is_lowest",
     "memory_type",
+    "numerical_rank",
     "offset",
     "pointer_at",
+    "report_lowest",
     "share",
     "starting",
 ]

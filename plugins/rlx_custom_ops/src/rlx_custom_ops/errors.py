@@ -6,9 +6,12 @@ through a training run and is noticed where it no longer says which matrix it ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rlx_core.errors import Fact, RlxError
+from rlx_core.kit import Fault
 
 __all__ = [
     "LinearAlgebraError",
@@ -108,36 +111,57 @@ class NotConvergedError(LinearAlgebraError):
         self.residual = residual
 
 
-def which(index: tuple[int, ...]) -> str:
+def which(index: Sequence[object]) -> str:
     """The matrix an error is about, in words."""
-    return f"the matrix at batch index {list(index)}" if index else "the matrix"
+    return f"the matrix at batch index [{', '.join(map(str, index))}]" if index else "the matrix"
 
 
-def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> NotPositiveDefiniteError:
+def minor_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
+    """The fault whose number is a matrix's batch index and the order of its first leading minor that is not positive."""
+    says = f"not positive definite: its leading minor of order {{}} (of {size}) is not positive"
+    return _fault(NotPositiveDefiniteError, op, says, (*leading, size + 1))
+
+
+def pivot_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
+    """The fault whose number is the batch index and the numerical rank of a matrix with a pivot of exactly 0."""
+    says = f"singular: a pivot is exactly 0, the numerical rank is {{}} of {size}"
+    return _fault(SingularMatrixError, op, says, (*leading, size + 1), hint="`lstsq` solves systems of any rank")
+
+
+def diagonal_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
+    """The fault whose number is a triangular matrix's batch index and the first row with a 0 on its diagonal."""
+    says = f"singular: element {{}} of its diagonal (of {size}) is exactly 0"
+    return _fault(SingularMatrixError, op, says, (*leading, size))
+
+
+def _fault(
+    error: type[LinearAlgebraError], op: str, says: str, dims: tuple[int, ...], hint: str | None = None
+) -> Fault:
+    axes = len(dims) - 1
+    index = ", ".join(f"{{{axis}}}" for axis in range(axes))
+    return Fault(
+        f"{op}: {which(['{}'] * axes)} is {says}",
+        f"{error.__module__}:{error.__qualname__}",
+        dims,
+        (("batch index", f"[{index}]"),),
+        hint,
+    )
+
+
+def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> RlxError:
     """The error for the first leading minor that is not positive."""
-    return NotPositiveDefiniteError(
-        f"{op}: {which(index)} is not positive definite: "
-        f"its leading minor of order {order} (of {size}) is not positive",
-        Fact("batch index", list(index)),
-    )
+    return minor_fault(op, index, size).of(*index, order)
 
 
-def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> SingularMatrixError:
-    """The error for a pivot of exactly 0 in `a`."""
-    rank, size = int(np.linalg.matrix_rank(a)), a.shape[-1]
-    return SingularMatrixError(
-        f"{op}: {which(index)} is singular: a pivot is exactly 0, the numerical rank is {rank} of {size}",
-        Fact("batch index", list(index)),
-        hint="`lstsq` solves systems of any rank",
-    )
+def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> RlxError:
+    """The error for a pivot of exactly 0 in `a`; a matrix that is not finite has no singular values, and rank 0."""
+    rank = int(np.linalg.matrix_rank(a)) if np.isfinite(a).all() else 0
+    return pivot_fault(op, index, a.shape[-1]).of(*index, rank)
 
 
-def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> SingularMatrixError:
+def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> RlxError:
     """The error for a triangular matrix without an inverse."""
-    return SingularMatrixError(
-        f"{op}: {which(index)} is singular: element {row} of its diagonal (of {size}) is exactly 0",
-        Fact("batch index", list(index)),
-    )
+    return diagonal_fault(op, index, size).of(*index, row)
 
 
 def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:
