@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final
 
+from attrs import frozen
+
 from rlx_core.kit import Node, TensorType
 from rlx_core.pipeline.kernels import condition
-from rlx_core.system.records import frozen
 from rlx_cpu.emitters import WORTH_THREADS, SystemRows
 
 __all__ = ["MAX_SIDES", "MAX_SMALL", "Systems", "is_small", "is_small_system"]

@@ -45,13 +45,16 @@ def system(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emit
         found = Elimination.begin(b, rows, start)
         found.read(matrix, 0, n)
         found.read(offset(b, right, (s, systems.sides_nbytes)), n, rows.k)
+        has_nan = found.has_nan()
         found.eliminate()
         found.substitute()
+        is_singular = b.and_(found.has_zero_pivot(), b.not_(has_nan))
+        found.refuse(has_nan)
         found.write(offset(b, x, (s, systems.sides_nbytes)), n, rows.k)
         first = b.mul(s, index(n + 1))
         # The rank takes longer than the solution: not for a matrix that comes after one that is reported, or for the same again.
         is_news = is_lowest(b, status, b.add(first, index(n)))
-        with b.if_then(b.and_(found.has_zero_pivot(), is_news), likely=False):
+        with b.if_then(b.and_(is_singular, is_news), likely=False):
             found.read(matrix, 0, n)
             report_lowest(b, status, b.add(first, numerical_rank(found)))
     b.ret_void()

@@ -1,6 +1,6 @@
 """Gaussian elimination with partial pivoting on the rows of one small matrix, the Cholesky factor, and substitutions.
 
-Golub & Van Loan, "Matrix Computations", 4th edition, algorithms 3.1.1, 3.1.2, 3.4.1 and 4.2.2, with the rows of a matrix and of
+Golub & Van Loan, "Matrix Computations", 4th edition, algorithms 3.1.3, 3.1.4, 3.4.1 and 4.2.2, with the rows of a matrix and of
 its right sides next to each other. Each element is updated by itself, so results do not depend on the length of vectors.
 """
 
@@ -87,6 +87,23 @@ class Elimination:
     def has_zero_pivot(self) -> ir.Value:
         """i1: `is_singular` as it is here."""
         return self.b.load(self.is_singular, typ=I1, align=1)
+
+    def has_nan(self) -> ir.Value:
+        """i1: whether an element of the matrix is NaN."""
+        b, found = self.b, variable(self.b, I64)
+        b.store(index(0), found, align=8)
+        with counting(b, 0, self.rows.n) as r:
+            for at, lanes in self._spans(self.rows.n):
+                with counting(b, *at, lanes) as j:
+                    x = self.load(self.at(r, j), lanes)
+                    is_nan = b.fcmp_unordered("uno", x, x)
+                    bits = b.zext(is_nan if lanes == 1 else b.bitcast(is_nan, ir.IntType(lanes)), I64)
+                    b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
+        return b.icmp_signed("!=", b.load(found, typ=I64, align=8), index(0))
+
+    def refuse(self, condition: ir.Value) -> None:
+        """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
+        self.b.store(self.b.or_(self.has_zero_pivot(), condition), self.is_singular, align=1)
 
     def at(self, row: ir.Value | int, column: ir.Value | int) -> ir.Value:
         """The address of an element."""
