@@ -11,7 +11,7 @@ that fills it, which imports this one:
 
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_cpu.native.contract import Emit, Emitted, Pack, aligned
-from rlx_cpu.native.llvm.build import constant, memory_type
+from rlx_cpu.native.llvm.build import constant, intrinsic, memory_type, splat, variable
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.machine import MACHINE
 from rlx_cpu.native.movement.boxes import starting
@@ -35,6 +35,7 @@ __all__ = [
     "constant",
     "counting",
     "index",
+    "intrinsic",
     "is_lowest",
     "memory_type",
     "numerical_rank",
@@ -42,7 +43,9 @@ __all__ = [
     "pointer_at",
     "report_lowest",
     "share",
+    "splat",
     "starting",
+    "variable",
 ]
 
 WORTH_THREADS = MACHINE.serial_nbytes

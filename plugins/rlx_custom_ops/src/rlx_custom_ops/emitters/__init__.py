@@ -2,8 +2,18 @@
 
 from rlx_custom_ops.emitters.cholesky import cholesky_factor
 from rlx_custom_ops.emitters.lu import determinant, factors
+from rlx_custom_ops.emitters.qr import reflections
 from rlx_custom_ops.emitters.small import MAX_SIDES, MAX_SMALL
 from rlx_custom_ops.emitters.solve import system
 from rlx_custom_ops.emitters.triangular import substitution
 
-__all__ = ["MAX_SIDES", "MAX_SMALL", "cholesky_factor", "determinant", "factors", "substitution", "system"]
+__all__ = [
+    "MAX_SIDES",
+    "MAX_SMALL",
+    "cholesky_factor",
+    "determinant",
+    "factors",
+    "reflections",
+    "substitution",
+    "system",
+]

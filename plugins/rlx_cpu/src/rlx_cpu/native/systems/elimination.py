@@ -7,6 +7,7 @@ its right sides next to each other. Each element is updated by itself, so result
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
@@ -90,14 +91,21 @@ class Elimination:
 
     def has_nan(self) -> ir.Value:
         """i1: whether an element of the matrix is NaN."""
+        return self._any(self.rows.n, lambda x: self.b.fcmp_unordered("uno", x, x))
+
+    def is_finite(self, count: int) -> ir.Value:
+        """i1: whether the elements of the first columns are finite."""
+        b = self.b
+        return b.not_(self._any(count, lambda x: b.fcmp_unordered("==", b.fabs(x), constant(x.type, math.inf))))
+
+    def _any(self, count: int, holds: Callable[[ir.Value], ir.Value]) -> ir.Value:
         b, found = self.b, variable(self.b, I64)
         b.store(index(0), found, align=8)
         with counting(b, 0, self.rows.n) as r:
-            for at, lanes in self._spans(self.rows.n):
+            for at, lanes in self._spans(count):
                 with counting(b, *at, lanes) as j:
-                    x = self.load(self.at(r, j), lanes)
-                    is_nan = b.fcmp_unordered("uno", x, x)
-                    bits = b.zext(is_nan if lanes == 1 else b.bitcast(is_nan, ir.IntType(lanes)), I64)
+                    has = holds(self.load(self.at(r, j), lanes))
+                    bits = b.zext(has if lanes == 1 else b.bitcast(has, ir.IntType(lanes)), I64)
                     b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
         return b.icmp_signed("!=", b.load(found, typ=I64, align=8), index(0))
 
@@ -146,6 +154,15 @@ class Elimination:
                 b.store(is_still, is_finite, align=1)
             self._pad(r)
         return b.load(is_finite, typ=I1, align=1)
+
+    def write_identity(self, column: int) -> None:
+        """Have the columns from `column` on be those of an identity."""
+        b, rows = self.b, self.rows
+        zero, one = (constant(memory_type(rows.dtype), x) for x in (0.0, 1.0))
+        with counting(b, 0, rows.n) as r:
+            with counting(b, column, rows.width) as j:
+                self.store(b.select(b.icmp_signed("==", b.sub(j, index(column)), r), one, zero), self.at(r, j))
+            self._pad(r)
 
     def write(self, to: ir.Value, column: int, count: int) -> None:
         """Store `count` columns as a dense array; NaN where the matrix is singular and they are right sides."""
@@ -209,7 +226,7 @@ class Elimination:
             with counting(b, after, index(n)) as r:
                 factor = b.fdiv(self.load(self.at(r, c)), divisor)
                 self.store(factor, self.at(r, c))
-                self._subtract(factor, c, r, after)
+                self.subtract(factor, c, r, after)
 
     def substitute(self, *, is_lower: bool = False, is_transposed: bool = False, is_unit: bool = False) -> None:
         """Replace the right sides by the solutions for a triangle of the matrix, from the unknown that stands alone on.
@@ -231,7 +248,7 @@ class Elimination:
             rest = (b.add(c, index(1)), index(rows.n)) if is_forward else (index(0), c)
             with counting(b, *rest) as r:
                 factor = self.load(self.at(c, r) if is_transposed else self.at(r, c))
-                self._subtract(factor, c, r, index(rows.n))
+                self.subtract(factor, c, r, index(rows.n))
 
     def first_zero(self) -> ir.Value:
         """The first row whose diagonal element is exactly 0; the number of rows where there is none."""
@@ -268,7 +285,7 @@ class Elimination:
                 place = self.at(c, j)
                 self.store(b.fdiv(self.load(place, rows.lanes), divisor), place)
             with counting(b, after, index(rows.n)) as r:
-                self._subtract(self.load(self.at(c, r)), c, r, r)
+                self.subtract(self.load(self.at(c, r)), c, r, r)
         return b.load(order, typ=I64, align=8)
 
     def log_modulus(self, x: ir.Value) -> ir.Value:
@@ -295,7 +312,7 @@ class Elimination:
             b.store(b.select(is_larger, r, b.load(place, typ=I64, align=8)), place, align=8)
         return b.load(best, typ=element, align=size), b.load(place, typ=I64, align=8)
 
-    def _subtract(self, factor: ir.Value, source: ir.Value, row: ir.Value, first: ir.Value) -> None:
+    def subtract(self, factor: ir.Value, source: ir.Value, row: ir.Value, first: ir.Value) -> None:
         """Subtract a multiple of one row from another, from a column on."""
         b, lanes = self.b, self.rows.lanes
         scale = splat(b, b.fneg(factor), lanes)
