@@ -154,9 +154,8 @@ def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int
 
 
 def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> RlxError:
-    """The error for a pivot of exactly 0 in `a`; a matrix that is not finite has no singular values, and rank 0."""
-    rank = int(np.linalg.matrix_rank(a)) if np.isfinite(a).all() else 0
-    return pivot_fault(op, index, a.shape[-1]).of(*index, rank)
+    """The error for a pivot of exactly 0 in `a`."""
+    return pivot_fault(op, index, a.shape[-1]).of(*index, int(np.linalg.matrix_rank(a)))
 
 
 def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> RlxError:

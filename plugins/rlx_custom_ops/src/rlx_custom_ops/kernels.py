@@ -23,7 +23,7 @@ from rlx_custom_ops.ops.eig import Eig, in_order
 from rlx_custom_ops.ops.eigh import Eigh
 from rlx_custom_ops.ops.expm import Expm
 from rlx_custom_ops.ops.lu import Lu
-from rlx_custom_ops.ops.matrices import finite, hermitian_array, stack, without_nan
+from rlx_custom_ops.ops.matrices import finite, hermitian_array, stack
 from rlx_custom_ops.ops.phases import phases
 from rlx_custom_ops.ops.qr import Qr, with_positive_diagonal
 from rlx_custom_ops.ops.solve import Solve
@@ -78,7 +78,7 @@ def lapack_gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, works
     if b.size == 0:
         return
     solve = routine("gesv", a, b)
-    for index in without_nan(a, out):
+    for index in finite(a, out):
         _, _, x, info = solve(a[index], b[index])
         if info > 0:
             raise singular("solve", index, a[index])

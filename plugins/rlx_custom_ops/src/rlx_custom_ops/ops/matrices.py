@@ -192,22 +192,10 @@ def hermitian_array(a: np.ndarray) -> np.ndarray:
 def finite(a: np.ndarray, *results: np.ndarray) -> Iterator[tuple[int, ...]]:
     """The batch index of every finite matrix in `a`; the results of the others become NaN.
 
-    LAPACK must not see those: a NaN or an infinity can keep its iterations from ending.
+    LAPACK must not see those: a NaN or an infinity can keep its iterations from ending, and its pivots pass a NaN by.
     """
-    yield from _where(np.isfinite(a), a, results)
-
-
-def without_nan(a: np.ndarray, *results: np.ndarray) -> Iterator[tuple[int, ...]]:
-    """The batch index of every matrix in `a` without a NaN; the results of the others become NaN.
-
-    LAPACK's pivots pass a NaN by: what it finds then may be finite, or a matrix that it calls singular.
-    """
-    yield from _where(~np.isnan(a), a, results)
-
-
-def _where(is_usable: np.ndarray, a: np.ndarray, results: Sequence[np.ndarray]) -> Iterator[tuple[int, ...]]:
     for index in stack(a):
-        if is_usable[index].all():
+        if np.isfinite(a[index]).all():
             yield index
             continue
         for result in results:

@@ -29,10 +29,10 @@ from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
     expect_square,
+    finite,
     free_leading_axes,
     infer_system,
     of_systems,
-    without_nan,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 
@@ -43,7 +43,7 @@ __rlx_library__ = True
 class Solve(Op):
     """The x with a x = b.
 
-    A NaN in a matrix makes its solutions NaN.
+    A NaN or an infinity in a matrix makes its solutions NaN.
 
     Shapes:
         a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
@@ -65,7 +65,7 @@ class Solve(Op):
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         x = np.empty_like(b)
-        for index in without_nan(a, x):
+        for index in finite(a, x):
             try:
                 x[index] = np.linalg.solve(a[index], b[index])
             except np.linalg.LinAlgError:

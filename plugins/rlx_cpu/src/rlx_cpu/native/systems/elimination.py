@@ -7,7 +7,6 @@ its right sides next to each other. Each element is updated by itself, so result
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
@@ -89,25 +88,18 @@ class Elimination:
         """i1: `is_singular` as it is here."""
         return self.b.load(self.is_singular, typ=I1, align=1)
 
-    def has_nan(self) -> ir.Value:
-        """i1: whether an element of the matrix is NaN."""
-        return self._any(self.rows.n, lambda x: self.b.fcmp_unordered("uno", x, x))
-
     def is_finite(self, count: int) -> ir.Value:
         """i1: whether the elements of the first columns are finite."""
-        b = self.b
-        return b.not_(self._any(count, lambda x: b.fcmp_unordered("==", b.fabs(x), constant(x.type, math.inf))))
-
-    def _any(self, count: int, holds: Callable[[ir.Value], ir.Value]) -> ir.Value:
         b, found = self.b, variable(self.b, I64)
         b.store(index(0), found, align=8)
         with counting(b, 0, self.rows.n) as r:
             for at, lanes in self._spans(count):
                 with counting(b, *at, lanes) as j:
-                    has = holds(self.load(self.at(r, j), lanes))
-                    bits = b.zext(has if lanes == 1 else b.bitcast(has, ir.IntType(lanes)), I64)
+                    x = b.fabs(self.load(self.at(r, j), lanes))
+                    is_not = b.fcmp_unordered("==", x, constant(x.type, math.inf))
+                    bits = b.zext(is_not if lanes == 1 else b.bitcast(is_not, ir.IntType(lanes)), I64)
                     b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
-        return b.icmp_signed("!=", b.load(found, typ=I64, align=8), index(0))
+        return b.icmp_signed("==", b.load(found, typ=I64, align=8), index(0))
 
     def refuse(self, condition: ir.Value) -> None:
         """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
