@@ -28,9 +28,12 @@ def is_small(node: Node) -> bool:
 
 @condition(f"{MAX_SMALL} or fewer rows, and from 1 to {MAX_SIDES} right sides")
 def is_small_system(node: Node) -> bool:
-    # Without right sides there is nothing to compute, but a matrix may still be refused: LAPACK's row looks at it.
     a, b = (v.type for v in node.present())
-    return a.is_static and b.is_static and a.static_shape[-1] <= MAX_SMALL and 1 <= b.static_shape[-1] <= MAX_SIDES
+    if not (a.is_static and b.is_static):
+        return False
+    # Without right sides there is nothing to compute, but a matrix may still be refused: LAPACK's row looks at it.
+    n, k = a.static_shape[-1], b.static_shape[-1]
+    return n == 0 or (n <= MAX_SMALL and 1 <= k <= MAX_SIDES)
 
 
 @frozen
