@@ -68,7 +68,7 @@ def test_the_table_is_for_the_cpu_and_says_whose_it_is() -> None:
 
 def test_matrices_that_are_not_finite_give_what_the_references_give() -> None:
     for program in PROGRAMS:
-        if program.op.name in ("linalg.cholesky", "linalg.eigh", "linalg.svd", "linalg.qr", "linalg.expm"):
+        if program.op.name.removeprefix("linalg.") in ("cholesky", "eigh", "svd", "qr", "expm", "solve"):
             arrays = program.draw()
             if arrays[0].size:
                 arrays[0][..., 0, 0] = np.nan
