@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from attrs import frozen
 
 from rlx_core.errors import Fact, RlxError
-from rlx_core.kit import Fault
 
 __all__ = [
     "LinearAlgebraError",
@@ -111,60 +111,75 @@ class NotConvergedError(LinearAlgebraError):
         self.residual = residual
 
 
+BATCH_INDEX = "batch index"
+
+
 def which(index: Sequence[object]) -> str:
     """The matrix an error is about, in words."""
-    return f"the matrix at batch index [{', '.join(map(str, index))}]" if index else "the matrix"
+    return f"the matrix at batch index {listed(index)}" if index else "the matrix"
 
 
-def minor_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
-    """The fault whose number is a matrix's batch index and the order of its first leading minor that is not positive."""
-    says = f"not positive definite: its leading minor of order {{}} (of {size}) is not positive"
-    return _fault(NotPositiveDefiniteError, op, says, (*leading, size + 1))
+def listed(index: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, index))}]"
 
 
-def pivot_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
-    """The fault whose number is the batch index and the numerical rank of a matrix with a pivot of exactly 0."""
-    says = f"singular: a pivot is exactly 0, the numerical rank is {{}} of {size}"
-    return _fault(SingularMatrixError, op, says, (*leading, size + 1), hint="`lstsq` solves systems of any rank")
+@frozen
+class Refusal:
+    """What an op says of a matrix that it cannot take.
+
+    Native code reports where and what it met as a number, so both may be fields of a format in place of numbers.
+
+    Attributes:
+        says: Of the matrix, with `{found}` for what was found in it.
+    """
+
+    error: type[LinearAlgebraError]
+    op: str
+    says: str
+    hint: str | None = None
+
+    def message(self, index: Sequence[object], found: object) -> str:
+        return f"{self.op}: {which(index)} is {self.says.format(found=found)}"
+
+    def __call__(self, index: tuple[int, ...], found: int) -> LinearAlgebraError:
+        """The error for the matrix at a batch index."""
+        return self.error(self.message(index, found), Fact(BATCH_INDEX, listed(index)), hint=self.hint)
 
 
-def diagonal_fault(op: str, leading: tuple[int, ...], size: int) -> Fault:
-    """The fault whose number is a triangular matrix's batch index and the first row with a 0 on its diagonal."""
-    says = f"singular: element {{}} of its diagonal (of {size}) is exactly 0"
-    return _fault(SingularMatrixError, op, says, (*leading, size))
+def no_minor(op: str, size: int) -> Refusal:
+    """The refusal of a matrix for the order of its first leading minor that is not positive."""
+    says = f"not positive definite: its leading minor of order {{found}} (of {size}) is not positive"
+    return Refusal(NotPositiveDefiniteError, op, says)
 
 
-def _fault(
-    error: type[LinearAlgebraError], op: str, says: str, dims: tuple[int, ...], hint: str | None = None
-) -> Fault:
-    axes = len(dims) - 1
-    index = ", ".join(f"{{{axis}}}" for axis in range(axes))
-    return Fault(
-        f"{op}: {which(['{}'] * axes)} is {says}",
-        f"{error.__module__}:{error.__qualname__}",
-        dims,
-        (("batch index", f"[{index}]"),),
-        hint,
-    )
+def no_pivot(op: str, size: int) -> Refusal:
+    """The refusal of a matrix with a pivot of exactly 0, for its numerical rank."""
+    says = f"singular: a pivot is exactly 0, the numerical rank is {{found}} of {size}"
+    return Refusal(SingularMatrixError, op, says, hint="`lstsq` solves systems of any rank")
 
 
-def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> RlxError:
+def no_divisor(op: str, size: int) -> Refusal:
+    """The refusal of a triangular matrix without an inverse, for the first row with a 0 on the diagonal."""
+    return Refusal(SingularMatrixError, op, f"singular: element {{found}} of its diagonal (of {size}) is exactly 0")
+
+
+def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> LinearAlgebraError:
     """The error for the first leading minor that is not positive."""
-    return minor_fault(op, index, size).of(*index, order)
+    return no_minor(op, size)(index, order)
 
 
-def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> RlxError:
+def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> LinearAlgebraError:
     """The error for a pivot of exactly 0 in `a`."""
-    return pivot_fault(op, index, a.shape[-1]).of(*index, int(np.linalg.matrix_rank(a)))
+    return no_pivot(op, a.shape[-1])(index, int(np.linalg.matrix_rank(a)))
 
 
-def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> RlxError:
+def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> LinearAlgebraError:
     """The error for a triangular matrix without an inverse."""
-    return diagonal_fault(op, index, size).of(*index, row)
+    return no_divisor(op, size)(index, row)
 
 
 def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:
     """The error for an iteration that did not end."""
     return NoConvergenceError(
-        f"{op}: the iteration for {which(index)} did not converge", Fact("batch index", list(index))
+        f"{op}: the iteration for {which(index)} did not converge", Fact(BATCH_INDEX, listed(index))
     )

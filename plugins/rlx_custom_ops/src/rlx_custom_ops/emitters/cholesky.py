@@ -18,8 +18,9 @@ from rlx_cpu.emitters import (
     share,
     starting,
 )
+from rlx_custom_ops.emitters.faults import fault_of
 from rlx_custom_ops.emitters.small import Systems, is_small
-from rlx_custom_ops.errors import minor_fault
+from rlx_custom_ops.errors import no_minor
 from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.cholesky import Cholesky
 
@@ -45,5 +46,5 @@ def cholesky_factor(module: Any, node: Node, layout: Layout, isa: Any, name: str
         with b.if_then(b.and_(is_finite, b.icmp_signed("!=", order, index(0))), likely=False):
             report_lowest(b, status, b.add(b.mul(s, index(n + 1)), order))
     b.ret_void()
-    fault = minor_fault("cholesky", systems.leading, n)
+    fault = fault_of(no_minor("cholesky", n), systems.leading, n + 1)
     return Emitted(name, workspace=rows.nbytes, fault=fault, uses_threads=systems.uses_threads)

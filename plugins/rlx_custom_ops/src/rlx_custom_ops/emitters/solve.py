@@ -20,8 +20,9 @@ from rlx_cpu.emitters import (
     share,
     starting,
 )
+from rlx_custom_ops.emitters.faults import fault_of
 from rlx_custom_ops.emitters.small import Systems, is_small_system
-from rlx_custom_ops.errors import pivot_fault
+from rlx_custom_ops.errors import no_pivot
 from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.solve import Solve
 
@@ -58,5 +59,5 @@ def system(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emit
             found.read(matrix, 0, n)
             report_lowest(b, status, b.add(first, numerical_rank(found)))
     b.ret_void()
-    fault = pivot_fault("solve", systems.leading, n)
+    fault = fault_of(no_pivot("solve", n), systems.leading, n + 1)
     return Emitted(name, workspace=rows.nbytes, fault=fault, uses_threads=systems.uses_threads)

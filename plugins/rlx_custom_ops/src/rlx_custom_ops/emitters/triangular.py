@@ -18,8 +18,9 @@ from rlx_cpu.emitters import (
     share,
     starting,
 )
+from rlx_custom_ops.emitters.faults import fault_of
 from rlx_custom_ops.emitters.small import Systems, is_small_system
-from rlx_custom_ops.errors import diagonal_fault
+from rlx_custom_ops.errors import no_divisor
 from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.triangular import TriangularSolve
 
@@ -50,5 +51,5 @@ def substitution(module: Any, node: Node, layout: Layout, isa: Any, name: str) -
         system.substitute(is_lower=op.lower, is_transposed=op.operation != "none", is_unit=op.unit_diagonal)
         system.write(offset(b, x, (s, systems.sides_nbytes)), n, rows.k)
     b.ret_void()
-    fault = None if op.unit_diagonal else diagonal_fault("triangular_solve", systems.leading, n)
+    fault = None if op.unit_diagonal else fault_of(no_divisor("triangular_solve", n), systems.leading, n)
     return Emitted(name, workspace=rows.nbytes, fault=fault, uses_threads=systems.uses_threads)
