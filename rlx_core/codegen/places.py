@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from rlx_core.errors import Fact, IndexRangeError
+import numpy as np
+from attrs import evolve
+
+from rlx_core.contributions.references import import_address
+from rlx_core.errors import Fact, FormatError, RlxError
+from rlx_core.ir.forms import Json, need, optional, pair
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
@@ -65,20 +70,85 @@ class Layout:
 
 @frozen
 class Fault:
-    """What a kernel that met an index outside has to say.
+    """What to raise for the number that a kernel stopped at.
 
     Attributes:
-        message: With `{}` where the index goes.
+        message: With `{}` where the number goes; with `dims`, with one for each of them.
+        error: The class, as `module:name`.
+        dims: The number is the place of an element in an array of this shape, in row-major order, and is said by its indices.
+        facts: Of the error, by label; each in the form of `message`, its fields numbered.
+        hint: As the class takes it.
+        alternatives: Of a function that meets several kinds: what is meant where the first status word is 2, 3 and so on.
     """
 
     message: str
+    error: str = "rlx_core.errors:IndexRangeError"
+    dims: tuple[int, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    hint: str | None = None
+    alternatives: tuple[Fault, ...] = ()
 
-    def __call__(self, index: int | None, place: int | None = None) -> IndexRangeError:
+    @classmethod
+    def among(cls, faults: Sequence[Fault]) -> Fault | None:
+        """Those of several functions as one function's, if there are any; they have no alternatives of their own."""
+        return evolve(faults[0], alternatives=tuple(faults[1:])) if faults else None
+
+    @classmethod
+    def from_json(cls, form: Json) -> Fault:
+        """The fault that `attrs.asdict` wrote.
+
+        Raises:
+            FormatError: It is none.
+        """
+        row = need(form, dict, "a fault")
+        pairs = (pair(each, "a fact") for each in need(row.get("facts"), list, "facts"))
+        return cls(
+            need(row.get("message"), str, "a message"),
+            need(row.get("error"), str, "a class"),
+            tuple(need(each, int, "a size") for each in need(row.get("dims"), list, "sizes")),
+            tuple((need(label, str, "a label"), need(found, str, "a fact")) for label, found in pairs),
+            optional(row.get("hint"), str, "a hint"),
+            tuple(map(cls.from_json, need(row.get("alternatives"), list, "alternatives"))),
+        )
+
+    @property
+    def kinds(self) -> tuple[Fault, ...]:
+        """What the first status word means from 1 on."""
+        return (evolve(self, alternatives=()), *self.alternatives)
+
+    def __call__(self, number: int | None, place: int | None = None) -> RlxError:
         """The exception to raise.
 
         Args:
-            index: `None` where it is not known.
+            number: `None` where it is not known.
             place: The number of the point at which the kernel met it, where kernels say so.
         """
-        where = () if place is None else (Fact("place", f"point {place} of the kernel"),)
-        return IndexRangeError(self.message.format("(not known)" if index is None else index), *where)
+        said: tuple[object, ...]
+        if number is None:
+            said = ("(not known)",) * (len(self.dims) or 1)
+        else:
+            said = tuple(map(int, np.unravel_index(number, self.dims))) if self.dims else (number,)
+        error = self.of(*said)
+        return error if place is None else error.with_fact(Fact("place", f"point {place} of the kernel"))
+
+    def of(self, *numbers: object) -> RlxError:
+        """The exception to raise for what goes into the fields of the message."""
+        facts = (Fact(label, found.format(*numbers)) for label, found in self.facts)
+        return _class_of(self.error)(self.message.format(*numbers), *facts, hint=self.hint)
+
+
+def _class_of(address: str) -> type[RlxError]:
+    """The class of an error; `RlxError` where its package is not installed, as packaged programs do without those of ops.
+
+    Raises:
+        FormatError: There is no such class of errors.
+    """
+    try:
+        found = import_address(address)
+    except ModuleNotFoundError:
+        return RlxError
+    except AttributeError:
+        found = None
+    if not (isinstance(found, type) and issubclass(found, RlxError)):
+        raise FormatError(f"fault: {address} is no class of errors of rlx")
+    return found

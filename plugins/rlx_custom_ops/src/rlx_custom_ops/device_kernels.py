@@ -72,7 +72,7 @@ def svd(op: Any, cupy: Any, a: Any, u: Any, s: Any, vh: Any) -> None:
 @kernels.library(Solve, dtypes=REAL, name="library_gesv")
 def solve(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
     """LU with partial pivoting, and two substitutions."""
-    written(op, cupy, (a, b), (into,), lambda: (cupy.linalg.solve(a, b),))
+    written(op, cupy, (a, b), (into,), lambda: of_finite(cupy, a, lambda x: (cupy.linalg.solve(x, b),)))
 
 
 @kernels.library(Slogdet, dtypes=REAL, name="library_getrf")

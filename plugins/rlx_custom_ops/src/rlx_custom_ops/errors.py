@@ -6,7 +6,10 @@ through a training run and is noticed where it no longer says which matrix it ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from attrs import frozen
 
 from rlx_core.errors import Fact, RlxError
 
@@ -108,40 +111,75 @@ class NotConvergedError(LinearAlgebraError):
         self.residual = residual
 
 
-def which(index: tuple[int, ...]) -> str:
+BATCH_INDEX = "batch index"
+
+
+def which(index: Sequence[object]) -> str:
     """The matrix an error is about, in words."""
-    return f"the matrix at batch index {list(index)}" if index else "the matrix"
+    return f"the matrix at batch index {listed(index)}" if index else "the matrix"
 
 
-def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> NotPositiveDefiniteError:
+def listed(index: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+@frozen
+class Refusal:
+    """What an op says of a matrix that it cannot take.
+
+    Native code reports where and what it met as a number, so both may be fields of a format in place of numbers.
+
+    Attributes:
+        says: Of the matrix, with `{found}` for what was found in it.
+    """
+
+    error: type[LinearAlgebraError]
+    op: str
+    says: str
+    hint: str | None = None
+
+    def message(self, index: Sequence[object], found: object) -> str:
+        return f"{self.op}: {which(index)} is {self.says.format(found=found)}"
+
+    def __call__(self, index: tuple[int, ...], found: int) -> LinearAlgebraError:
+        """The error for the matrix at a batch index."""
+        return self.error(self.message(index, found), Fact(BATCH_INDEX, listed(index)), hint=self.hint)
+
+
+def no_minor(op: str, size: int) -> Refusal:
+    """The refusal of a matrix for the order of its first leading minor that is not positive."""
+    says = f"not positive definite: its leading minor of order {{found}} (of {size}) is not positive"
+    return Refusal(NotPositiveDefiniteError, op, says)
+
+
+def no_pivot(op: str, size: int) -> Refusal:
+    """The refusal of a matrix with a pivot of exactly 0, for its numerical rank."""
+    says = f"singular: a pivot is exactly 0, the numerical rank is {{found}} of {size}"
+    return Refusal(SingularMatrixError, op, says, hint="`lstsq` solves systems of any rank")
+
+
+def no_divisor(op: str, size: int) -> Refusal:
+    """The refusal of a triangular matrix without an inverse, for the first row with a 0 on the diagonal."""
+    return Refusal(SingularMatrixError, op, f"singular: element {{found}} of its diagonal (of {size}) is exactly 0")
+
+
+def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> LinearAlgebraError:
     """The error for the first leading minor that is not positive."""
-    return NotPositiveDefiniteError(
-        f"{op}: {which(index)} is not positive definite: "
-        f"its leading minor of order {order} (of {size}) is not positive",
-        Fact("batch index", list(index)),
-    )
+    return no_minor(op, size)(index, order)
 
 
-def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> SingularMatrixError:
+def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> LinearAlgebraError:
     """The error for a pivot of exactly 0 in `a`."""
-    rank, size = int(np.linalg.matrix_rank(a)), a.shape[-1]
-    return SingularMatrixError(
-        f"{op}: {which(index)} is singular: a pivot is exactly 0, the numerical rank is {rank} of {size}",
-        Fact("batch index", list(index)),
-        hint="`lstsq` solves systems of any rank",
-    )
+    return no_pivot(op, a.shape[-1])(index, int(np.linalg.matrix_rank(a)))
 
 
-def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> SingularMatrixError:
+def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> LinearAlgebraError:
     """The error for a triangular matrix without an inverse."""
-    return SingularMatrixError(
-        f"{op}: {which(index)} is singular: element {row} of its diagonal (of {size}) is exactly 0",
-        Fact("batch index", list(index)),
-    )
+    return no_divisor(op, size)(index, row)
 
 
 def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:
     """The error for an iteration that did not end."""
     return NoConvergenceError(
-        f"{op}: the iteration for {which(index)} did not converge", Fact("batch index", list(index))
+        f"{op}: the iteration for {which(index)} did not converge", Fact(BATCH_INDEX, listed(index))
     )

@@ -3,6 +3,7 @@
 LAPACK factors whole matrices in an order of its own, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
 `Pinv`, `Lstsq`, `Polar` and `Kron` have no kernel: they are replaced by their decompositions. The conventions (triangles,
 phases, what is refused) are those of the references; a test compares the two on every sample.
+Real matrices of few rows have native code before these (`emitters`).
 Their names are prefixed because a table that several packages add to has each name once.
 """
 
@@ -78,7 +79,7 @@ def lapack_gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, works
     if b.size == 0:
         return
     solve = routine("gesv", a, b)
-    for index in stack(a):
+    for index in finite(a, out):
         _, _, x, info = solve(a[index], b[index])
         if info > 0:
             raise singular("solve", index, a[index])

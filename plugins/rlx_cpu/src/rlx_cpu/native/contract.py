@@ -160,8 +160,11 @@ class Held:
     function: str
 
 
-STATUS_LEFT: Final = 2
+STATUS_LEFT: Final = -1
 """The first status word of a loop that ended because a signal's handler raised."""
+
+NO_NUMBER: Final = (1 << 63) - 1
+"""The second status word before a fault, so that threads that store the lowest number they meet need not know of each other."""
 
 STATUS_ASK, STATUS_RECORD = 16, 24
 """Bytes to the status words by which a loop asks."""
@@ -179,8 +182,8 @@ class Emitted:
             rounded up to multiples of `ALIGNMENT`. Contents do not survive the step.
         shared_workspace: Scratch bytes for all threads together, at the beginning.
         fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
-            `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
-            first.
+            `i64[4]`. The first word is 0 and the second `NO_NUMBER` until a fault; the function then stores the number into
+            the second, and 1, or the kind that it is among the fault's `kinds`, into the first.
         polls: Whether it lets signals be handled, and ends early if a handler raises: the last buffer is then such words too, of
             which the third is the address of what it calls with the fourth (0: there is none). If that says 1, it stores
             `STATUS_LEFT` into the first, and returns.

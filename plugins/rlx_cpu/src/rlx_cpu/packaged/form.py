@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from attrs import asdict
 
+from rlx_core.codegen.places import Fault
 from rlx_core.emit.packaged.reading import every, known_type, line_of, number
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, items, need, optional
@@ -81,7 +82,7 @@ class PackedStep:
     stride: int
     shared: int
     status: int | None
-    fault: str | None
+    fault: Fault | None
     label: str
     line: tuple[str, int] | None
 
@@ -198,7 +199,7 @@ def _step(form: Json) -> PackedStep:
         stride=number(row.get("stride"), "scratch memory"),
         shared=number(row.get("shared"), "scratch memory"),
         status=word("status"),
-        fault=optional(row.get("fault"), str, "a fault"),
+        fault=None if row.get("fault") is None else Fault.from_json(row["fault"]),
         label=need(row.get("label"), str, "a label"),
         line=line_of(row.get("line")),
     )

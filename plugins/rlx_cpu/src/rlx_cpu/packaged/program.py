@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.codegen.places import Fault
 from rlx_core.errors import Fact
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.strides import is_dense
@@ -158,11 +157,12 @@ class PackagedProgram(Program):
         """Raise why a loop was left, or the first fault that a step reported, in program order."""
         raise_caught(frame.status)
         number = int(np.flatnonzero(frame.status[:, 0])[0])
-        offender = int(frame.status[number, 1])
+        kind, offender = map(int, frame.status[number, :2])
         clear(frame.status)
         step = self._statuses[number]
+        assert step.fault is not None, "a step that reports faults can name them"
         where = Fact("node", step.label, None if step.line is None else Source(*step.line))
-        raise Fault(step.fault or "{}")(offender).with_fact(where)
+        raise step.fault.kinds[kind - 1](offender).with_fact(where)
 
     def _entry_parts(self, frame: Frame) -> NativeEntry:
         """What an entry that owns this frame is made of."""

@@ -224,7 +224,7 @@ def _step(compiled: Compiled, number: int, speed: Speed) -> PackedStep:
         stride=emitted.workspace_stride,
         shared=emitted.shared_stride,
         status=each.status,
-        fault=None if emitted.fault is None else emitted.fault.message,
+        fault=emitted.fault,
         label=each.step.node.label,
         line=None if source is None else (source.file, source.line),
     )

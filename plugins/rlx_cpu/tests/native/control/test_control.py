@@ -229,6 +229,34 @@ def test_a_fault_of_a_step_that_threads_share_is_told() -> None:
             function(places, np.ones(5, f32))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "inner", "says"),
+    [(0, 0, 0, None), (9, 0, 0, "of 3"), (0, 9, 0, "of 4"), (0, 0, 9, "of 5"), (9, 9, 9, "of 3"), (0, 9, 9, "of 4")],
+)
+def test_the_error_of_a_loop_is_that_of_the_step_that_met_it(
+    first: int, second: int, inner: int, says: str | None
+) -> None:
+    """Steps of one loop, and of loops inside, each have a kind of fault of their own."""
+
+    def steps(x: Any, i: Any, j: Any, k: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            c = c + rlx.take(x[:3], i)
+            c = rlx.fori_loop(0, 2, lambda n, c: c + rlx.take(x[:5], k), c + rlx.take(x[:4], j))
+            return c, None
+
+        return rlx.scan(step, rlx.zeros(i.shape), None, length=3)[0]
+
+    function = rlx.jit(steps, target="cpu")
+    indices = [np.array([0, number]) for number in (first, second, inner)]
+    for _ in range(2):
+        if says is None:
+            assert np.isfinite(function(np.ones(6, f32), *indices)).all()
+        else:
+            with pytest.raises(IndexRangeError, match=rf"index 9 is outside an axis {says} elements\n"):
+                function(np.ones(6, f32), *indices)
+    assert "is driven" not in str(function.report)
+
+
 def packs_of(program: Any) -> list[Any]:
     compiled = program.executable._shared.latest.program.compiled
     return [pack for step in compiled.steps.values() for pack in step.emitted.packs]

@@ -192,7 +192,7 @@ def hermitian_array(a: np.ndarray) -> np.ndarray:
 def finite(a: np.ndarray, *results: np.ndarray) -> Iterator[tuple[int, ...]]:
     """The batch index of every finite matrix in `a`; the results of the others become NaN.
 
-    LAPACK must not see those: a NaN or an infinity can keep its iterations from ending.
+    LAPACK must not see those: a NaN or an infinity can keep its iterations from ending, and its pivots pass a NaN by.
     """
     for index in stack(a):
         if np.isfinite(a[index]).all():

@@ -29,10 +29,10 @@ from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
     expect_square,
+    finite,
     free_leading_axes,
     infer_system,
     of_systems,
-    stack,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 
@@ -42,6 +42,8 @@ __rlx_library__ = True
 @define_op(domain="linalg")
 class Solve(Op):
     """The x with a x = b.
+
+    A NaN or an infinity in a matrix makes its solutions NaN.
 
     Shapes:
         a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
@@ -63,7 +65,7 @@ class Solve(Op):
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         x = np.empty_like(b)
-        for index in stack(a):
+        for index in finite(a, x):
             try:
                 x[index] = np.linalg.solve(a[index], b[index])
             except np.linalg.LinAlgError:

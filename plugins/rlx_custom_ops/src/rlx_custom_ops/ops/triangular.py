@@ -42,7 +42,7 @@ Operation = Literal["none", "transpose", "adjoint"]
 
 @define_op(domain="linalg")
 class TriangularSolve(Op):
-    """The x with op(a) x = b, where only one triangle of `a` is read.
+    """The x with op(a) x = b, where only one triangle of `a` is read, by substitution.
 
     Shapes:
         a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
@@ -56,6 +56,7 @@ class TriangularSolve(Op):
         SingularMatrixError: When the program runs, if an element of the diagonal is exactly 0.
 
     Source:
+        Golub & Van Loan, "Matrix Computations", 4th edition, algorithms 3.1.3 and 3.1.4.
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
 
@@ -72,12 +73,17 @@ class TriangularSolve(Op):
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         self.check_diagonal(a)
-        triangle = np.tril(a) if self.lower else np.triu(a)
-        if self.unit_diagonal:
-            triangle = np.where(np.eye(a.shape[-1], dtype=bool), 1, triangle)  # chosen, because it may hold a NaN
-        if self.operation != "none":
-            triangle = triangle.swapaxes(-1, -2)
-        return np.linalg.solve(triangle.conj() if self.operation == "adjoint" else triangle, b)
+        matrix = a if self.operation == "none" else a.swapaxes(-1, -2)
+        matrix = matrix.conj() if self.operation == "adjoint" else matrix
+        size, is_forward = a.shape[-1], self.lower == (self.operation == "none")
+        x = b.copy()
+        # By columns, as the machine code does, so that a NaN or an infinity reaches the same unknowns.
+        for i in range(size) if is_forward else reversed(range(size)):
+            rest = slice(i + 1, size) if is_forward else slice(0, i)
+            if not self.unit_diagonal:
+                x[..., i, :] /= matrix[..., i, i, None]
+            x[..., rest, :] -= matrix[..., rest, i, None] * x[..., None, i, :]
+        return x
 
     def check_diagonal(self, a: np.ndarray) -> None:
         """Require that no element that is divided by is 0.

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from attrs import field
 
 from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.codegen.places import Fault
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define, frozen
-from rlx_cpu.native.contract import STATUS_ASK, STATUS_RECORD, Emitted
+from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -74,6 +75,7 @@ class Body:
         steps: Its steps with elements, in order.
         words: How many addresses there are.
         table: Where they stand, once there is a function for them.
+        statuses: The status words of steps, and what these report.
     """
 
     lir: Lir
@@ -82,7 +84,7 @@ class Body:
     constants: dict[Value, ir.Value]
     table: ir.Value | None = None
     room: Room | None = None
-    statuses: list[ir.Value] = field(factory=list)
+    statuses: list[tuple[ir.Value, Fault | None]] = field(factory=list)
 
     @property
     def workspace(self) -> int:
@@ -100,8 +102,8 @@ class Body:
         return any(s.emitted.uses_threads or s.emitted.shares for s in self.steps)
 
     @property
-    def faults(self) -> list[str]:
-        return [s.emitted.fault.message for s in self.steps if s.emitted.fault is not None]
+    def faults(self) -> list[Fault]:
+        return [s.emitted.fault for s in self.steps if s.emitted.fault is not None]
 
     @property
     def polls(self) -> bool:
@@ -141,12 +143,13 @@ class Body:
             words = b.alloca(I64, 4)
             words.align = 8
             b.store(index(0), words, align=8)
+            b.store(index(NO_NUMBER), address(b, words, 8), align=8)
         if inside.emitted.polls:
             assert room.status is not None, "who holds a loop that asks can ask"
             for offset in (STATUS_ASK, STATUS_RECORD):
                 b.store(b.load(address(b, room.status, offset), typ=I64, align=8), address(b, words, offset), align=8)
         b.store(words, self._word(b, inside.status), align=8)
-        self.statuses.append(words)
+        self.statuses.append((words, inside.emitted.fault))
 
     def place(self, b: ir.IRBuilder, number: int, pointer: ir.Value) -> None:
         """Have an input lie elsewhere from now on."""

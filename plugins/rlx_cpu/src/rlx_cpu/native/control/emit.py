@@ -9,7 +9,7 @@ carries as they were (`a, b = b, a`) are copied aside first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rlx_core.codegen.places import Fault, Layout
@@ -35,7 +35,11 @@ __all__ = ["emit_control"]
 
 @frozen(eq=False)
 class Frame:
-    """A function under construction, and what it was given."""
+    """A function under construction, and what it was given.
+
+    Attributes:
+        kinds: Of its own fault's kinds, which is the first one of a step's fault, from 0 on.
+    """
 
     b: ir.IRBuilder
     isa: Isa
@@ -45,12 +49,13 @@ class Frame:
     aside: ir.Value
     status: ir.Value | None
     unasked: int
+    kinds: Mapping[Fault, int]
 
     def run(self, body: Body) -> None:
         """Run a body, and hand on its faults: the first one stays, but for a loop's that was left."""
         body.run(self.b)
-        for words in body.statuses:
-            self._report(words)
+        for words, fault in body.statuses:
+            self._report(words, 0 if fault is None else self.kinds[fault])
 
     def leave_if_asked(self, left: ir.Block) -> None:
         """Ask, every so many turns, whether a signal's handler has raised; then go to `left`."""
@@ -79,13 +84,17 @@ class Frame:
         with b.if_then(b.icmp_signed("==", b.load(status, typ=I64, align=8), index(STATUS_LEFT)), likely=False):
             b.branch(left)
 
-    def _report(self, words: ir.Value) -> None:
+    def _report(self, words: ir.Value, before: int) -> None:
+        """Hand on the status words of a step, whose kinds of faults come after so many others."""
         b, status = self.b, self.status
         assert status is not None, "who holds a fault has one"
-        found = b.load(words, typ=I64, align=8)
-        with b.if_then(b.icmp_signed(">", found, b.load(status, typ=I64, align=8)), likely=False):
-            b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
-            b.store(found, status, align=8)
+        kind = b.load(words, typ=I64, align=8)
+        with b.if_then(b.icmp_signed("!=", kind, index(0)), likely=False):
+            was_left = b.icmp_signed("<", kind, index(0))
+            is_first = b.icmp_signed("==", b.load(status, typ=I64, align=8), index(0))
+            with b.if_then(b.or_(is_first, was_left)):
+                b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
+                b.store(b.select(was_left, kind, b.add(kind, index(before))), status, align=8)
 
 
 SHORT_US: Final = 1000
@@ -128,7 +137,7 @@ def emit_control(
     aside = _aside_nbytes(node.op, made)
     shared = aside + bodies.held + max(body.shared for body in made.values())
     workspace = max(body.workspace for body in made.values())
-    faults = list(dict.fromkeys(message for body in made.values() for message in body.faults))
+    faults, kinds = _numbered(fault for body in made.values() for fault in body.faults)
     us = sum(estimated_us(step, isa.machine.speed) for plan in plans.values() for step in plan.steps)
     has_end = not isinstance(node.op, While) or node.op.max_steps is not None
     asks = not has_end or (not isinstance(node.op, If) and us * rounds(node.op) > SHORT_US)
@@ -149,7 +158,7 @@ def emit_control(
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
     room = Room(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
-    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns)
+    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns, kinds)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, made["then"], made["otherwise"])
@@ -158,17 +167,27 @@ def emit_control(
     else:
         _step_through(frame, op, made["body"])
     b.ret_void()
-    fault = Fault(" or ".join(m.replace("{}", "{0}") for m in faults)) if faults else None
     return Emitted(
         name,
         packs=tuple(bodies.packs),
         workspace=workspace,
         shared_workspace=shared,
-        fault=fault,
+        fault=Fault.among(faults),
         polls=polls,
         uses_threads=False,
         shares=any(body.shares for body in made.values()),
     )
+
+
+def _numbered(steps: Iterable[Fault]) -> tuple[list[Fault], dict[Fault, int]]:
+    """The kinds of all faults one after the other, and how many come before each fault's; those of equal faults are the same."""
+    kinds: list[Fault] = []
+    before: dict[Fault, int] = {}
+    for fault in steps:
+        if fault not in before:
+            before[fault] = len(kinds)
+            kinds += fault.kinds
+    return kinds, before
 
 
 def origins(op: Op, plan: Lir, layout: Layout) -> list[Origin]:
@@ -221,7 +240,7 @@ def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
     b.position_at_end(test)
     f.run(cond)
     goes = _holds(b, cond.output(b, 0, f.room, given))
-    for words in (*cond.statuses, *body.statuses):  # what follows a fault may never end
+    for words, _ in (*cond.statuses, *body.statuses):  # what follows a fault may never end
         goes = b.and_(goes, b.icmp_signed("==", b.load(words, typ=I64, align=8), index(0)))
     b.cbranch(goes, go, done)
     b.position_at_end(go)

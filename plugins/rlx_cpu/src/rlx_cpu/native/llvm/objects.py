@@ -199,7 +199,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
 def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
-    fault = None if row["fault"] is None else Fault(**row["fault"])
+    fault = None if row["fault"] is None else Fault.from_json(row["fault"])
     held, packs = tuple(Held(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
     return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
 

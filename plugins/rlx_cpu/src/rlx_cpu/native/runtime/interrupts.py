@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from rlx_core.system.locks import in_child
-from rlx_cpu.native.contract import STATUS_LEFT
+from rlx_cpu.native.contract import NO_NUMBER, STATUS_LEFT
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY
@@ -44,6 +44,7 @@ def _asked() -> tuple[int, int]:
 def status_rows(polls: list[bool]) -> np.ndarray:
     """Status words, four for each step that has some; those of loops that ask say where."""
     rows = np.zeros((len(polls), 4), np.int64)
+    clear(rows)
     if any(polls):
         rows[polls, 2:] = _asked()
     return rows
@@ -51,7 +52,7 @@ def status_rows(polls: list[bool]) -> np.ndarray:
 
 def clear(rows: np.ndarray) -> None:
     """Nothing is reported any more."""
-    rows[:, :2] = 0
+    rows[:, :2] = 0, NO_NUMBER
 
 
 def raise_caught(rows: np.ndarray) -> None:

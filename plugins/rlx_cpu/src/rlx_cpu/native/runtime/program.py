@@ -361,11 +361,11 @@ class NativeProgram(Program):
         raise_caught(table.status)
         statuses = [s for s in self.compiled.steps.values() if s.status is not None]
         number = int(np.flatnonzero(table.status[:, 0])[0])
-        offender = int(table.status[number, 1])
+        kind, offender = map(int, table.status[number, :2])
         clear(table.status)
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
-        raise at_step(each.emitted.fault(offender), each.step)
+        raise at_step(each.emitted.fault.kinds[kind - 1](offender), each.step)
 
 
 def address_of(array: np.ndarray) -> int:

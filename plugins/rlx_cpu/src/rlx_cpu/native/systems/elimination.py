@@ -1,7 +1,7 @@
-"""Gaussian elimination with partial pivoting on the rows of one small matrix.
+"""Gaussian elimination with partial pivoting on the rows of one small matrix, the Cholesky factor, and substitutions.
 
-Golub & Van Loan, "Matrix Computations", 4th edition, algorithm 3.4.1, with the rows of a matrix and of its right sides next to
-each other. Each element is updated by itself, so results do not depend on the length of vectors.
+Golub & Van Loan, "Matrix Computations", 4th edition, algorithms 3.1.3, 3.1.4, 3.4.1 and 4.2.2, with the rows of a matrix and of
+its right sides next to each other. Each element is updated by itself, so results do not depend on the length of vectors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rlx_core.codegen.scalars import exponential, wide_exponential
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I1, I64, constant, declare, memory_type, splat, suffix, variable
+from rlx_cpu.native.llvm.build import I1, I64, constant, declare, intrinsic, memory_type, splat, suffix, variable
 from rlx_cpu.native.llvm.elements import pieces
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset
@@ -84,6 +84,27 @@ class Elimination:
         b.store(index(0), swaps, align=8)
         return cls(b, rows, start, is_singular, swaps)
 
+    def has_zero_pivot(self) -> ir.Value:
+        """i1: `is_singular` as it is here."""
+        return self.b.load(self.is_singular, typ=I1, align=1)
+
+    def is_finite(self, count: int) -> ir.Value:
+        """i1: whether the elements of the first columns are finite."""
+        b, found = self.b, variable(self.b, I64)
+        b.store(index(0), found, align=8)
+        with counting(b, 0, self.rows.n) as r:
+            for at, lanes in self._spans(count):
+                with counting(b, *at, lanes) as j:
+                    x = b.fabs(self.load(self.at(r, j), lanes))
+                    is_not = b.fcmp_unordered("==", x, constant(x.type, math.inf))
+                    bits = b.zext(is_not if lanes == 1 else b.bitcast(is_not, ir.IntType(lanes)), I64)
+                    b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
+        return b.icmp_signed("==", b.load(found, typ=I64, align=8), index(0))
+
+    def refuse(self, condition: ir.Value) -> None:
+        """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
+        self.b.store(self.b.or_(self.has_zero_pivot(), condition), self.is_singular, align=1)
+
     def at(self, row: ir.Value | int, column: ir.Value | int) -> ir.Value:
         """The address of an element."""
         r, c = (index(x) if isinstance(x, int) else x for x in (row, column))
@@ -106,13 +127,39 @@ class Elimination:
                 with counting(b, *at, lanes) as j:
                     self.store(self.load(offset(b, line, (j, size)), lanes), self.at(r, b.add(j, index(column))))
             if column + count == self.rows.width:
-                for end, lanes in pieces(self.rows.width, self.rows.stride // size, self.rows.lanes):
-                    self.store(constant(memory_type(self.rows.dtype, lanes), 0.0), self.at(r, end))
+                self._pad(r)
+
+    def read_symmetric(self, source: ir.Value) -> ir.Value:
+        """Load the upper triangle of half the sum of a dense matrix and its transpose; i1: whether all of it is finite."""
+        b, size, n = self.b, self.rows.dtype.itemsize, self.rows.n
+        element = memory_type(self.rows.dtype)
+        is_finite = variable(b, I1)
+        b.store(constant(I1, 1), is_finite, align=1)
+        half, infinity = constant(element, 0.5), constant(element, math.inf)
+        with counting(b, 0, n) as r:
+            with counting(b, r, index(n)) as c:
+                # Halved before they are added, so that no finite matrix overflows.
+                parts = (self.load(offset(b, source, (i, n * size), (j, size))) for i, j in ((r, c), (c, r)))
+                x = b.fadd(*(b.fmul(part, half) for part in parts))
+                self.store(x, self.at(r, c))
+                is_still = b.and_(b.load(is_finite, typ=I1, align=1), b.fcmp_ordered("<", b.fabs(x), infinity))
+                b.store(is_still, is_finite, align=1)
+            self._pad(r)
+        return b.load(is_finite, typ=I1, align=1)
+
+    def write_identity(self, column: int) -> None:
+        """Have the columns from `column` on be those of an identity."""
+        b, rows = self.b, self.rows
+        zero, one = (constant(memory_type(rows.dtype), x) for x in (0.0, 1.0))
+        with counting(b, 0, rows.n) as r:
+            with counting(b, column, rows.width) as j:
+                self.store(b.select(b.icmp_signed("==", b.sub(j, index(column)), r), one, zero), self.at(r, j))
+            self._pad(r)
 
     def write(self, to: ir.Value, column: int, count: int) -> None:
         """Store `count` columns as a dense array; NaN where the matrix is singular and they are right sides."""
         b, size = self.b, self.rows.dtype.itemsize
-        is_singular = b.load(self.is_singular, typ=I1, align=1)
+        is_singular = self.has_zero_pivot()
         with counting(b, 0, self.rows.n) as r:
             line = offset(b, to, (r, count * size))
             for at, lanes in self._spans(count):
@@ -121,6 +168,22 @@ class Elimination:
                     if column >= self.rows.n:
                         x = b.select(is_singular, constant(x.type, math.nan), x)
                     self.store(x, offset(b, line, (j, size)))
+
+    def write_transposed(self, to: ir.Value, is_known: ir.Value) -> None:
+        """Store the transpose of the upper triangle as a dense lower one with zeros above it; NaN where it is not known."""
+        b, size, n = self.b, self.rows.dtype.itemsize, self.rows.n
+        element = memory_type(self.rows.dtype)
+        zero, nan = (constant(element, x) for x in (0.0, math.nan))
+        with counting(b, 0, n) as r, counting(b, 0, n) as c:
+            is_lower = b.icmp_signed("<=", c, r)
+            x = b.select(is_lower, self.load(self.at(b.select(is_lower, c, r), r)), zero)
+            self.store(b.select(is_known, x, nan), offset(b, to, (r, n * size), (c, size)))
+
+    def _pad(self, row: ir.Value) -> None:
+        """Zeros behind a row."""
+        rows = self.rows
+        for end, lanes in pieces(rows.width, rows.stride // rows.dtype.itemsize, rows.lanes):
+            self.store(constant(memory_type(rows.dtype, lanes), 0.0), self.at(row, end))
 
     def _spans(self, count: int) -> list[tuple[tuple[int, int], int]]:
         """Ranges of `count` neighbours, and the lanes of the vectors that each is moved by."""
@@ -155,19 +218,67 @@ class Elimination:
             with counting(b, after, index(n)) as r:
                 factor = b.fdiv(self.load(self.at(r, c)), divisor)
                 self.store(factor, self.at(r, c))
-                self._subtract(factor, c, r, after)
+                self.subtract(factor, c, r, after)
 
-    def substitute(self) -> None:
-        """Replace the right sides by the solutions, from the last unknown to the first."""
+    def substitute(self, *, is_lower: bool = False, is_transposed: bool = False, is_unit: bool = False) -> None:
+        """Replace the right sides by the solutions for a triangle of the matrix, from the unknown that stands alone on.
+
+        Args:
+            is_lower: Which triangle.
+            is_transposed: Whether the system is that of its transpose.
+            is_unit: Whether its diagonal is ones, whatever is stored there.
+        """
         b, rows = self.b, self.rows
+        is_forward = is_lower != is_transposed
         with counting(b, 0, rows.n) as done:
-            c = b.sub(index(rows.n - 1), done)
-            diagonal = splat(b, self.load(self.at(c, c)), rows.lanes)
-            with counting(b, rows.n, rows.width, rows.lanes) as j:
+            c = done if is_forward else b.sub(index(rows.n - 1), done)
+            if not is_unit:
+                diagonal = splat(b, self.load(self.at(c, c)), rows.lanes)
+                with counting(b, rows.n, rows.width, rows.lanes) as j:
+                    place = self.at(c, j)
+                    self.store(b.fdiv(self.load(place, rows.lanes), diagonal), place)
+            rest = (b.add(c, index(1)), index(rows.n)) if is_forward else (index(0), c)
+            with counting(b, *rest) as r:
+                factor = self.load(self.at(c, r) if is_transposed else self.at(r, c))
+                self.subtract(factor, c, r, index(rows.n))
+
+    def first_zero(self) -> ir.Value:
+        """The first row whose diagonal element is exactly 0; the number of rows where there is none."""
+        b, n = self.b, self.rows.n
+        first = variable(b, I64)
+        b.store(index(n), first, align=8)
+        with counting(b, 0, n) as done:
+            i = b.sub(index(n - 1), done)
+            x = self.load(self.at(i, i))
+            with b.if_then(b.fcmp_ordered("==", x, constant(x.type, 0.0))):
+                b.store(i, first, align=8)
+        return b.load(first, typ=I64, align=8)
+
+    def factorise(self) -> ir.Value:
+        """Replace the upper triangle of a symmetric matrix by the transpose of its Cholesky factor.
+
+        Returns:
+            The order of the first leading minor that is not positive; 0 where all are.
+        """
+        b, rows = self.b, self.rows
+        element = memory_type(rows.dtype)
+        order = variable(b, I64)
+        b.store(index(0), order, align=8)
+        with counting(b, 0, rows.n) as c:
+            after, diagonal = b.add(c, index(1)), self.load(self.at(c, c))
+            is_positive = b.fcmp_ordered(">", diagonal, constant(element, 0.0))
+            is_first = b.icmp_signed("==", b.load(order, typ=I64, align=8), index(0))
+            with b.if_then(b.and_(is_first, b.not_(is_positive)), likely=False):
+                b.store(after, order, align=8)
+            pivot = intrinsic(b, "llvm.sqrt", diagonal)
+            self.store(pivot, self.at(c, c))
+            divisor = splat(b, pivot, rows.lanes)
+            with counting(b, after, index(rows.width), rows.lanes) as j:
                 place = self.at(c, j)
-                self.store(b.fdiv(self.load(place, rows.lanes), diagonal), place)
-            with counting(b, index(0), c) as r:
-                self._subtract(self.load(self.at(r, c)), c, r, index(rows.n))
+                self.store(b.fdiv(self.load(place, rows.lanes), divisor), place)
+            with counting(b, after, index(rows.n)) as r:
+                self.subtract(self.load(self.at(c, r)), c, r, r)
+        return b.load(order, typ=I64, align=8)
 
     def log_modulus(self, x: ir.Value) -> ir.Value:
         """The logarithm of the modulus of an element; -inf for 0."""
@@ -193,7 +304,7 @@ class Elimination:
             b.store(b.select(is_larger, r, b.load(place, typ=I64, align=8)), place, align=8)
         return b.load(best, typ=element, align=size), b.load(place, typ=I64, align=8)
 
-    def _subtract(self, factor: ir.Value, source: ir.Value, row: ir.Value, first: ir.Value) -> None:
+    def subtract(self, factor: ir.Value, source: ir.Value, row: ir.Value, first: ir.Value) -> None:
         """Subtract a multiple of one row from another, from a column on."""
         b, lanes = self.b, self.rows.lanes
         scale = splat(b, b.fneg(factor), lanes)

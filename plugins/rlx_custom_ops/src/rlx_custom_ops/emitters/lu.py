@@ -1,13 +1,12 @@
-"""Factors of small matrices as machine code, so that loops which compute them are native."""
+"""LU factors of small matrices, and their determinants."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 from rlx_core import i32, i64
 from rlx_core.kit import Node
-from rlx_core.pipeline.kernels import condition
 from rlx_cpu.emitters import (
     WORTH_THREADS,
     Elimination,
@@ -24,20 +23,12 @@ from rlx_cpu.emitters import (
     share,
     starting,
 )
+from rlx_custom_ops.emitters.small import is_small
 from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.lu import Lu
 
 __all__ = ["determinant", "factors"]
-
-MAX_SMALL: Final = 32
-"""Rows of a matrix up to which a call of LAPACK takes longer."""
-
-
-@condition(f"{MAX_SMALL} or fewer rows")
-def is_small(node: Node) -> bool:
-    (a,) = (v.type for v in node.present())
-    return a.is_static and a.static_shape[-1] <= MAX_SMALL
 
 
 @native.register(Lu, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)

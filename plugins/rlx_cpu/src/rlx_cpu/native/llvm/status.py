@@ -1,0 +1,20 @@
+"""What a function stores into its status words when it meets what its op does not take."""
+
+from __future__ import annotations
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, address
+from rlx_cpu.native.llvm.simd import index
+
+__all__ = ["is_lowest", "report_lowest"]
+
+
+def report_lowest(b: ir.IRBuilder, status: ir.Value, number: ir.Value) -> None:
+    """Report a number unless a lower one is reported, by whichever thread: what is raised does not depend on their order."""
+    b.atomic_rmw("min", address(b, status, 8), number, "monotonic")
+    b.store(index(1), status, align=8)
+
+
+def is_lowest(b: ir.IRBuilder, status: ir.Value, number: ir.Value) -> ir.Value:
+    """Whether no number up to this one is reported so far."""
+    return b.icmp_signed("<", number, b.load_atomic(address(b, status, 8), "monotonic", 8, typ=I64))

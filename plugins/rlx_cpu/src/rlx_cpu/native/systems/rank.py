@@ -1,0 +1,86 @@
+"""The numerical rank of one small matrix, which errors of singular systems name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, constant, intrinsic, memory_type, variable
+from rlx_cpu.native.llvm.simd import counting, index
+from rlx_cpu.native.systems.elimination import Elimination
+
+__all__ = ["numerical_rank"]
+
+SWEEPS: Final = 12
+"""Rotations of all pairs: about as many as rows of the largest matrix, 32, have bits, after which convergence is quadratic."""
+
+
+def numerical_rank(matrix: Elimination) -> ir.Value:
+    """How many singular values of the loaded matrix are larger than n ε times the largest, as `numpy.linalg.matrix_rank` counts.
+
+    Rows are rotated in pairs until they are orthogonal; their lengths are then the singular values. The matrix, which is finite,
+    is overwritten.
+
+    Source:
+        Golub & Van Loan, "Matrix Computations", 4th edition, section 8.6.3.
+    """
+    b, rows = matrix.b, matrix.rows
+    n, size, element = rows.n, rows.dtype.itemsize, memory_type(rows.dtype)
+    zero = constant(element, 0.0)
+    largest, count = variable(b, element), variable(b, I64)
+
+    def raise_largest(x: ir.Value) -> None:
+        so_far = b.load(largest, typ=element, align=size)
+        b.store(b.select(b.fcmp_ordered(">", x, so_far), x, so_far), largest, align=size)
+
+    b.store(zero, largest, align=size)
+    b.store(index(0), count, align=8)
+    with counting(b, 0, n) as i, counting(b, 0, n) as j:
+        raise_largest(b.fabs(matrix.load(matrix.at(i, j))))
+    scale = b.load(largest, typ=element, align=size)
+    with b.if_then(b.fcmp_ordered(">", scale, zero)):
+        with counting(b, 0, n) as i, counting(b, 0, n) as j:  # no square overflows then
+            matrix.store(b.fdiv(matrix.load(matrix.at(i, j)), scale), matrix.at(i, j))
+        with counting(b, 0, SWEEPS), counting(b, 0, n) as p, counting(b, b.add(p, index(1)), index(n)) as q:
+            _rotate(matrix, p, q)
+        b.store(zero, largest, align=size)
+        with counting(b, 0, n) as i:
+            raise_largest(_dot(matrix, i, i))
+        # The squares are compared: the limit is squared too.
+        share = (n * float(np.finfo(rows.dtype.numpy).eps)) ** 2
+        limit = b.fmul(b.load(largest, typ=element, align=size), constant(element, share))
+        with counting(b, 0, n) as i, b.if_then(b.fcmp_ordered(">", _dot(matrix, i, i), limit)):
+            b.store(b.add(b.load(count, typ=I64, align=8), index(1)), count, align=8)
+    return b.load(count, typ=I64, align=8)
+
+
+def _rotate(matrix: Elimination, p: ir.Value, q: ir.Value) -> None:
+    """Make two rows orthogonal."""
+    b = matrix.b
+    product = _dot(matrix, p, q)
+    zero, one, two = (constant(product.type, x) for x in (0.0, 1.0, 2.0))
+    with b.if_then(b.fcmp_ordered("!=", product, zero)):
+        zeta = b.fdiv(b.fsub(_dot(matrix, q, q), _dot(matrix, p, p)), b.fmul(two, product))
+        root = intrinsic(b, "llvm.sqrt", b.fadd(one, b.fmul(zeta, zeta)))
+        tangent = b.fdiv(b.copysign(one, zeta), b.fadd(b.fabs(zeta), root))
+        cosine = b.fdiv(one, intrinsic(b, "llvm.sqrt", b.fadd(one, b.fmul(tangent, tangent))))
+        sine = b.fmul(cosine, tangent)
+        with counting(b, 0, matrix.rows.n) as j:
+            places = [matrix.at(r, j) for r in (p, q)]
+            x, y = (matrix.load(place) for place in places)
+            matrix.store(b.fsub(b.fmul(cosine, x), b.fmul(sine, y)), places[0])
+            matrix.store(b.fadd(b.fmul(sine, x), b.fmul(cosine, y)), places[1])
+
+
+def _dot(matrix: Elimination, p: ir.Value, q: ir.Value) -> ir.Value:
+    """The inner product of two rows."""
+    b, rows = matrix.b, matrix.rows
+    size, element = rows.dtype.itemsize, memory_type(rows.dtype)
+    total = variable(b, element)
+    b.store(constant(element, 0.0), total, align=size)
+    with counting(b, 0, rows.n) as j:
+        product = b.fmul(matrix.load(matrix.at(p, j)), matrix.load(matrix.at(q, j)))
+        b.store(b.fadd(b.load(total, typ=element, align=size), product), total, align=size)
+    return b.load(total, typ=element, align=size)
