@@ -27,6 +27,22 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }  # fmt: skip
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
+SPARSE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+GEMMA3 = {
+    "head_dim": 8, "sliding_window": 4, "query_pre_attn_scalar": 16, "layer_types": ["full_attention", "sliding_attention"],
+    "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}},
+}  # fmt: skip
+GPT_OSS = {
+    "head_dim": 8, "sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.2,
+    "rope_parameters": {**YARN, "truncate": False},
+}  # fmt: skip
+DEEPSEEK = {
+    "num_key_value_heads": 4, "moe_intermediate_size": 24, "n_shared_experts": 2, "n_routed_experts": 8, "num_experts_per_tok": 3,
+    "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "kv_lora_rank": 12, "q_lora_rank": 20, "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8, "v_head_dim": 6, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7},
+}  # fmt: skip
 PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
@@ -77,6 +93,32 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
              "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
     "mixtral": ("MixtralConfig", "MixtralForCausalLM", {**GROUPED, "num_local_experts": 5, "sliding_window": 4}),
+    "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", GROUPED),
+    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", {**GROUPED, **SPARSE, "head_dim": 8, "norm_topk_prob": True}),
+    "qwen3_moe some layers": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", {**GROUPED, **SPARSE, "head_dim": 8,
+                              "num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
+    "qwen2_moe": ("Qwen2MoeConfig", "Qwen2MoeForCausalLM", {**GROUPED, **SPARSE, "shared_expert_intermediate_size": 20}),
+    "granite": ("GraniteConfig", "GraniteForCausalLM", {**GROUPED, "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+                "attention_multiplier": 0.3, "logits_scaling": 2.0, "attention_bias": True, "mlp_bias": True}),
+    "starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", {**GROUPED, "sliding_window": 4}),
+    "stablelm": ("StableLmConfig", "StableLmForCausalLM", {**GROUPED, "use_qkv_bias": True}),
+    "stablelm parallel": ("StableLmConfig", "StableLmForCausalLM", {**GROUPED, "use_parallel_residual": True,
+                          "qk_layernorm": True}),
+    "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM", {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0,
+                "no_rope_layers": [1, 0, 1, 0]}),
+    "cohere": ("CohereConfig", "CohereForCausalLM", {**GROUPED, "logit_scale": 0.5}),
+    "cohere normed": ("CohereConfig", "CohereForCausalLM", {**GROUPED, "use_qk_norm": True, "attention_bias": True}),
+    "glm4": ("Glm4Config", "Glm4ForCausalLM", {**GROUPED, "head_dim": 16, "pad_token_id": 0, "attention_bias": True}),
+    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {**GROUPED, **GEMMA3}),
+    "gemma3 pattern": ("Gemma3TextConfig", "Gemma3ForCausalLM", {**GROUPED, "head_dim": 8, "sliding_window": 4,
+                       "query_pre_attn_scalar": 16, "num_hidden_layers": 3, "sliding_window_pattern": 3,
+                       "final_logit_softcapping": 1.0}),
+    "gpt_oss": ("GptOssConfig", "GptOssForCausalLM", {**GROUPED, **GPT_OSS}),
+    "deepseek_v3": ("DeepseekV3Config", "DeepseekV3ForCausalLM", {**GROUPED, **DEEPSEEK}),
+    "deepseek_v3 plain": ("DeepseekV3Config", "DeepseekV3ForCausalLM", {**GROUPED, **DEEPSEEK, "q_lora_rank": None,
+                          "attention_bias": True, "rope_interleave": False, "norm_topk_prob": False, "n_group": 1,
+                          "topk_group": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "yarn": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": YARN}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
     "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
                          "attention_bias": False, "rope_parameters": HALF}),
@@ -140,6 +182,9 @@ def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> A
     found = getattr(transformers, model)(getattr(transformers, config)(**given)).eval()
     for each in found.parameters():  # biases and gains of a fresh model say nothing
         torch.nn.init.normal_(each, std=0.3 if each.ndim == 1 else 0.08)
+    for name, each in found.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            torch.nn.init.normal_(each, std=0.3)
     found.save_pretrained(folder, **said)
     return found
 

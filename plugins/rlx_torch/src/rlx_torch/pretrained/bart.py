@@ -8,9 +8,8 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.blocks import PLAIN, Block
+from rlx_torch.pretrained.blocks import PLAIN, Attend, Block
 from rlx_torch.pretrained.caching import Cached
-from rlx_torch.pretrained.decoders import Attend
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, norm, norm_shapes
 
@@ -97,7 +96,7 @@ def bart(config: Config) -> Architecture:
         UNUSED,
         {"ids": IDS, "mask": IDS, "decoder_ids": rlx.spec("i64[batch, steps]")},
         function,
-        Decoding(step, d, counts["decoder"], room, read, start),
+        Decoding(step, (d, d), counts["decoder"], room, read, start),
         optional=("final_logits_bias",),
         parts={"encoder": (encode, {"ids": IDS, "mask": IDS})},
     )

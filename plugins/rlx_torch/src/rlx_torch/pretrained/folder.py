@@ -11,18 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define, field, frozen
 
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.safetensors import load_safetensors
 
-__all__ = ["Config", "checked", "read_config", "read_generation", "read_tensors"]
+__all__ = ["Config", "Option", "checked", "read_config", "read_generation", "read_tensors"]
 
 INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
 GENERATION = "generation_config.json"
 
 Shapes = Mapping[str, tuple[int, ...]]
 """The tensors of an architecture by their names."""
+
+
+@frozen
+class Option:
+    """A value that configurations state.
+
+    Attributes:
+        name: Its name in `config.json`.
+        default: The value where the file has none, as in Transformers 5.24; `None` where the file must have it.
+    """
+
+    name: str
+    default: Any = None
 
 
 @define
@@ -73,6 +86,10 @@ class Config:
 
     def flag(self, name: str, default: bool) -> bool:
         return bool(self.rows.get(name, default))
+
+    def option(self, given: bool | Option) -> bool:
+        """Return a fixed value, or that of an option."""
+        return given if isinstance(given, bool) else self.flag(given.name, given.default)
 
     def known(self, name: str, *known: Any, default: Any = None) -> Any:
         """One of some values; the first is given back where it is another, beside the fault."""

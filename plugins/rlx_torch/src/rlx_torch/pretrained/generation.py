@@ -105,9 +105,11 @@ def generate(
     width = ids.shape[1]
 
     # On a device the cache stays there, and with it the logits, and what was read.
-    empty = np.zeros((len(prompts), 1 << (width + max_new_tokens - 1).bit_length(), decoding.features), np.float32)
-    place = target or step.report.target
-    cache = [tuple(rlx.device_put(empty.copy(), place) for _ in range(2)) for _ in range(decoding.layers)]
+    room, place = 1 << (width + max_new_tokens - 1).bit_length(), target or step.report.target
+    shapes = [(len(prompts), room, features) for features in decoding.features]
+    cache = [
+        tuple(rlx.device_put(np.zeros(each, np.float32), place) for each in shapes) for _ in range(decoding.layers)
+    ]
 
     ends = _ends(model, stop)
     first, later = _hidden(model, suppress, suppress_first)
@@ -166,9 +168,9 @@ def _program(model: PretrainedModel, name: str, target: str | None) -> CompiledF
 def _step(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
     decoding = model.architecture.decoding
     assert decoding is not None, "looked at before"
-    one = rlx.spec(f"f32[batch, room, {decoding.features}]")
     ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
-    cache = [(one, one)] * decoding.layers
+    keys, values = (rlx.spec(f"f32[batch, room, {features}]") for features in decoding.features)
+    cache = [(keys, values)] * decoding.layers
     context: tuple[Any, ...] = ()
     if decoding.read is not None:
         context = rlx.eval_shape(decoding.read, model.parameters, *model.encoder.inputs.values())

@@ -16,13 +16,10 @@ from rlx_torch.pretrained.bart import bart
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
 from rlx_torch.pretrained.clip import clip
 from rlx_torch.pretrained.deberta import deberta
-from rlx_torch.pretrained.decoders import gpt2
+from rlx_torch.pretrained.decoder_table import DECODERS
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
-from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
 from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
-from rlx_torch.pretrained.llama import llama
 from rlx_torch.pretrained.modernbert import modernbert
-from rlx_torch.pretrained.opt import opt
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
@@ -34,32 +31,19 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "albert": albert,
     "bart": bart,
     "bert": bert,
-    "bloom": bloom,
     "clip": clip,
     "deberta-v2": deberta,
     "distilbert": distilbert,
     "electra": electra,
-    "falcon": falcon,
-    "gemma": llama,
-    "gemma2": llama,
-    "gpt2": gpt2,
-    "gpt_neox": gpt_neox,
-    "llama": llama,
-    "mistral": llama,
-    "mixtral": llama,
     "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
-    "opt": opt,
-    "phi": phi,
-    "phi3": llama,
-    "qwen2": llama,
-    "qwen3": llama,
     "roberta": roberta,
     "t5": t5,
     "vit": vit,
     "whisper": whisper,
     "xlm-roberta": roberta,
+    **DECODERS,
 }
 """By `model_type`."""
 
