@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+from rlx_core.errors import ConfigError, UnsupportedError
 from rlx_torch.pretrained import from_pretrained, generate
 from rlx_torch.pretrained.distances import buckets
 
@@ -173,6 +174,41 @@ WHISPER = (
         "decoder_start_token_id": 3,
     },
 )  # fmt: skip
+
+
+SAMPLED = {
+    "conv_dim": (16, 16, 16), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3), "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2,
+}  # fmt: skip
+MARIAN = {**BART, "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}
+SIGLIP = {
+    "text_config": {**SMALL, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2},
+    "vision_config": {**VIT, "image_size": 8},
+}
+NAMES = {
+    **dict.fromkeys(("mamba", "rwkv", "falcon_h1"), ("input_ids",)),
+    "siglip": ("input_ids", "pixel_values"),
+    "dinov2": ("pixel_values",),
+    "marian": ("input_ids", "attention_mask", "decoder_input_ids"),
+    "wav2vec2": ("input_values",),
+}
+BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
+    "mamba": (("MambaConfig", "MambaForCausalLM", {**FALCON, "state_size": 4, "time_step_rank": 3}), {"length": 9}),
+    "rwkv": (
+        ("RwkvConfig", "RwkvForCausalLM",
+         {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "rescale_every": 2, "context_length": 64}),
+        {"length": 9},
+    ),
+    "falcon_h1": (
+        ("FalconH1Config", "FalconH1ForCausalLM",
+         {**GROUPED, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 4}),
+        {"length": 9},
+    ),
+    "siglip": (("SiglipConfig", "SiglipModel", SIGLIP), {}),
+    "dinov2": (("Dinov2Config", "Dinov2Model", {**VIT, "image_size": 8}), {}),
+    "marian": (("MarianConfig", "MarianMTModel", MARIAN), {}),
+    "wav2vec2": (("Wav2Vec2Config", "Wav2Vec2ForCTC", {**SMALL, **SAMPLED}), {"samples": 400}),
+}  # fmt: skip
 
 
 def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
@@ -340,3 +376,45 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
         written = theirs.generate(torch.tensor(features), max_new_tokens=6, do_sample=False, num_beams=1)
     for row, each in zip(generate(from_pretrained(tmp_path), [[3]] * 3, 6, features=features), written, strict=True):
         assert [t for t in row if t != 2] == [t for t in each.tolist() if t not in (0, 2)]  # they leave ends out
+
+
+@pytest.mark.parametrize("name", BY_TRANSFORMERS)
+def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path) -> None:
+    made, sizes = BY_TRANSFORMERS[name]
+    theirs = type(saved(made, tmp_path)).from_pretrained(tmp_path).eval()  # some weights are computed, and not stored
+    with pytest.raises(UnsupportedError, match=f"model_type '{name}'") as caught:
+        from_pretrained(tmp_path)
+    assert "reader='transformers'" in str(caught.value)
+    ours = from_pretrained(tmp_path, reader="transformers", sizes=sizes)
+    rng = np.random.default_rng(0)
+    for count in (1, 3):
+        given = []
+        for spec in ours.inputs.values():
+            shape = [each if isinstance(each, int) else count + 3 * axis for axis, each in enumerate(spec.shape)]
+            is_whole = spec.dtype == rlx.i64
+            given.append(rng.integers(3, 61, shape) if is_whole else rng.standard_normal(shape).astype(np.float32))
+        named = dict(zip(NAMES[name], map(torch.tensor, given), strict=True))
+        if "attention_mask" in named:
+            given[1] = np.ones_like(given[1])
+            named["attention_mask"] = torch.ones_like(named["attention_mask"])
+        with torch.no_grad():
+            expected = theirs(**named)
+        found = ours(*given)
+        if name == "siglip":
+            found, expected = found["logits"], expected.logits_per_image
+        else:
+            expected = expected[0]
+        np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    with pytest.raises(ConfigError, match=f"{name} was read by transformers"):
+        generate(ours, [[1]], 3)
+
+
+def test_sizes_that_export_fixes_are_named(tmp_path: Path) -> None:
+    saved(BY_TRANSFORMERS["mamba"][0], tmp_path)
+    with pytest.raises(UnsupportedError, match="MambaForCausalLM is exported at a fixed length only") as caught:
+        from_pretrained(tmp_path, reader="transformers")
+    assert "sizes={'length': 7}" in str(caught.value)
+    with pytest.raises(ConfigError, match="mamba has no size 'steps'"):
+        from_pretrained(tmp_path, reader="transformers", sizes={"steps": 3})
+    with pytest.raises(ConfigError, match="sizes are for reader='transformers'"):
+        from_pretrained(tmp_path, sizes={"length": 3})

@@ -30,7 +30,10 @@ IDS = rlx.spec("i64[batch, length]")
 
 
 class DecoderAttention(Protocol):
-    """Attention of a layer by its number: of queries, keys and values `[batch, steps, heads · head]`; `sinks` f32[heads] score no key."""
+    """Attention of a layer by its number, of queries, keys and values `[batch, steps, heads · head]`.
+
+    `sinks` f32[heads] are scores for no key.
+    """
 
     def __call__(self, number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any: ...
 

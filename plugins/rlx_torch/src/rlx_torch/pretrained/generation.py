@@ -72,6 +72,11 @@ def generate(
         ShapeError: A prompt is empty, or there are none, or the texts would be longer than the model's positions.
     """
     decoding = model.architecture.decoding
+    if decoding is None and model.reader == "transformers":
+        raise ConfigError(
+            f"generate: {model.name} was read by transformers, which gives whole texts and no cache",
+            hint="append the likeliest token of the last logits of model(ids), and call the model again",
+        )
     if decoding is None:
         raise ConfigError(
             f"generate: {model.name} has no decoder", hint="models such as gpt2, llama, qwen3 and t5 write texts"
