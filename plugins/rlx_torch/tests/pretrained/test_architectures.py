@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,58 @@ def test_the_likeliest_continuations_are_theirs(name: str, tmp_path: Path) -> No
             with torch.no_grad():
                 text.append(int(theirs(torch.tensor([text])).logits[0, -1].argmax()))
         assert row == text[len(prompt) :]
+
+
+OLDER: dict[str, dict[str, Any]] = {
+    "gemma3": {"rope_parameters": None, "layer_types": None, "rope_theta": 500.0, "rope_local_base_freq": 50.0,
+               "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "sliding_window_pattern": 2},
+    "deepseek_v3": {"rope_parameters": None, "rope_theta": 500.0, "num_nextn_predict_layers": 1, "scoring_func": "sigmoid",
+                    "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "beta_fast": 16,
+                                     "beta_slow": 2, "mscale": 1.0, "mscale_all_dim": 0.7}},
+    "gpt_oss": {"rope_parameters": None, "rope_theta": 500.0, "layer_types": None,
+                "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "truncate": False}},
+    "smollm3": {"rope_parameters": None, "rope_theta": 500.0, "no_rope_layers": None, "no_rope_layer_interval": 2},
+    "stablelm": {"rope_parameters": None, "rope_theta": 500.0, "partial_rotary_factor": 0.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_configurations_of_older_files_are_read(name: str, tmp_path: Path) -> None:
+    """Options of rope stood beside the others, and lists by layer were not written."""
+    module = type(saved(DECODERS[name], tmp_path))
+    path = tmp_path / "config.json"
+    rows = {**json.loads(path.read_text()), **OLDER[name]}
+    path.write_text(json.dumps({option: each for option, each in rows.items() if each is not None}))
+    theirs, ours, ids = module.from_pretrained(tmp_path).eval(), from_pretrained(tmp_path), ids_of(2, 70)
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits.numpy()
+    np.testing.assert_allclose(ours(ids), expected, atol=1e-5)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "gemma3": {
+        "use_bidirectional_attention": True,
+        "attn_logit_softcapping": 2.0,
+        "rope_parameters": {"rope_theta": 5.0},
+    },
+    "qwen2_moe": {"use_sliding_window": True},
+    "llama": {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
+    "deepseek_v3": {"scoring_func": "softmax", "n_group": 3, "topk_method": "greedy"},
+    "olmo2": {"layer_types": ["sliding_attention"] * 2, "hidden_act": "swish9", "rms_norm_eps": "small"},
+    "smollm3": {"no_rope_layers": [1], "use_sliding_window": True},
+    "granite": {"logits_scaling": 0, "quantization_config": {"quant_method": "mxfp4"}},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_options_that_are_not_known_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    saved(DECODERS[name], tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **REFUSED[name]}))
+    with pytest.raises(UnsupportedError) as caught:
+        from_pretrained(tmp_path)
+    for option in REFUSED[name]:
+        assert option in str(caught.value)
 
 
 def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:

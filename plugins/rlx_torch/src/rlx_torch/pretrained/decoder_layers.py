@@ -323,6 +323,12 @@ def _turns(kind: DecoderKind, config: Config, size: _Sizes, types: list[str], ro
     rows = {**rope.defaults, **renamed, **config.rows}
     head = size("head_dim", kind.head_size or max(1, size("hidden_size") // size("num_attention_heads")))
     nested = rows.get("rope_parameters") or {}
+    by_type = {name for name, each in nested.items() if isinstance(each, dict)}
+    known = set() if rope.local_theta is None else {FULL, NEAR}
+    if by_type - known or (known and nested and not by_type):
+        config.faults.append(
+            Fact("rope_parameters", f"{', '.join(nested)}; types of layers are {', '.join(known) or 'not known'}")
+        )
     kinds = dict.fromkeys(types, rows)
     if rope.local_theta is not None:
         local = {"rope_theta": rows.get(rope.local_theta.name, rope.local_theta.default), "rope_type": "default"}

@@ -205,6 +205,7 @@ GPT_OSS: Final = DecoderKind(
 DEEPSEEK_V3: Final = DecoderKind(
     biases={"out": ATTENTION_BIAS},
     latent=Latent(),
+    expected={"scoring_func": ("sigmoid", None), "topk_method": ("noaux_tc", None), "moe_layer_freq": (1, None)},
     mixture=Mixture(
         count=Option("n_routed_experts", 256),
         chosen=Option("num_experts_per_tok", 8),

@@ -100,11 +100,12 @@ def read(
 def _module(place: Path, config: Config, *, head: bool) -> Any:
     """Return the module in evaluation mode, with every tensor from the folder."""
     name = class_of(config) if head else ""
-    # A class is one of the package's own: nothing in the folder is executed.
     made: Any = getattr(transformers, name, None) if name else transformers.AutoModel
-    if not isinstance(made, type) or not (
-        made is transformers.AutoModel or issubclass(made, transformers.PreTrainedModel)
-    ):
+    # A class is one of the package's own: nothing in the folder is executed.
+    is_known = made is transformers.AutoModel or (
+        inspect.isclass(made) and issubclass(made, transformers.PreTrainedModel)
+    )
+    if not is_known:
         hint = "python -m pip install --upgrade transformers"
         version = Fact("transformers", transformers.__version__)
         raise UnsupportedError(f"from_pretrained: transformers has no class {name}", version, hint=hint)
