@@ -181,6 +181,8 @@ def test_suppressed_tokens_are_not_written(model, tmp_path) -> None:
     folder = write(tmp_path / "said", {**CONFIG, "begin_suppress_tokens": free[:1]})
     (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": [free[0], free[3]]}))
     assert generate(from_pretrained(folder), [[1, 2]], 6, stop=()) == [other]
+    (folder / "generation_config.json").write_text(json.dumps({"bad_words_ids": [[free[0]], [free[3]], [1, 2]]}))
+    assert generate(from_pretrained(folder), [[1, 2]], 6, stop=(), suppress_first=()) == [other]
     with pytest.raises(ConfigError, match="11 is no token of a model with 11"):
         generate(model, [[1]], 2, suppress=[11])
 

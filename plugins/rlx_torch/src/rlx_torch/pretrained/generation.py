@@ -59,7 +59,8 @@ def generate(
         until: Called with the new tokens of a text at each step; it ends where that is true:
             `lambda new: "\n\n" in tokenizer.decode(new)`.
         suppress: Tokens that are never written, and `suppress_first` those that do not come first; by default what
-            `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says).
+            `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says), and those
+            of `bad_words_ids` that are one token.
         target: What runs it.
         on_tokens: Called with the tokens i64[prompts] of each step when they are there, those of texts that ended too.
 
@@ -255,12 +256,18 @@ def _hidden(
 def _marked(model: PretrainedModel, name: str, tokens: Sequence[int] | None, usual: str) -> np.ndarray | None:
     """The given tokens, or those that the checkpoint says, bool[words]."""
     words = model.config["vocab_size"]
-    given = tokens if tokens is not None else [t for t in _said(model, usual) or () if _is_token(t, words)]
+    stated = [*(_said(model, usual) or ()), *(_bad_tokens(model) if usual == "suppress_tokens" else ())]
+    given = tokens if tokens is not None else [t for t in stated if _is_token(t, words)]
     wrong = [token for token in given if not _is_token(token, words)]
     if wrong:
         raise ConfigError(f"generate: {wrong[0]!r} is no token of a model with {words}", Fact(name, list(given)))
     found = np.isin(np.arange(words), list(given))
     return found if found.any() else None
+
+
+def _bad_tokens(model: PretrainedModel) -> list[int]:
+    """Return the bad words that are one token: Marian's padding, which the decoder begins with."""
+    return [each[0] for each in _said(model, "bad_words_ids") or () if len(each) == 1]
 
 
 def _is_token(token: Any, words: int) -> bool:

@@ -12,7 +12,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, PluginError, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bart import bart
+from rlx_torch.pretrained.bart import bart, marian
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
 from rlx_torch.pretrained.clip import clip
 from rlx_torch.pretrained.deberta import deberta
@@ -35,6 +35,7 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "deberta-v2": deberta,
     "distilbert": distilbert,
     "electra": electra,
+    "marian": marian,
     "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,

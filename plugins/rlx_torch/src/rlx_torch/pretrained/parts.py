@@ -29,6 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_new": lambda x: nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: nn.gelu(x, approximate=True),
     "silu": rlx.silu,
+    "swish": rlx.silu,
     "relu": rlx.relu,
     "quick_gelu": lambda x: x * rlx.sigmoid(1.702 * x),
 }
