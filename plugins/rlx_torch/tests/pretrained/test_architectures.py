@@ -49,6 +49,7 @@ DEEPSEEK = {
 PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
+MAMBA = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "time_step_rank": 3}
 OPT = {**FALCON, "ffn_dim": 48, "word_embed_proj_dim": 32}
 
 DEBERTA = {**SMALL, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
@@ -121,6 +122,9 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "deepseek_v3 plain": ("DeepseekV3Config", "DeepseekV3ForCausalLM", {**GROUPED, **DEEPSEEK, "q_lora_rank": None,
                           "attention_bias": True, "rope_interleave": False, "norm_topk_prob": False, "n_group": 1,
                           "topk_group": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "mamba": ("MambaConfig", "MambaForCausalLM", MAMBA),
+    "mamba biased": ("MambaConfig", "MambaForCausalLM", {**MAMBA, "use_bias": True, "use_conv_bias": False, "conv_kernel": 3,
+                     "tie_word_embeddings": False, "time_step_rank": "auto"}),
     "yarn": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": YARN}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
     "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
@@ -198,7 +202,7 @@ NAMES = {
     "wav2vec2": ("input_values",),
 }
 BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
-    "mamba": (("MambaConfig", "MambaForCausalLM", {**FALCON, "state_size": 4, "time_step_rank": 3}), {"length": 9}),
+    "mamba": (("MambaConfig", "MambaForCausalLM", MAMBA), {"length": 9}),
     "rwkv": (
         ("RwkvConfig", "RwkvForCausalLM",
          {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "rescale_every": 2, "context_length": 64}),

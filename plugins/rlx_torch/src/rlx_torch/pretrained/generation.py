@@ -112,7 +112,8 @@ def generate(
 
     # On a device the cache stays there, and with it the logits, and what was read.
     room, place = 1 << (width + max_new_tokens - 1).bit_length(), target or step.report.target
-    shapes = [(len(prompts), room, features) for features in decoding.features]
+    pairs = zip(decoding.rows, decoding.features, strict=True)
+    shapes = [(len(prompts), rows or room, features) for rows, features in pairs]
     cache = [
         tuple(rlx.device_put(np.zeros(each, np.float32), place) for each in shapes) for _ in range(decoding.layers)
     ]
@@ -175,7 +176,8 @@ def _step(model: PretrainedModel, target: str | None) -> CompiledFunction[..., A
     decoding = model.architecture.decoding
     assert decoding is not None, "looked at before"
     ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
-    keys, values = (rlx.spec(f"f32[batch, room, {features}]") for features in decoding.features)
+    pairs = zip(decoding.rows, decoding.features, strict=True)
+    keys, values = (rlx.spec(f"f32[batch, {rows or 'room'}, {features}]") for rows, features in pairs)
     cache = [(keys, values)] * decoding.layers
     context: tuple[Any, ...] = ()
     if decoding.read is not None:

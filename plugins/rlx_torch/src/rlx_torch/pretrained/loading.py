@@ -19,6 +19,7 @@ from rlx_torch.pretrained.deberta import deberta
 from rlx_torch.pretrained.decoder_table import DECODERS
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
 from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
+from rlx_torch.pretrained.mamba import mamba
 from rlx_torch.pretrained.modernbert import modernbert
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
@@ -35,6 +36,7 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "deberta-v2": deberta,
     "distilbert": distilbert,
     "electra": electra,
+    "mamba": mamba,
     "marian": marian,
     "modernbert": modernbert,
     "mpnet": mpnet,

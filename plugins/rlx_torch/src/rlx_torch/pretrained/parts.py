@@ -45,6 +45,7 @@ class Decoding:
             whose first `padding` i64[batch] places nobody sees, to the logits f32[batch, words] behind the last of them and the
             cache with their keys and values.
         features: Of the keys and of the values of a layer: a cache is a pair f32[batch, room, features] a layer.
+        rows: In place of `room`, the rows of each of the pair; `None`: those of the room. A state has a fixed number of them.
         layers: How many there are.
         positions: The most tokens of a text, where there is such a number.
         read: Of one with an encoder: `read(parameters, *inputs)` gives, as a tuple, what a step takes besides.
@@ -57,6 +58,7 @@ class Decoding:
     positions: int | None
     read: Callable[..., tuple[Any, ...]] | None = None
     start: int | None = None
+    rows: tuple[int | None, int | None] = (None, None)
 
 
 @frozen
