@@ -50,6 +50,7 @@ PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_tok
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
 MAMBA = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "time_step_rank": 3}
+RWKV = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "rescale_every": 2}
 OPT = {**FALCON, "ffn_dim": 48, "word_embed_proj_dim": 32}
 
 DEBERTA = {**SMALL, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
@@ -125,6 +126,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamba": ("MambaConfig", "MambaForCausalLM", MAMBA),
     "mamba biased": ("MambaConfig", "MambaForCausalLM", {**MAMBA, "use_bias": True, "use_conv_bias": False, "conv_kernel": 3,
                      "tie_word_embeddings": False, "time_step_rank": "auto"}),
+    "rwkv": ("RwkvConfig", "RwkvForCausalLM", RWKV),
     "yarn": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": YARN}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
     "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
@@ -203,11 +205,7 @@ NAMES = {
 }
 BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
     "mamba": (("MambaConfig", "MambaForCausalLM", MAMBA), {"length": 9}),
-    "rwkv": (
-        ("RwkvConfig", "RwkvForCausalLM",
-         {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "rescale_every": 2, "context_length": 64}),
-        {"length": 9},
-    ),
+    "rwkv": (("RwkvConfig", "RwkvForCausalLM", RWKV), {"length": 9}),
     "falcon_h1": (
         ("FalconH1Config", "FalconH1ForCausalLM",
          {**GROUPED, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 4}),

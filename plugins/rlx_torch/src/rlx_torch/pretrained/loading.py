@@ -22,6 +22,7 @@ from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
 from rlx_torch.pretrained.mamba import mamba
 from rlx_torch.pretrained.modernbert import modernbert
 from rlx_torch.pretrained.parts import Architecture
+from rlx_torch.pretrained.rwkv import rwkv
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
 from rlx_torch.pretrained.whisper import whisper
@@ -42,6 +43,7 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "mpnet": mpnet,
     "mt5": t5,
     "roberta": roberta,
+    "rwkv": rwkv,
     "t5": t5,
     "vit": vit,
     "whisper": whisper,
