@@ -15,19 +15,17 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, layer_shapes, linear
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear
+from rlx_torch.pretrained.recurrent import State, recurrent
 
 __all__ = ["mamba"]
-
-IDS = rlx.spec("i64[batch, length]")
-
-State = tuple[Any, Any]
-"""The last inputs of a convolution f32[batch, kernel - 1, inner], and the state f32[batch, inner, states]."""
 
 
 @frozen(kw_only=True)
 class Mixer:
     """A layer without its norm and residual.
+
+    It keeps the last inputs of the convolution f32[batch, kernel - 1, inner], and the state f32[batch, inner, states].
 
     Attributes:
         d, inner: Features between layers, and of channels.
@@ -60,28 +58,19 @@ class Mixer:
             **layer_shapes(f"{at}.out_proj", self.d, self.inner, has_bias=self.has_bias),
         }
 
-    def __call__(self, parameters: Parameters, at: str, h: Any, real: Any, state: State | None) -> tuple[Any, State]:
-        """Return f32[batch, steps, d] and the state behind the last step.
-
-        Args:
-            real: Which steps are no padding, f32[batch, steps, 1]; `None`: all. Padding changes no state.
-            state: The state before the first step; `None`: zeros.
-        """
+    def __call__(self, parameters: Parameters, at: str, h: Any, real: Any, state: State) -> tuple[Any, State]:
+        """Return f32[batch, steps, d] and the state behind the last step; `real` is 0 for padding."""
         x, gate = rlx.split(linear(parameters, f"{at}.in_proj", h), 2, axis=-1)
-        x = x if real is None else x * real
-        if state is None:
-            before = rlx.pad(x, ((0, 0), (self.kernel - 1, 0), (0, 0)))
-        else:
-            before = rlx.concat([state[0], x], axis=1)
+        before = rlx.concat([state[0], x * real], axis=1)
         steps = x.shape[1]
         weights = parameters[f"{at}.conv1d.weight"]
         x = sum(before[:, n : n + steps] * weights[:, 0, n] for n in range(self.kernel))
         x = self.act(x + parameters[f"{at}.conv1d.bias"] if self.has_conv_bias else x)
-        x = x if real is None else x * real
+        x = x * real
         rates, b, c = rlx.split(linear(parameters, f"{at}.x_proj", x), [self.rank, self.rank + self.states], axis=-1)
         delta = nn.softplus(linear(parameters, f"{at}.dt_proj", rates))
         decay = -rlx.exp(parameters[f"{at}.A_log"])
-        y, after = nn.selective_scan(x, delta, decay, b, c, state=None if state is None else state[1])
+        y, after = nn.selective_scan(x, delta, decay, b, c, state=state[1])
         y = (y + x * parameters[f"{at}.D"]) * rlx.silu(gate)
         return linear(parameters, f"{at}.out_proj", y), (before[:, steps:], after)
 
@@ -107,8 +96,9 @@ def mamba(config: Config) -> Architecture:
     for n in range(count):
         shapes |= {f"layers.{n}.norm.weight": (d,), **mixer.shapes(f"layers.{n}.mixer")}
 
-    def layers(parameters: Parameters, ids: Any, real: Any, states: Sequence[State | None]) -> tuple[Any, list[State]]:
-        h, after = nn.embedding(ids, parameters["embeddings.weight"]), []
+    def layers(parameters: Parameters, ids: Any, real: Any, states: Sequence[State]) -> tuple[Any, list[State]]:
+        h = nn.embedding(ids, parameters["embeddings.weight"])
+        after: list[State] = []
         for n, state in enumerate(states):
             x = nn.rms_norm(h, parameters[f"layers.{n}.norm.weight"], eps=eps)
             y, found = mixer(parameters, f"layers.{n}.mixer", x, real, state)
@@ -116,18 +106,13 @@ def mamba(config: Config) -> Architecture:
             after.append(found)
         return nn.rms_norm(h, parameters["norm_f.weight"], eps=eps), after
 
-    def function(parameters: Parameters, ids: Any) -> Any:
-        h, _ = layers(parameters, ids, None, [None] * count)
-        return h @ rlx.matrix_transpose(parameters[head])
-
-    def step(
-        parameters: Parameters, ids: Any, padding: Any, cache: Sequence[State], at: Any
-    ) -> tuple[Any, list[State]]:
-        places = at + rlx.arange(ids.shape[1])
-        real = rlx.astype(places[None, :] >= padding[:, None], rlx.f32)[..., None]
-        h, after = layers(parameters, ids, real, cache)
-        return h[:, -1] @ rlx.matrix_transpose(parameters[head]), after
-
-    decoding = Decoding(step, (mixer.inner, mixer.states), count, None, rows=(mixer.kernel - 1, mixer.inner))
-    unused = () if "lm_head.weight" in shapes else ("lm_head.weight",)
-    return Architecture(shapes, "backbone.", unused, {"ids": IDS}, function, decoding)
+    return recurrent(
+        shapes,
+        "backbone.",
+        layers,
+        head,
+        count=count,
+        rows=(mixer.kernel - 1, mixer.inner),
+        features=(mixer.inner, mixer.states),
+        unused=() if "lm_head.weight" in shapes else ("lm_head.weight",),
+    )

@@ -14,33 +14,21 @@ from attrs import frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.parts import (
-    Architecture,
-    Decoding,
-    Parameters,
-    layer_shapes,
-    linear,
-    norm,
-    norm_shapes,
-)
+from rlx_torch.pretrained.parts import Architecture, Parameters, layer_shapes, linear, norm, norm_shapes
+from rlx_torch.pretrained.recurrent import State, recurrent
 
 __all__ = ["rwkv"]
 
-IDS = rlx.spec("i64[batch, length]")
-
 LOWEST: Final = -1e38
 """The greatest key before the first token: f32 has room for a decay below it."""
-
-State = tuple[Any, Any]
-"""The last features of both parts f32[batch, 2, d]; the weighted sum, its weights, and the greatest key f32[batch, 3, inner].
-
-The sums are those of exponentials relative to the greatest key.
-"""
 
 
 @frozen(kw_only=True)
 class Mixing:
     """A layer without its norms and residuals.
+
+    It keeps the last features of both parts f32[batch, 2, d], and the weighted sum, its weights and the greatest key
+    f32[batch, 3, keys]: the sums are of exponentials relative to the greatest key.
 
     Attributes:
         d, keys, inner: Features between layers, of keys and values, and within the net.
@@ -157,20 +145,5 @@ def rwkv(config: Config) -> Architecture:
             found.append((rlx.concat([first, second], axis=1), after))
         return norm(parameters, "ln_out", h, eps), found
 
-    def function(parameters: Parameters, ids: Any) -> Any:
-        batch, steps = ids.shape
-        state = rlx.zeros((batch, 2, d)), rlx.zeros((batch, 3, layer.keys))
-        h, _ = layers(parameters, ids, rlx.ones((batch, steps, 1)), [state] * count)
-        return h @ rlx.matrix_transpose(parameters[head])
-
-    def step(
-        parameters: Parameters, ids: Any, padding: Any, cache: Sequence[State], at: Any
-    ) -> tuple[Any, list[State]]:
-        places = at + rlx.arange(ids.shape[1])
-        real = rlx.astype(places[None, :] >= padding[:, None], rlx.f32)[..., None]
-        h, after = layers(parameters, ids, real, cache)
-        return h[:, -1] @ rlx.matrix_transpose(parameters[head]), after
-
     unused = () if "head.weight" in shapes else ("head.weight",)
-    decoding = Decoding(step, (d, layer.keys), count, None, rows=(2, 3))
-    return Architecture(shapes, "rwkv.", unused, {"ids": IDS}, function, decoding)
+    return recurrent(shapes, "rwkv.", layers, head, count=count, rows=(2, 3), features=(d, layer.keys), unused=unused)
