@@ -199,7 +199,7 @@ SIGLIP = {
 NAMES = {
     **dict.fromkeys(("mamba", "rwkv", "falcon_h1"), ("input_ids",)),
     "siglip": ("input_ids", "pixel_values"),
-    "dinov2": ("pixel_values",),
+    **dict.fromkeys(("dinov2", "dinov2 of other sizes"), ("pixel_values",)),
     "marian": ("input_ids", "attention_mask", "decoder_input_ids"),
     "wav2vec2": ("input_values",),
 }
@@ -213,6 +213,7 @@ BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]
     ),
     "siglip": (("SiglipConfig", "SiglipModel", SIGLIP), {}),
     "dinov2": (("Dinov2Config", "Dinov2Model", {**VIT, "image_size": 8}), {}),
+    "dinov2 of other sizes": (("Dinov2Config", "Dinov2Model", {**VIT, "image_size": 8}), {"height": 12, "width": 16}),
     "marian": (("MarianConfig", "MarianMTModel", MARIAN), {}),
     "wav2vec2": (("Wav2Vec2Config", "Wav2Vec2ForCTC", {**SMALL, **SAMPLED}), {"samples": 400}),
 }  # fmt: skip
@@ -445,9 +446,9 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BY_TRANSFORMERS)
 def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path) -> None:
     made, sizes = BY_TRANSFORMERS[name]
-    theirs = stored(made, tmp_path)
-    if name not in ARCHITECTURES:
-        with pytest.raises(UnsupportedError, match=f"model_type '{name}'") as caught:
+    theirs, kind = stored(made, tmp_path), name.split(" ")[0]
+    if kind not in ARCHITECTURES:
+        with pytest.raises(UnsupportedError, match=f"model_type '{kind}'") as caught:
             from_pretrained(tmp_path)
         assert "reader='transformers'" in str(caught.value)
     ours = from_pretrained(tmp_path, reader="transformers", sizes=sizes)
@@ -470,7 +471,7 @@ def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path)
         else:
             expected = expected[0]
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
-    with pytest.raises(ConfigError, match=f"{name} was read by transformers"):
+    with pytest.raises(ConfigError, match=f"{kind} was read by transformers"):
         generate(ours, [[1]], 3)
 
 
@@ -481,5 +482,9 @@ def test_sizes_that_export_fixes_are_named(tmp_path: Path) -> None:
     assert "sizes={'length': 7}" in str(caught.value)
     with pytest.raises(ConfigError, match="mamba has no size 'steps'"):
         from_pretrained(tmp_path, reader="transformers", sizes={"steps": 3})
+    made = ("SiglipConfig", "SiglipModel", SIGLIP)
+    saved(made, tmp_path / "siglip")
+    with pytest.raises(UnsupportedError, match="SiglipModel refuses its inputs"):
+        from_pretrained(tmp_path / "siglip", reader="transformers", sizes={"height": 12})
     with pytest.raises(ConfigError, match="sizes are for reader='transformers'"):
         from_pretrained(tmp_path, sizes={"length": 3})

@@ -127,7 +127,8 @@ def from_pretrained(
             decoder is refused; without it, the decoder's logits of words are there.
         reader: `rlx` for its own architectures, or `transformers`, which needs torch and transformers.
         sizes: With Transformers, fixed sizes by name (`batch`, `length`, `steps`, `samples`, `texts`, `pictures`), for modules
-            whose code depends on a size, such as loops over time; others are free.
+            whose code depends on a size, such as loops over time; others are free. `height` and `width` of pictures are those
+            of the configuration unless they are given.
 
     Raises:
         FileError: A file is missing.

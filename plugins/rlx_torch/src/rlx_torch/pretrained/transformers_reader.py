@@ -54,6 +54,9 @@ TEXTS_AND_PICTURES: Final = {
 EXAMPLES: Final = {"batch": 2, "length": 7, "steps": 5, "samples": 16000, "texts": 2, "pictures": 3}
 """Sizes that export sees; different ones, so that none are taken to be equal."""
 
+SIDES: Final = ("height", "width")
+"""Sizes of pictures, which are never free; those of the configuration unless they are given."""
+
 RESULTS: Final[tuple[dict[str, str], ...]] = (
     {"logits": ""},
     {"logits_per_image": "logits", "text_embeds": "texts", "image_embeds": "pictures"},
@@ -69,7 +72,7 @@ def read(
 
     Args:
         kind: The `model_type`.
-        sizes: Fixed sizes by name; others are symbols.
+        sizes: Fixed sizes by name; others are symbols, but for the sides of pictures.
         head: Whether the module is that of `architectures`, or the one without a head.
 
     Raises:
@@ -80,6 +83,8 @@ def read(
     module = _module(place, config, head=head)
     inputs = _inputs(module)
     names = dict.fromkeys(name for each in inputs.values() for name in each.sizes)
+    if "pixel_values" in inputs:
+        names |= dict.fromkeys(SIDES)
     unknown = [name for name in sizes if name not in names]
     if unknown:
         hint = f"its sizes are {', '.join(names)}"
@@ -162,6 +167,12 @@ def _exported(module: Any, inputs: Mapping[str, Input], sizes: Mapping[str, int]
     try:
         with torch.no_grad():
             module(**given)  # the first call may rescale weights (RWKV), which export would take for a state
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        inputs_of = Fact(
+            "inputs", ", ".join(f"{name} {list(each.shape)}" for name, each in given.items() if name in inputs)
+        )
+        raise UnsupportedError(f"from_pretrained: {called} refuses its inputs: {error}", inputs_of) from error
+    try:
         return from_torch(module, (), given, dynamic_shapes=shapes, name=called)
     except torch._dynamo.exc.UserError as error:
         named = re.search(r"Constraints violated \(([\w, ]+)\)", str(error))
@@ -181,8 +192,11 @@ def _example(given: Input, sizes: Mapping[str, int], vision: Mapping[str, Any]) 
         return torch.ones(shape, dtype=torch.int64)
     if given.name == "pixels":
         side = vision.get("image_size", 224)
-        height, width = side if isinstance(side, list | tuple) else (side, side)
-        shape += [vision.get("num_channels", 3), height, width]
+        sides = side if isinstance(side, list | tuple) else (side, side)
+        shape += [
+            vision.get("num_channels", 3),
+            *(sizes.get(name, each) for name, each in zip(SIDES, sides, strict=True)),
+        ]
     return torch.zeros(shape)
 
 
