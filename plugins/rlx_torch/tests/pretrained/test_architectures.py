@@ -49,6 +49,16 @@ DEEPSEEK = {
 PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 FALCON = {name: each for name, each in PLAIN.items() if name != "intermediate_size"}
+FALCON_H1 = {
+    "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 4, "pad_token_id": 0,
+    "lm_head_multiplier": 0.5, "embedding_multiplier": 3.0, "mlp_multipliers": [0.7, 1.3], "key_multiplier": 0.8,
+    "attention_out_multiplier": 0.9, "attention_in_multiplier": 1.1, "ssm_multipliers": [0.5, 0.6, 0.7, 0.8, 0.9],
+    "ssm_in_multiplier": 1.2, "ssm_out_multiplier": 0.6,
+}  # fmt: skip
+FALCON_H1_NORMED = {
+    "mamba_n_groups": 2, "mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_proj_bias": True,
+    "projectors_bias": True, "mamba_conv_bias": False, "attention_bias": True, "mlp_bias": True,
+}  # fmt: skip
 MAMBA = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "time_step_rank": 3}
 RWKV = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "rescale_every": 2}
 OPT = {**FALCON, "ffn_dim": 48, "word_embed_proj_dim": 32}
@@ -127,6 +137,8 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamba biased": ("MambaConfig", "MambaForCausalLM", {**MAMBA, "use_bias": True, "use_conv_bias": False, "conv_kernel": 3,
                      "tie_word_embeddings": False, "time_step_rank": "auto"}),
     "rwkv": ("RwkvConfig", "RwkvForCausalLM", RWKV),
+    "falcon_h1": ("FalconH1Config", "FalconH1ForCausalLM", {**GROUPED, **FALCON_H1}),
+    "falcon_h1 normed": ("FalconH1Config", "FalconH1ForCausalLM", {**GROUPED, **FALCON_H1, **FALCON_H1_NORMED}),
     "yarn": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": YARN}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "rope_parameters": HALF}),
     "gpt_neox in turn": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**PLAIN, "use_parallel_residual": False,
@@ -206,11 +218,7 @@ NAMES = {
 BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
     "mamba": (("MambaConfig", "MambaForCausalLM", MAMBA), {"length": 9}),
     "rwkv": (("RwkvConfig", "RwkvForCausalLM", RWKV), {"length": 9}),
-    "falcon_h1": (
-        ("FalconH1Config", "FalconH1ForCausalLM",
-         {**GROUPED, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 4}),
-        {"length": 9},
-    ),
+    "falcon_h1": (("FalconH1Config", "FalconH1ForCausalLM", {**GROUPED, **FALCON_H1}), {"length": 9}),
     "siglip": (("SiglipConfig", "SiglipModel", SIGLIP), {}),
     "dinov2": (("Dinov2Config", "Dinov2Model", {**VIT, "image_size": 8}), {}),
     "dinov2 of other sizes": (("Dinov2Config", "Dinov2Model", {**VIT, "image_size": 8}), {"height": 12, "width": 16}),

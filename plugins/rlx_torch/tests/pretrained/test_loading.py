@@ -101,7 +101,7 @@ def test_everything_that_is_not_known_of_a_configuration_is_named(tmp_path) -> N
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"model_type": "falcon_h1"}, UnsupportedError, "model_type 'falcon_h1'"),
+        ({"model_type": "siglip"}, UnsupportedError, "model_type 'siglip'"),
         ({"model_type": None}, UnsupportedError, "model_type None"),
         ({"model_type": ["llama"]}, UnsupportedError, "model_type"),
     ],

@@ -129,7 +129,7 @@ def reader_and_writer(config: Config, *, has_table: bool) -> Architecture:
         UNUSED if has_table else (*UNUSED, "embed_positions.weight"),
         {"ids": IDS, "mask": IDS, "decoder_ids": rlx.spec("i64[batch, steps]")},
         function,
-        Decoding(step, (d, d), counts["decoder"], room, read, start),
+        Decoding(step, (((None, d), (None, d)),) * counts["decoder"], room, read, start),
         optional=("final_logits_bias",),
         parts={"encoder": (encode, {"ids": IDS, "mask": IDS})},
     )

@@ -42,11 +42,20 @@ Projections = Literal["separate", "concatenated", "by-head", "by-group"]
 
 @frozen
 class Factor:
-    """A multiplier: the number of an option, raised to a power."""
+    """A multiplier: the number of an option, raised to a power.
+
+    Attributes:
+        name, default: The option; see `Option`.
+        power: The exponent.
+        index: Of an option with several numbers, which one.
+        count: How many there are.
+    """
 
     name: str
     default: float | None = None
     power: float = 1.0
+    index: int = 0
+    count: int | None = None
 
 
 @frozen
@@ -222,7 +231,10 @@ class DecoderKind:
         latent: Multi-head latent attention in place of the products of queries, keys and values.
         act: Of the net.
         mixture: A mixture of experts in place of the net.
-        embed_factor, residual_factor, logits_factor: Multipliers of embeddings, of what a part adds, and of logits.
+        has_state_space: Whether a state space `mamba` is beside attention; both are given the same, and their sum is added.
+        factors: Multipliers of `embed`ddings, `residual`s (what a part adds), `logits`, `keys`, what attention is given and gives
+            (`attention_in`, `attention_out`), what the state space gives (`mamba_out`), gates before the activation (`gate`),
+            and what the net gives (`net`).
         logits_cap: c in `c·tanh(logits / c)`.
         tied: Whether logits are products with the embedding.
         expected: Values that options must have; others change results, and are refused.
@@ -258,9 +270,8 @@ class DecoderKind:
     latent: Latent | None = None
     act: Option | str = field(factory=lambda: Option("hidden_act", "silu"))
     mixture: Mixture | None = None
-    embed_factor: Factor | None = None
-    residual_factor: Factor | None = None
-    logits_factor: Factor | None = None
+    has_state_space: bool = False
+    factors: Mapping[str, Factor] = field(factory=dict)
     logits_cap: Option | None = None
     tied: bool | Option = field(factory=lambda: Option("tie_word_embeddings", False))
     expected: Mapping[str, tuple[Any, ...]] = field(factory=dict)

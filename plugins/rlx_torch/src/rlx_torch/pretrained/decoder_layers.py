@@ -12,12 +12,13 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_torch.pretrained.decoder_kinds import DecoderKind, Factor, HeadNorm, Norm, Projections
-from rlx_torch.pretrained.decoders import DecoderAttention, Heads, Logits, Scores, decoder
+from rlx_torch.pretrained.decoders import DecoderAttention, Heads, Logits, Scores, States, decoder
 from rlx_torch.pretrained.experts import Experts, experts_of
 from rlx_torch.pretrained.folder import Config, Option
 from rlx_torch.pretrained.latent_attention import LatentAttention, latent_attention
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear
 from rlx_torch.pretrained.rope import rotary
+from rlx_torch.pretrained.state_space import StateSpace, state_space
 
 __all__ = ["decoder_of", "slopes"]
 
@@ -53,17 +54,15 @@ def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
     eps = config.number(kind.norm.eps.name, kind.norm.eps.default)
     types = layer_types(kind, config, count)
     turns = [None] * count if kind.rope is None or kind.latent else _turns(kind, config, size, types, positions or 1)
-    factor = factor_of(config, kind.embed_factor)
 
-    def layers(parameters: Parameters, ids: Any, places: Any, attend: DecoderAttention) -> Any:
-        h = nn.embedding(ids, parameters[f"{kind.embed}.weight"])
-        h = h if factor is None else h * factor
+    def layers(parameters: Parameters, ids: Any, places: Any, attend: DecoderAttention, states: States) -> Any:
+        h = layer.scaled("embed", nn.embedding(ids, parameters[f"{kind.embed}.weight"]))
         h = h if width == d else linear(parameters, "project_in", h)
         if kind.learned is not None:
             h = h + nn.embedding(places + kind.learned.first, parameters[f"{kind.learned.name}.weight"])
         h = h if kind.first is None else normed(kind.norm, parameters, kind.first, h, eps)
         for n in range(count):
-            h = layer(parameters, f"{kind.stack}.{n}", n, h, places, attend, turns[n])
+            h = layer(parameters, f"{kind.stack}.{n}", n, h, places, attend, turns[n], states)
         h = h if kind.last is None else normed(kind.norm, parameters, kind.last, h, eps)
         return h if width == d else linear(parameters, "project_out", h)
 
@@ -74,13 +73,14 @@ def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
         Logits(
             head_name,
             kind.head_bias,
-            factor_of(config, kind.logits_factor) or 1.0,
+            layer.factors.get("logits", 1.0),
             cap(config, kind.logits_cap),
         ),
         layer.heads if layer.latent is None else layer.latent.heads,
         count=count,
         positions=positions,
         scores=_scores(kind, config, layer, types, size),
+        state=None if layer.mixer is None else layer.mixer.pair,
         unused=(*kind.unused, *_predictors(config, kind, count)),
     )
 
@@ -109,7 +109,8 @@ class _Layer:
     has_bias: dict[str, bool]
     head_norm: HeadNorm | None
     is_parallel: bool
-    residual: float | None
+    factors: dict[str, float]
+    mixer: StateSpace | None
     experts: Experts | None
     latent: LatentAttention | None
 
@@ -136,7 +137,13 @@ class _Layer:
         shapes |= {f"{at}.self_attn.sinks": (heads.queries,)} if self.kind.has_sinks else {}
         if self.experts is not None and self.has_experts(number):
             shapes |= self.experts.shapes(at)
+        shapes |= {} if self.mixer is None else self.mixer.shapes(f"{at}.mamba")
         return shapes if self.latent is None else shapes | self.latent.shapes(f"{at}.self_attn")
+
+    def scaled(self, name: str, x: Any) -> Any:
+        """Return `x` times a multiplier of the row, where it has one."""
+        factor = self.factors.get(name, 1.0)
+        return x if factor == 1.0 else x * factor
 
     def has_experts(self, number: int) -> bool:
         return self.experts is not None and self.experts.layers[number]
@@ -150,16 +157,22 @@ class _Layer:
         positions: Any,
         attend: DecoderAttention,
         turn: Turn | None,
+        states: States,
     ) -> Any:
         def norm(part: str, x: Any) -> Any:
             name = self.kind.names.get(part)
             return x if name is None else normed(self.kind.norm, parameters, f"{at}.{name}", x, self.eps)
 
         def scaled(x: Any) -> Any:
-            return x if self.residual is None else x * self.residual
+            return self.scaled("residual", x)
 
-        seen = self._attention(parameters, at, number, norm("norm_a", h), positions, attend, turn)
-        seen = scaled(norm("post_a", seen))
+        given = norm("norm_a", h)
+        seen = self._attention(parameters, at, number, self.scaled("attention_in", given), positions, attend, turn)
+        seen = scaled(norm("post_a", self.scaled("attention_out", seen)))
+        if self.mixer is not None:
+            y, state = self.mixer(parameters, f"{at}.mamba", given, states.real, states.before[number])
+            states.after.append(state)
+            seen = self.scaled("mamba_out", y) + seen
         if self.is_parallel:
             return h + seen + scaled(norm("post_b", self._net(parameters, at, number, norm("norm_b", h))))
         h = norm("sum_a", h + seen)
@@ -178,6 +191,7 @@ class _Layer:
             q, k, v = (self._part(parameters, at, part, x) for part in "qkv")
         else:
             q, k, v = split(self.kind.projections, self._part(parameters, at, "qkv", x), self.heads)
+        k = self.scaled("keys", k)
         if self.head_norm is not None:
             pairs = zip((q, k), self.head_norm.names, strict=True)
             q, k = (self._head_normed(parameters, f"{at}.{name}", each) for each, name in pairs)
@@ -212,7 +226,8 @@ class _Layer:
         up = self._part(parameters, at, "up", x)
         if "gate" not in self.kind.names:
             return self._part(parameters, at, "down", self.act(up))
-        return self._part(parameters, at, "down", self.act(self._part(parameters, at, "gate", x)) * up)
+        gate = self.act(self.scaled("gate", self._part(parameters, at, "gate", x)))
+        return self.scaled("net", self._part(parameters, at, "down", gate * up))
 
 
 def _layer_of(kind: DecoderKind, config: Config, size: _Sizes) -> _Layer:
@@ -235,7 +250,8 @@ def _layer_of(kind: DecoderKind, config: Config, size: _Sizes) -> _Layer:
         has_bias={group: config.option(kind.biases.get(group, False)) for group in ("qkv", "out", "net")},
         head_norm=kind.head_norm if has_norms else None,
         is_parallel=config.option(kind.is_parallel),
-        residual=factor_of(config, kind.residual_factor),
+        factors={name: factor_of(config, each) or 1.0 for name, each in kind.factors.items()},
+        mixer=state_space(config, d) if kind.has_state_space else None,
         experts=mixture,
         latent=latent,
     )
@@ -367,7 +383,11 @@ def factor_of(config: Config, factor: Factor | None) -> float | None:
     """Return a multiplier, or `None` where there is none."""
     if factor is None:
         return None
-    value = config.number(factor.name, 0.0 if factor.default is None else factor.default)
+    default = 0.0 if factor.default is None else factor.default
+    if factor.count is None:
+        value = config.number(factor.name, default)
+    else:
+        value = config.numbers(factor.name, (default,) * factor.count)[factor.index]
     if value <= 0:
         config.faults.append(Fact(factor.name, f"{value!r}, and must be above 0"))
         return 1.0

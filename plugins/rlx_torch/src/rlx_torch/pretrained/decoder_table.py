@@ -58,7 +58,7 @@ GEMMA: Final = DecoderKind(
     # The first files state "gelu" as `hidden_act`, and mean this.
     act="gelu_pytorch_tanh",
     biases=PROJECTED,
-    embed_factor=Factor("hidden_size", power=0.5),
+    factors={"embed": Factor("hidden_size", power=0.5)},
     tied=TIED,
     expected={"hidden_activation": (None, "gelu_pytorch_tanh")},
 )
@@ -140,10 +140,12 @@ OLMO2: Final = DecoderKind(
 )  # fmt: skip
 GRANITE: Final = evolve(
     LLAMA,
-    embed_factor=Factor("embedding_multiplier", 1.0),
-    residual_factor=Factor("residual_multiplier", 1.0),
     scale=Factor("attention_multiplier", 1.0),
-    logits_factor=Factor("logits_scaling", 1.0, -1.0),
+    factors={
+        "embed": Factor("embedding_multiplier", 1.0),
+        "residual": Factor("residual_multiplier", 1.0),
+        "logits": Factor("logits_scaling", 1.0, -1.0),
+    },
 )
 SMOLLM3: Final = evolve(
     LLAMA,
@@ -166,7 +168,7 @@ COHERE: Final = DecoderKind(
     biases=PROJECTED,
     rope=Rope("interleaved", {"rope_theta": 500_000.0}),
     head_norm=HeadNorm("heads", Option("use_qk_norm", False)),
-    logits_factor=Factor("logit_scale", 0.0625),
+    factors={"logits": Factor("logit_scale", 0.0625)},
     tied=TIED,
 )
 GLM4: Final = DecoderKind(
@@ -215,6 +217,31 @@ DEEPSEEK_V3: Final = DecoderKind(
         shared=Shared("shared_experts", count=Option("n_shared_experts", 1)),
         first=Option("first_k_dense_replace", 3),
     ),
+)
+
+
+FALCON_H1: Final = evolve(
+    LLAMA,
+    names={
+        **LLAMA_NAMES,
+        "gate": "feed_forward.gate_proj",
+        "up": "feed_forward.up_proj",
+        "down": "feed_forward.down_proj",
+        "norm_b": "pre_ff_layernorm",
+    },
+    last="final_layernorm",
+    norm=Norm(eps=Option("rms_norm_eps", 1e-5)),
+    has_state_space=True,
+    factors={
+        "embed": Factor("embedding_multiplier", 1.0),
+        "logits": Factor("lm_head_multiplier", 1.0),
+        "keys": Factor("key_multiplier", 1.0),
+        "attention_in": Factor("attention_in_multiplier", 1.0),
+        "attention_out": Factor("attention_out_multiplier", 1.0),
+        "mamba_out": Factor("ssm_out_multiplier", 1.0),
+        "gate": Factor("mlp_multipliers", 1.0, index=0, count=2),
+        "net": Factor("mlp_multipliers", 1.0, index=1, count=2),
+    },
 )
 
 
@@ -387,6 +414,7 @@ ROWS: Final[dict[str, DecoderKind | Callable[[Config], DecoderKind]]] = {
     "cohere": COHERE,
     "deepseek_v3": DEEPSEEK_V3,
     "falcon": falcon,
+    "falcon_h1": FALCON_H1,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.caching import Cached
 from rlx_torch.pretrained.folder import Shapes
 from rlx_torch.pretrained.parts import Architecture, Decoding, Parameters
+from rlx_torch.pretrained.recurrent import Kept, State, empty, unpadded
 from rlx_torch.pretrained.sinks import hidden_by, with_sink
 
-__all__ = ["DecoderAttention", "Heads", "Logits", "Scores", "decoder"]
+__all__ = ["DecoderAttention", "Heads", "Logits", "Scores", "States", "decoder"]
 
 UNUSED = (
     "attn.bias",
@@ -109,8 +110,23 @@ class Logits:
         return x if self.cap is None else rlx.tanh(x / self.cap) * self.cap
 
 
-Layers = Callable[[Parameters, Any, Any, DecoderAttention], Any]
-"""From parameters, ids, their positions and attention to the features behind the last norm."""
+@define
+class States:
+    """The states of layers that have them beside attention.
+
+    Attributes:
+        real: 0 for padding, f32[batch, steps, 1].
+        before: Of each layer, before the first step.
+        after: Behind the last step, of the layers that ran.
+    """
+
+    real: Any
+    before: Sequence[State]
+    after: list[State] = field(factory=list)
+
+
+Layers = Callable[[Parameters, Any, Any, DecoderAttention, States], Any]
+"""From parameters, ids, their positions, attention and states to the features behind the last norm."""
 
 
 def decoder(
@@ -123,6 +139,7 @@ def decoder(
     count: int,
     positions: int | None,
     scores: Scores = ORDINARY,
+    state: Kept | None = None,
     unused: tuple[str, ...] = (),
 ) -> Architecture:
     """Return the architecture of a decoder.
@@ -131,6 +148,7 @@ def decoder(
         count: The number of layers.
         positions: The most tokens of a text, where there is such a number.
         scores: How layers score keys, where that is not as usual.
+        state: Rows and features of what each layer keeps beside keys and values.
         unused: Beginnings or ends of names of tensors that a checkpoint may have besides.
     """
 
@@ -148,22 +166,28 @@ def decoder(
             k, v, mask, bias = with_sink(sinks, k, v, mask, biases)
             return nn.attention(q, k, v, mask=mask, bias=bias, **options)
 
-        return logits(parameters, layers(parameters, ids, places, attend))
+        states = States(None, ())
+        if state is not None:
+            batch, steps = ids.shape
+            states = States(rlx.ones((batch, steps, 1)), [empty(batch, state)] * count)
+        return logits(parameters, layers(parameters, ids, places, attend, states))
 
     def step(
         parameters: Parameters, ids: Any, padding: Any, cache: Sequence[tuple[Any, Any]], at: Any
     ) -> tuple[Any, list[tuple[Any, Any]]]:
-        cached = Cached(cache, at, padding, ids.shape[1], heads.queries, heads.keys)
+        cached = Cached(cache[:count], at, padding, ids.shape[1], heads.queries, heads.keys)
         biases = scores.biases(cached.places, cached.room)
 
         def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
             return cached(number, q, k, v, window=scores.window(number), bias=biases, sinks=sinks, **scores.options)
 
-        h = layers(parameters, ids, cached.positions, attend)
-        return logits(parameters, h[:, -1]), cached.kept
+        states = States(None if state is None else unpadded(at, ids.shape[1], padding), cache[count:])
+        h = layers(parameters, ids, cached.positions, attend, states)
+        return logits(parameters, h[:, -1]), [*cached.kept, *states.after]
 
-    features = (heads.keys * heads.key_size, heads.keys * heads.value_size)
+    pair = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
+    pairs = (pair,) * count + (() if state is None else (state,) * count)
     more = () if "lm_head.weight" in shapes else ("lm_head.weight",)
     return Architecture(
-        shapes, prefix, (*UNUSED, *more, *unused), {"ids": IDS}, function, Decoding(step, features, count, positions)
+        shapes, prefix, (*UNUSED, *more, *unused), {"ids": IDS}, function, Decoding(step, pairs, positions)
     )

@@ -84,6 +84,15 @@ class Config:
         self.faults.append(Fact(name, f"{found!r}, and must be a number"))
         return default
 
+    def numbers(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """Return as many numbers as the default has."""
+        found = self.rows.get(name)
+        found = default if found is None else found
+        if not isinstance(found, list | tuple) or len(found) != len(default):
+            self.faults.append(Fact(name, f"{found!r}, and must be {len(default)} numbers"))
+            return default
+        return tuple(Config({name: each}, self.faults).number(name, 0.0) for each in found)
+
     def flag(self, name: str, default: bool) -> bool:
         return bool(self.rows.get(name, default))
 
@@ -147,12 +156,18 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     except OSError as error:
         raise FileError(f"from_pretrained: {name} cannot be read: {error.strerror}", Fact("folder", folder)) from None
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_hook=_float)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{name}: is no JSON: {error}", Fact("folder", folder)) from None
     if not isinstance(found, dict):
         raise FormatError(f"{name}: is a {type(found).__name__}, not an object", Fact("folder", folder))
     return found
+
+
+def _float(rows: dict[str, Any]) -> Any:
+    """Return other objects as they are; `{"__float__": "Infinity"}` of Transformers is a number that JSON does not have."""
+    stated = rows.get("__float__")
+    return float(stated) if len(rows) == 1 and stated in ("Infinity", "-Infinity", "NaN") else rows
 
 
 def checked(

@@ -112,10 +112,12 @@ def generate(
 
     # On a device the cache stays there, and with it the logits, and what was read.
     room, place = 1 << (width + max_new_tokens - 1).bit_length(), target or step.report.target
-    pairs = zip(decoding.rows, decoding.features, strict=True)
-    shapes = [(len(prompts), rows or room, features) for rows, features in pairs]
     cache = [
-        tuple(rlx.device_put(np.zeros(each, np.float32), place) for each in shapes) for _ in range(decoding.layers)
+        tuple(
+            rlx.device_put(np.zeros((len(prompts), rows or room, features), np.float32), place)
+            for rows, features in pair
+        )
+        for pair in decoding.cache
     ]
 
     ends = _ends(model, stop)
@@ -176,9 +178,10 @@ def _step(model: PretrainedModel, target: str | None) -> CompiledFunction[..., A
     decoding = model.architecture.decoding
     assert decoding is not None, "looked at before"
     ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
-    pairs = zip(decoding.rows, decoding.features, strict=True)
-    keys, values = (rlx.spec(f"f32[batch, {rows or 'room'}, {features}]") for rows, features in pairs)
-    cache = [(keys, values)] * decoding.layers
+    cache = [
+        tuple(rlx.spec(f"f32[batch, {rows or 'room'}, {features}]") for rows, features in pair)
+        for pair in decoding.cache
+    ]
     context: tuple[Any, ...] = ()
     if decoding.read is not None:
         context = rlx.eval_shape(decoding.read, model.parameters, *model.encoder.inputs.values())

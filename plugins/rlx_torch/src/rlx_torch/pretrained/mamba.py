@@ -16,7 +16,7 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear
-from rlx_torch.pretrained.recurrent import State, recurrent
+from rlx_torch.pretrained.recurrent import State, convolved, recurrent
 
 __all__ = ["mamba"]
 
@@ -61,18 +61,14 @@ class Mixer:
     def __call__(self, parameters: Parameters, at: str, h: Any, real: Any, state: State) -> tuple[Any, State]:
         """Return f32[batch, steps, d] and the state behind the last step; `real` is 0 for padding."""
         x, gate = rlx.split(linear(parameters, f"{at}.in_proj", h), 2, axis=-1)
-        before = rlx.concat([state[0], x * real], axis=1)
-        steps = x.shape[1]
-        weights = parameters[f"{at}.conv1d.weight"]
-        x = sum(before[:, n : n + steps] * weights[:, 0, n] for n in range(self.kernel))
-        x = self.act(x + parameters[f"{at}.conv1d.bias"] if self.has_conv_bias else x)
-        x = x * real
+        x, last = convolved(parameters, f"{at}.conv1d", x * real, state[0], self.kernel)
+        x = self.act(x) * real
         rates, b, c = rlx.split(linear(parameters, f"{at}.x_proj", x), [self.rank, self.rank + self.states], axis=-1)
         delta = nn.softplus(linear(parameters, f"{at}.dt_proj", rates))
         decay = -rlx.exp(parameters[f"{at}.A_log"])
         y, after = nn.selective_scan(x, delta, decay, b, c, state=state[1])
         y = (y + x * parameters[f"{at}.D"]) * rlx.silu(gate)
-        return linear(parameters, f"{at}.out_proj", y), (before[:, steps:], after)
+        return linear(parameters, f"{at}.out_proj", y), (last, after)
 
 
 def mamba(config: Config) -> Architecture:
@@ -112,7 +108,6 @@ def mamba(config: Config) -> Architecture:
         layers,
         head,
         count=count,
-        rows=(mixer.kernel - 1, mixer.inner),
-        features=(mixer.inner, mixer.states),
+        pair=((mixer.kernel - 1, mixer.inner), (mixer.inner, mixer.states)),
         unused=() if "lm_head.weight" in shapes else ("lm_head.weight",),
     )

@@ -15,6 +15,7 @@ __all__ = [
     "ACTIVATIONS",
     "Architecture",
     "Decoding",
+    "Pair",
     "Parameters",
     "layer_shapes",
     "linear",
@@ -36,6 +37,10 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 """By what configurations call them."""
 
 
+Pair = tuple[tuple[int | None, int], tuple[int | None, int]]
+"""Rows and features of two arrays of a cache."""
+
+
 @frozen
 class Decoding:
     """How a model continues texts, token by token.
@@ -44,21 +49,18 @@ class Decoding:
         step: `step(parameters, ids, padding, cache, at)`: from ids i64[batch, steps], which go to places `at` and on of a room
             whose first `padding` i64[batch] places nobody sees, to the logits f32[batch, words] behind the last of them and the
             cache with their keys and values.
-        features: Of the keys and of the values of a layer: a cache is a pair f32[batch, room, features] a layer.
-        rows: In place of `room`, the rows of each of the pair; `None`: those of the room. A state has a fixed number of them.
-        layers: How many there are.
+        cache: Pairs f32[batch, rows, features] as `(rows, features)`, zeros before the first token: keys and values of a layer,
+            whose rows are the room (`None`), or its state.
         positions: The most tokens of a text, where there is such a number.
         read: Of one with an encoder: `read(parameters, *inputs)` gives, as a tuple, what a step takes besides.
         start: Of one that reads its prompts: the token that what it writes begins with.
     """
 
     step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
-    features: tuple[int, int]
-    layers: int
+    cache: tuple[Pair, ...]
     positions: int | None
     read: Callable[..., tuple[Any, ...]] | None = None
     start: int | None = None
-    rows: tuple[int | None, int | None] = (None, None)
 
 
 @frozen

@@ -146,4 +146,4 @@ def rwkv(config: Config) -> Architecture:
         return norm(parameters, "ln_out", h, eps), found
 
     unused = () if "head.weight" in shapes else ("head.weight",)
-    return recurrent(shapes, "rwkv.", layers, head, count=count, rows=(2, 3), features=(d, layer.keys), unused=unused)
+    return recurrent(shapes, "rwkv.", layers, head, count=count, pair=((2, d), (3, layer.keys)), unused=unused)

@@ -103,6 +103,6 @@ def whisper(config: Config) -> Architecture:
         ("proj_out.",),
         {**features, "ids": rlx.spec("i64[batch, length]")},
         function,
-        Decoding(step, (d, d), counts["decoder"], places["decoder"], read),
+        Decoding(step, (((None, d), (None, d)),) * counts["decoder"], places["decoder"], read),
         parts={"encoder": (encode, features)},
     )
