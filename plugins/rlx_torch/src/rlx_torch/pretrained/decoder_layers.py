@@ -1,103 +1,33 @@
-"""From a `DecoderKind` and a configuration to the architecture: the tensors, the layers, and attention over them."""
+"""`Layer`: a layer of a decoder by its row, with the sizes of a configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_core import nn
-from rlx_core.errors import Fact
-from rlx_torch.pretrained.decoder_kinds import DecoderKind, Factor, HeadNorm, Norm, Projections
-from rlx_torch.pretrained.decoders import DecoderAttention, Heads, Logits, Scores, States, decoder
+from rlx_torch.pretrained.decoder_kinds import DecoderKind, HeadNorm, Projections
+from rlx_torch.pretrained.decoder_norms import head_norm_shapes, norm_shapes, normed, plain_norm
+from rlx_torch.pretrained.decoder_options import Sizes, factor_of
+from rlx_torch.pretrained.decoder_positions import Turn
+from rlx_torch.pretrained.decoders import DecoderAttention, Heads, States
 from rlx_torch.pretrained.experts import Experts, experts_of
-from rlx_torch.pretrained.folder import Config, Option
+from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.latent_attention import LatentAttention, latent_attention
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear
-from rlx_torch.pretrained.rope import rotary
+from rlx_torch.pretrained.parts import ACTIVATIONS, Parameters, linear
 from rlx_torch.pretrained.state_space import StateSpace, state_space
 
-__all__ = ["decoder_of", "slopes"]
+__all__ = ["Layer", "layer_of"]
 
-FULL, NEAR = "full_attention", "sliding_attention"
+
 GROUPS: Final = {"q": "qkv", "k": "qkv", "v": "qkv", "qkv": "qkv", "out": "out"}
 """Of the parts of a layer, the group whose biases go together; others are of the net."""
 
-Turn = Callable[[Any, Any], Any]
-"""From queries or keys and positions to rotated ones."""
-
-
-def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
-    """Return the architecture of a row: ids i64[batch, length] -> logits f32[batch, length, words]."""
-    for name, known in kind.expected.items():
-        config.known(name, *known, default=known[0])
-    size = _Sizes(kind, config)
-    d, words, count = size("hidden_size"), size("vocab_size"), size("num_hidden_layers")
-    width = d if kind.embed_size is None else config.size(kind.embed_size.name, d)
-    positions = None if kind.rope is None and kind.learned is None else size("max_position_embeddings", 2048)
-    layer = _layer_of(kind, config, size)
-    is_tied = config.option(kind.tied)
-    head_name = f"{kind.embed if is_tied else kind.head}.weight"
-    shapes: dict[str, tuple[int, ...]] = {f"{kind.embed}.weight": (words, width), head_name: (words, width)}
-    for each in (kind.first, kind.last):
-        shapes |= {} if each is None else norm_shapes(kind.norm, each, (d,))
-    shapes |= {} if kind.head_bias is None else {kind.head_bias: (words,)}
-    if width != d:
-        shapes |= {"project_in.weight": (d, width), "project_out.weight": (width, d)}
-    if kind.learned is not None and positions is not None:
-        shapes[f"{kind.learned.name}.weight"] = (positions + kind.learned.first, d)
-    for n in range(count):
-        shapes |= layer.shapes(f"{kind.stack}.{n}", n)
-    eps = config.number(kind.norm.eps.name, kind.norm.eps.default)
-    types = layer_types(kind, config, count)
-    turns = [None] * count if kind.rope is None or kind.latent else _turns(kind, config, size, types, positions or 1)
-
-    def layers(parameters: Parameters, ids: Any, places: Any, attend: DecoderAttention, states: States) -> Any:
-        h = layer.scaled("embed", nn.embedding(ids, parameters[f"{kind.embed}.weight"]))
-        h = h if width == d else linear(parameters, "project_in", h)
-        if kind.learned is not None:
-            h = h + nn.embedding(places + kind.learned.first, parameters[f"{kind.learned.name}.weight"])
-        h = h if kind.first is None else normed(kind.norm, parameters, kind.first, h, eps)
-        for n in range(count):
-            h = layer(parameters, f"{kind.stack}.{n}", n, h, places, attend, turns[n], states)
-        h = h if kind.last is None else normed(kind.norm, parameters, kind.last, h, eps)
-        return h if width == d else linear(parameters, "project_out", h)
-
-    return decoder(
-        shapes,
-        kind.prefix,
-        layers,
-        Logits(
-            head_name,
-            kind.head_bias,
-            layer.factors.get("logits", 1.0),
-            cap(config, kind.logits_cap),
-        ),
-        layer.heads if layer.latent is None else layer.latent.heads,
-        count=count,
-        positions=positions,
-        scores=_scores(kind, config, layer, types, size),
-        state=None if layer.mixer is None else layer.mixer.pair,
-        unused=(*kind.unused, *_predictors(config, kind, count)),
-    )
-
-
-@frozen
-class _Sizes:
-    """Sizes by their standard names, which the file may call otherwise."""
-
-    kind: DecoderKind
-    config: Config
-
-    def __call__(self, name: str, default: int | None = None) -> int:
-        return self.config.size(self.kind.options.get(name, name), default)
-
 
 @frozen(kw_only=True)
-class _Layer:
+class Layer:
     """A layer of a row with the sizes of a configuration: `layer(parameters, at, number, h, positions, attend, turn)`."""
 
     kind: DecoderKind
@@ -230,7 +160,7 @@ class _Layer:
         return self.scaled("net", self._part(parameters, at, "down", gate * up))
 
 
-def _layer_of(kind: DecoderKind, config: Config, size: _Sizes) -> _Layer:
+def layer_of(kind: DecoderKind, config: Config, size: Sizes) -> Layer:
     d, heads = size("hidden_size"), size("num_attention_heads")
     head = size("head_dim", kind.head_size or max(1, d // heads))
     has_norms = kind.head_norm is not None and (kind.head_norm.when is None or config.option(kind.head_norm.when))
@@ -240,7 +170,7 @@ def _layer_of(kind: DecoderKind, config: Config, size: _Sizes) -> _Layer:
     latent = None if kind.latent is None else latent_attention(kind.latent, config, d, heads)
     keys = heads if latent is not None else size("num_key_value_heads", kind.key_heads or heads)
     value = head if latent is None else latent.value_size
-    return _Layer(
+    return Layer(
         kind=kind,
         d=d,
         inner=_inner(kind, size, d, mixture),
@@ -257,34 +187,11 @@ def _layer_of(kind: DecoderKind, config: Config, size: _Sizes) -> _Layer:
     )
 
 
-def _inner(kind: DecoderKind, size: _Sizes, d: int, mixture: Experts | None) -> int:
+def _inner(kind: DecoderKind, size: Sizes, d: int, mixture: Experts | None) -> int:
     """Return the features within the net; 0 where every layer has a mixture of experts."""
     if mixture is not None and all(mixture.layers):
         return 0
     return size("intermediate_size", None if kind.inner_factor is None else kind.inner_factor * d)
-
-
-def norm_shapes(kind: Norm, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the tensors of a norm."""
-    return {f"{name}.{part}": shape for part in (("weight", "bias") if kind.has_bias else ("weight",))}
-
-
-def head_norm_shapes(kind: HeadNorm, name: str, heads: int, head: int) -> dict[str, tuple[int, ...]]:
-    """Return the tensors of the norm of queries or keys."""
-    if kind.over == "listed":
-        return {f"{name}.norms.{n}.weight": (head,) for n in range(heads)}
-    return {f"{name}.weight": {"head": (head,), "heads": (heads, head), "features": (heads * head,)}[kind.over]}
-
-
-def plain_norm(kind: Norm) -> Callable[..., Any]:
-    return nn.rms_norm if kind.kind == "rms" else nn.layer_norm
-
-
-def normed(kind: Norm, parameters: Parameters, name: str, x: Any, eps: float) -> Any:
-    """Return `x` normed with the stored gain, and bias where there is one."""
-    gain = parameters[f"{name}.weight"]
-    gain = gain + kind.offset if kind.offset else gain
-    return plain_norm(kind)(x, gain, parameters.get(f"{name}.bias"), eps=eps)
 
 
 def split(order: Projections, x: Any, heads: Heads) -> tuple[Any, Any, Any]:
@@ -302,114 +209,3 @@ def split(order: Projections, x: Any, heads: Heads) -> tuple[Any, Any, Any]:
     pieces = parts[..., :-2, :], parts[..., -2, :], parts[..., -1, :]
     queries, keys, values = (rlx.reshape(each, (*x.shape[:-1], -1)) for each in pieces)
     return queries, keys, values
-
-
-def layer_types(kind: DecoderKind, config: Config, count: int) -> list[str]:
-    """Return `sliding_attention` or `full_attention` for each layer."""
-    if kind.window is None or kind.window.full_every is None:
-        stated = config.rows.get("layer_types") if kind.window is None else None
-        for name in stated if isinstance(stated, list) else ():
-            Config({"layer_types": name}, config.faults).known("layer_types", FULL)
-        return [FULL if kind.window is None else NEAR] * count
-    option = kind.window.full_every
-    every = option if isinstance(option, int) else config.size(option.name, option.default)
-    names = config.rows.get("layer_types") or [NEAR if (n + 1) % every else FULL for n in range(count)]
-    if not isinstance(names, list) or len(names) != count:
-        config.faults.append(Fact("layer_types", f"{names!r}, and must be {count} names"))
-        return [FULL] * count
-    return [Config({"layer_types": name}, config.faults).known("layer_types", NEAR, FULL) for name in names]
-
-
-def _scores(kind: DecoderKind, config: Config, layer: _Layer, types: list[str], size: _Sizes) -> Scores:
-    windows: tuple[int | None, ...] = ()
-    option = None if kind.window is None else kind.window.size
-    if option is not None and config.rows.get(option.name, option.default) is not None:
-        window = config.size(option.name, option.default)
-        windows = tuple(window if each == NEAR else None for each in types)
-    scale = factor_of(config, kind.scale) if layer.latent is None else layer.latent.scale
-    costs = slopes(size("num_attention_heads")) if kind.has_slopes else None
-    return Scores(windows, scale, cap(config, kind.cap), costs)
-
-
-def _turns(kind: DecoderKind, config: Config, size: _Sizes, types: list[str], room: int) -> list[Turn | None]:
-    """Return the rotation of each layer, or `None` for one that does not rotate."""
-    rope = kind.rope
-    assert rope is not None, "a decoder without rope does not ask"
-    renamed = {name: config.rows[other] for name, other in rope.aliases.items() if other in config.rows}
-    rows = {**rope.defaults, **renamed, **config.rows}
-    head = size("head_dim", kind.head_size or max(1, size("hidden_size") // size("num_attention_heads")))
-    nested = rows.get("rope_parameters") or {}
-    by_type = {name for name, each in nested.items() if isinstance(each, dict)}
-    known = set() if rope.local_theta is None else {FULL, NEAR}
-    if by_type - known or (known and nested and not by_type):
-        config.faults.append(
-            Fact("rope_parameters", f"{', '.join(nested)}; types of layers are {', '.join(known) or 'not known'}")
-        )
-    kinds = dict.fromkeys(types, rows)
-    if rope.local_theta is not None:
-        local = {"rope_theta": rows.get(rope.local_theta.name, rope.local_theta.default), "rope_type": "default"}
-        kinds[NEAR] = {**rows, "rope_scaling": None, "rope_parameters": {**local, **(nested.get(NEAR) or {})}}
-        kinds[FULL] = {**rows, "rope_parameters": nested.get(FULL)}
-    made = {
-        name: rotary(Config(each, config.faults), head, room, style=rope.style)
-        for name, each in kinds.items()
-        if name in types
-    }
-    return [made[name] if has else None for name, has in zip(types, _rotated(kind, config, len(types)), strict=True)]
-
-
-def _rotated(kind: DecoderKind, config: Config, count: int) -> list[bool]:
-    """Return whether each layer rotates."""
-    if kind.rope is None or kind.rope.skipped is None:
-        return [True] * count
-    name, interval = kind.rope.skipped
-    stated = config.rows.get(name)
-    if stated is None:
-        every = config.size(interval.name, interval.default)
-        return [(n + 1) % every != 0 for n in range(count)]
-    if not isinstance(stated, list) or len(stated) < count:
-        config.faults.append(Fact(name, f"{stated!r}, and must be {count} numbers"))
-        return [True] * count
-    return [bool(each) for each in stated[:count]]
-
-
-def _predictors(config: Config, kind: DecoderKind, count: int) -> tuple[str, ...]:
-    """Return the names of layers behind the last that predict tokens further on (DeepSeek-V3), which are not read."""
-    further = config.rows.get("num_nextn_predict_layers", config.rows.get("num_mtp_layers"))
-    return tuple(f"{kind.stack}.{count + n}." for n in range(further)) if isinstance(further, int) else ()
-
-
-def factor_of(config: Config, factor: Factor | None) -> float | None:
-    """Return a multiplier, or `None` where there is none."""
-    if factor is None:
-        return None
-    default = 0.0 if factor.default is None else factor.default
-    if factor.count is None:
-        value = config.number(factor.name, default)
-    else:
-        value = config.numbers(factor.name, (default,) * factor.count)[factor.index]
-    if value <= 0:
-        config.faults.append(Fact(factor.name, f"{value!r}, and must be above 0"))
-        return 1.0
-    return value**factor.power
-
-
-def cap(config: Config, option: Option | None) -> float | None:
-    """Return a number, or `None` where a configuration states none."""
-    if option is None or config.rows.get(option.name, option.default) is None:
-        return None
-    return config.number(option.name, 1.0 if option.default is None else option.default)
-
-
-def slopes(heads: int) -> np.ndarray:
-    """Return the cost of a step of distance for each head, f32[heads].
-
-    Those of a power of two of heads fall evenly from head to head to 2⁻⁸; the other heads get every second one of twice as many.
-
-    Source:
-        Press, Smith, Lewis 2022, "Train Short, Test Long", arXiv:2108.12409.
-    """
-    even = 1 << (heads.bit_length() - 1)
-    own = 2.0 ** (-8.0 / even * np.arange(1, even + 1))
-    more = 2.0 ** (-4.0 / even * np.arange(1, 2 * (heads - even) + 1, 2))
-    return np.concatenate([own, more]).astype(np.float32)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from rlx_torch.pretrained.decoder_architecture import decoder_of
 from rlx_torch.pretrained.decoder_kinds import (
     LLAMA_NAMES,
     DecoderKind,
@@ -23,7 +24,6 @@ from rlx_torch.pretrained.decoder_kinds import (
     Shared,
     Window,
 )
-from rlx_torch.pretrained.decoder_layers import decoder_of
 from rlx_torch.pretrained.folder import Config, Option
 from rlx_torch.pretrained.parts import Architecture
 

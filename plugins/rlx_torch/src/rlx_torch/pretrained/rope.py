@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from rlx_core import nn
+from rlx_core.errors import Fact
 from rlx_torch.pretrained.folder import Config
 
-__all__ = ["attention_factor", "rope_config", "rope_tables", "rotary"]
+__all__ = ["attention_factor", "rope_config", "rope_tables", "rotary", "table", "yarn_factor", "yarn_scale"]
 
 KINDS = ("default", "linear", "llama3", "yarn")
 
@@ -38,8 +39,17 @@ def rotary(
 
 def rope_config(config: Config) -> Config:
     """Return the options of rope: those in `rope_parameters`, or `rope_scaling` of older files, with those beside them."""
-    stated = config.rows.get("rope_parameters") or config.rows.get("rope_scaling") or {}
+    stated = table(config, "rope_parameters") or table(config, "rope_scaling")
     return Config({**config.rows, "rope_type": stated.get("type", "default"), **stated}, config.faults)
+
+
+def table(config: Config, name: str) -> dict[str, Any]:
+    """Return a table of options, empty where the file has none."""
+    found = config.rows.get(name) or {}
+    if isinstance(found, dict):
+        return found
+    config.faults.append(Fact(name, f"{found!r}, and must be a table"))
+    return {}
 
 
 def rope_tables(config: Config, head: int, room: int, rotated: int | None = None) -> tuple[np.ndarray, np.ndarray]:
