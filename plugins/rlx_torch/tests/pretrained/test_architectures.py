@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, UnsupportedError
+from rlx_core.errors import ConfigError, FormatError, UnsupportedError
 from rlx_torch.pretrained import from_pretrained, generate
 from rlx_torch.pretrained.distances import buckets
 from rlx_torch.pretrained.loading import ARCHITECTURES
@@ -496,3 +496,21 @@ def test_sizes_that_export_fixes_are_named(tmp_path: Path) -> None:
         from_pretrained(tmp_path / "siglip", reader="transformers", sizes={"height": 12})
     with pytest.raises(ConfigError, match="sizes are for reader='transformers'"):
         from_pretrained(tmp_path, sizes={"length": 3})
+
+
+def test_tensors_that_transformers_does_not_find_are_refused_where_they_are_read(tmp_path: Path) -> None:
+    """The features that training masks with may be missing: no program reads them."""
+    made, sizes = BY_TRANSFORMERS["wav2vec2"]
+    saved(made, tmp_path)
+    tensors = rlx.load(tmp_path / "model.safetensors", mapped=False)
+
+    def without(name: str) -> Path:
+        rlx.save(tmp_path / "model.safetensors", {each: tensors[each] for each in tensors if each != name})
+        return tmp_path
+
+    ours = from_pretrained(without("wav2vec2.masked_spec_embed"), reader="transformers", sizes=sizes)
+    assert "wav2vec2.masked_spec_embed" not in ours.parameters
+    assert ours(np.zeros((1, 400), np.float32)).shape[-1] == 61
+    with pytest.raises(FormatError, match="a tensor does not fit Wav2Vec2ForCTC") as caught:
+        from_pretrained(without("lm_head.weight"), reader="transformers", sizes=sizes)
+    assert "is missing" in str(caught.value)

@@ -47,11 +47,10 @@ def rotations(kind: DecoderKind, config: Config, size: Sizes, types: list[str], 
     head = size("head_dim", kind.head_size or max(1, size("hidden_size") // size("num_attention_heads")))
     nested = table(Config(rows, config.faults), "rope_parameters")
     by_type = {name for name, each in nested.items() if isinstance(each, dict)}
-    known = set() if rope.local_theta is None else {FULL, NEAR}
-    if by_type - known or (known and nested and not by_type):
-        config.faults.append(
-            Fact("rope_parameters", f"{', '.join(nested)}; types of layers are {', '.join(known) or 'not known'}")
-        )
+    known = () if rope.local_theta is None else (FULL, NEAR)
+    if by_type.difference(known) or (known and nested and not by_type):
+        stated = f"{', '.join(nested)}; types of layers are {', '.join(known) or 'not known'}"
+        config.faults.append(Fact("rope_parameters", stated))
     kinds = dict.fromkeys(types, rows)
     if rope.local_theta is not None:
         local = {"rope_theta": rows.get(rope.local_theta.name, rope.local_theta.default), "rope_type": "default"}

@@ -13,6 +13,7 @@ import transformers
 from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, FormatError, UnsupportedError
+from rlx_core.functions.model import PARAMETERS
 from rlx_torch.exported import TorchModel
 from rlx_torch.modules import from_torch
 from rlx_torch.pretrained.folder import Config
@@ -80,7 +81,7 @@ def read(
         FormatError: Tensors are missing or misshapen.
         ConfigError: A fixed size is none of the model's.
     """
-    module = _module(place, config, head=head)
+    module, missing = _module(place, config, head=head)
     inputs = _inputs(module)
     names = dict.fromkeys(name for each in inputs.values() for name in each.sizes)
     if "pixel_values" in inputs:
@@ -93,17 +94,36 @@ def read(
     if model.state:
         states = Fact("buffers", ", ".join(model.state))
         raise UnsupportedError(f"from_pretrained: {type(module).__name__} writes its buffers", states)
+    parameters = {name: each for name, each in model.parameters.items() if name not in missing}
+    # Tensors that training alone reads may be missing: Transformers made them up, and the program has no use for them.
+    used = [name for name in missing if name in _used(model) or name not in model.parameters]
+    if used:
+        raise _misfits(module, [Fact(name, "is missing") for name in used])
     specs = dict(zip((each.name for each in inputs.values()), model.inputs.values(), strict=True))
-    shapes = {name: tuple(each.shape) for name, each in model.parameters.items()}
+    shapes = {name: tuple(each.shape) for name, each in parameters.items()}
 
     def function(parameters: Parameters, *given: Any) -> Any:
         return _result(model.function(parameters, *given))
 
-    return Architecture(shapes, "", (), specs, function), model.parameters
+    return Architecture(shapes, "", (), specs, function), parameters
 
 
-def _module(place: Path, config: Config, *, head: bool) -> Any:
-    """Return the module in evaluation mode, with every tensor from the folder."""
+def _used(model: TorchModel) -> set[str]:
+    """Return the names of the parameters that the program reads."""
+    graph = model.trace()
+    names = {f"%{PARAMETERS}.{name}": name for name in model.parameters}
+    read = [value for value in graph.inputs if graph.uses.get(value) or value in graph.output_set]
+    return {names[str(value)] for value in read if str(value) in names}
+
+
+def _misfits(module: Any, facts: list[Fact]) -> FormatError:
+    more = [Fact("more", len(facts) - 12)] if len(facts) > 12 else []
+    count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
+    return FormatError(f"from_pretrained: {count} not fit {type(module).__name__}", *facts[:12], *more)
+
+
+def _module(place: Path, config: Config, *, head: bool) -> tuple[Any, list[str]]:
+    """Return the module in evaluation mode, and the names of tensors that the folder does not have."""
     name = class_of(config) if head else ""
     made: Any = getattr(transformers, name, None) if name else transformers.AutoModel
     # A class is one of the package's own: nothing in the folder is executed.
@@ -119,12 +139,12 @@ def _module(place: Path, config: Config, *, head: bool) -> Any:
         module, report = made.from_pretrained(place, output_loading_info=True, **options)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
         raise FormatError(f"from_pretrained: transformers refuses it: {error}", Fact("folder", place)) from error
-    facts = [Fact(str(name), "is missing") for name in sorted(report["missing_keys"])]
-    facts += [Fact(str(each), "does not fit") for each in report["mismatched_keys"]]
+    missing = sorted(map(str, report["missing_keys"]))
+    facts = [Fact(str(each), "is misshapen") for each in report["mismatched_keys"]]
     facts += [Fact(str(name), "is not known") for name in sorted(report["unexpected_keys"])] if head else []
     if facts:
-        raise FormatError(f"from_pretrained: {len(facts)} tensors do not fit {type(module).__name__}", *facts[:12])
-    return module.eval()
+        raise _misfits(module, [*(Fact(name, "is missing") for name in missing), *facts])
+    return module.eval(), missing
 
 
 def _inputs(module: Any) -> dict[str, Input]:
