@@ -42,8 +42,8 @@ GPT_OSS = {
     "rope_parameters": {**YARN, "truncate": False},
 }  # fmt: skip
 DEEPSEEK = {
-    "num_key_value_heads": 4, "moe_intermediate_size": 24, "n_shared_experts": 2, "n_routed_experts": 8, "num_experts_per_tok": 3,
-    "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "kv_lora_rank": 12, "q_lora_rank": 20, "qk_rope_head_dim": 4,
+    "num_key_value_heads": 4, "moe_intermediate_size": 24, "n_shared_experts": 2, "n_routed_experts": 8, "num_experts_per_tok": 2,
+    "n_group": 4, "topk_group": 1, "first_k_dense_replace": 1, "kv_lora_rank": 12, "q_lora_rank": 20, "qk_rope_head_dim": 4,
     "qk_nope_head_dim": 8, "v_head_dim": 6, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7},
 }  # fmt: skip
 PLAIN = {**SMALL, "max_position_embeddings": 128, "eos_token_id": None, "bos_token_id": None}
@@ -116,7 +116,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "granite": ("GraniteConfig", "GraniteForCausalLM", {**GROUPED, "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
                 "attention_multiplier": 0.3, "logits_scaling": 2.0, "attention_bias": True, "mlp_bias": True}),
     "starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", {**GROUPED, "sliding_window": 4}),
-    "stablelm": ("StableLmConfig", "StableLmForCausalLM", {**GROUPED, "use_qkv_bias": True}),
+    "stablelm": ("StableLmConfig", "StableLmForCausalLM", {**GROUPED, "use_qkv_bias": True, "rope_parameters": HALF}),
     "stablelm parallel": ("StableLmConfig", "StableLmForCausalLM", {**GROUPED, "use_parallel_residual": True,
                           "qk_layernorm": True}),
     "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM", {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0,
@@ -236,7 +236,7 @@ def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> A
         torch.nn.init.normal_(each, std=0.3 if each.ndim == 1 else 0.08)
     for name, each in found.named_buffers():
         if name.endswith("e_score_correction_bias"):
-            torch.nn.init.normal_(each, std=0.3)
+            torch.nn.init.normal_(each, std=0.02)  # of the size of the differences of scores
     found.save_pretrained(folder, **said)
     return found
 
