@@ -42,7 +42,15 @@ CLIP = {
                       "image_size": 8, "patch_size": 4, "num_channels": 1},
 }  # fmt: skip
 
+DEEPSEEK = {
+    **LLAMA, "model_type": "deepseek_v3", "kv_lora_rank": 6, "q_lora_rank": 5, "qk_nope_head_dim": 4, "qk_rope_head_dim": 2,
+    "v_head_dim": 3, "n_routed_experts": 4, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 5,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
+    "deepseek_v3": DEEPSEEK,
+    "mamba": {"model_type": "mamba", "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 2, "state_size": 3},
     "bloom": {"model_type": "bloom", "vocab_size": 11, "hidden_size": 8, "n_layer": 2, "n_head": 2},
     "clip": CLIP,
     "mixtral": {**LLAMA, "model_type": "mixtral", "num_local_experts": 3, "sliding_window": 3},

@@ -15,7 +15,7 @@ def ids_of(rows: int, length: int) -> np.ndarray:
     return np.random.default_rng(rows * length).integers(1, 11, (rows, length))
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bloom", "gpt2", "mixtral")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bloom", "deepseek_v3", "gpt2", "mamba", "mixtral")]
 
 
 @pytest.mark.parametrize("name", ["llama", *SLOW])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import rlx_core as rlx
 from rlx_core.cli.main import app
-from rlx_core.errors import ConfigError, FileError, FormatError, ShapeError, UnsupportedError
+from rlx_core.errors import ConfigError, FileError, FormatError, PluginError, ShapeError, UnsupportedError
 from rlx_torch.pretrained import from_pretrained, generate
 
 CONFIG = {
@@ -91,16 +92,16 @@ def test_every_tensor_that_does_not_fit_is_named(tmp_path) -> None:
 
 
 def test_everything_that_is_not_known_of_a_configuration_is_named(tmp_path) -> None:
-    strange = {**CONFIG, "hidden_act": "swish9", "rope_scaling": {"type": "yarn"}, "num_hidden_layers": -1}
+    strange = {**CONFIG, "hidden_act": "swish9", "rope_scaling": {"type": "longrope"}, "num_hidden_layers": -1}
     with pytest.raises(UnsupportedError) as caught:
         from_pretrained(write(tmp_path / "m", strange))
-    assert all(word in str(caught.value) for word in ("swish9", "yarn", "num_hidden_layers"))
+    assert all(word in str(caught.value) for word in ("swish9", "longrope", "num_hidden_layers"))
 
 
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"model_type": "mamba"}, UnsupportedError, "model_type 'mamba'"),
+        ({"model_type": "siglip"}, UnsupportedError, "model_type 'siglip'"),
         ({"model_type": None}, UnsupportedError, "model_type None"),
         ({"model_type": ["llama"]}, UnsupportedError, "model_type"),
     ],
@@ -108,6 +109,24 @@ def test_everything_that_is_not_known_of_a_configuration_is_named(tmp_path) -> N
 def test_other_architectures_are_refused_by_name(tmp_path, change, error, says) -> None:
     with pytest.raises(error, match=says):
         from_pretrained(write(tmp_path / "m", {**CONFIG, **change}))
+
+
+def test_other_architectures_need_transformers(tmp_path, monkeypatch) -> None:
+    folder = write(tmp_path / "m", {**CONFIG, "model_type": "mamba"})
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "rlx_torch.pretrained.transformers_reader", raising=False)
+    with pytest.raises(PluginError, match="is not installed") as caught:
+        from_pretrained(folder, reader="transformers")
+    assert "python -m pip install" in str(caught.value)
+    with pytest.raises(ConfigError, match="there is no reader 'onnx'"):
+        from_pretrained(folder, reader="onnx")
+
+
+def test_quantised_weights_are_refused(tmp_path) -> None:
+    folder = write(tmp_path / "m", {**CONFIG, "quantization_config": {"quant_method": "mxfp4"}})
+    with pytest.raises(UnsupportedError, match="llama with what is not known here") as caught:
+        from_pretrained(folder)
+    assert "quantization_config" in str(caught.value)
 
 
 def test_folders_without_what_they_need(tmp_path) -> None:
@@ -162,6 +181,8 @@ def test_suppressed_tokens_are_not_written(model, tmp_path) -> None:
     folder = write(tmp_path / "said", {**CONFIG, "begin_suppress_tokens": free[:1]})
     (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": [free[0], free[3]]}))
     assert generate(from_pretrained(folder), [[1, 2]], 6, stop=()) == [other]
+    (folder / "generation_config.json").write_text(json.dumps({"bad_words_ids": [[free[0]], [free[3]], [1, 2]]}))
+    assert generate(from_pretrained(folder), [[1, 2]], 6, stop=(), suppress_first=()) == [other]
     with pytest.raises(ConfigError, match="11 is no token of a model with 11"):
         generate(model, [[1]], 2, suppress=[11])
 

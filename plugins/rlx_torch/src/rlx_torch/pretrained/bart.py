@@ -1,4 +1,4 @@
-"""BART: an encoder that reads a text and a decoder that writes another, their norms behind their parts."""
+"""BART and Marian: an encoder that reads a text and a decoder that writes another, their norms behind their parts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.blocks import PLAIN, Block
+from rlx_torch.pretrained.blocks import PLAIN, Attend, Block
 from rlx_torch.pretrained.caching import Cached
-from rlx_torch.pretrained.decoders import Attend
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, norm, norm_shapes
 
-__all__ = ["bart"]
+__all__ = ["bart", "marian"]
 
 EPS = 1e-5
 FIRST = 2
@@ -27,6 +28,33 @@ IDS = rlx.spec("i64[batch, length]")
 
 def bart(config: Config) -> Architecture:
     """ids and mask i64[batch, length], decoder_ids i64[batch, steps] -> logits f32[batch, steps, words]."""
+    return reader_and_writer(config, has_table=True)
+
+
+def marian(config: Config) -> Architecture:
+    """Marian (OPUS-MT): BART without norms of embeddings, and with sinusoids for positions."""
+    config.known("share_encoder_decoder_embeddings", True, default=True)
+    config.known("decoder_vocab_size", None, config.rows.get("vocab_size"))
+    return reader_and_writer(config, has_table=False)
+
+
+def sinusoids(room: int, d: int) -> np.ndarray:
+    """Return f32[room, d]: sines of each position at d / 2 frequencies, then the cosines.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.5, with sines and cosines apart.
+    """
+    count = (d + 1) // 2
+    angles = np.arange(room)[:, None] * 10000.0 ** (-2 * np.arange(count) / d)
+    return np.concatenate([np.sin(angles), np.cos(angles[:, : d - count])], axis=1).astype(np.float32)
+
+
+def reader_and_writer(config: Config, *, has_table: bool) -> Architecture:
+    """Return an encoder with a decoder.
+
+    Args:
+        has_table: Whether positions have a table in the checkpoint and embeddings are normed; sinusoids otherwise.
+    """
     d, words, room = config.size("d_model"), config.size("vocab_size"), config.size("max_position_embeddings", 1024)
     act = ACTIVATIONS[config.known("activation_function", *ACTIVATIONS, default="gelu")]
     config.known("tie_word_embeddings", True, default=True)
@@ -41,14 +69,18 @@ def bart(config: Config) -> Architecture:
     }
     shapes: dict[str, tuple[int, ...]] = {"shared.weight": (words, d), "final_logits_bias": (1, words)}
     for stack, count in counts.items():
-        shapes |= {f"{stack}.embed_positions.weight": (room + FIRST, d)} | norm_shapes(
-            f"{stack}.layernorm_embedding", d
-        )
+        if has_table:
+            shapes[f"{stack}.embed_positions.weight"] = (room + FIRST, d)
+            shapes |= norm_shapes(f"{stack}.layernorm_embedding", d)
         for n in range(count):
             shapes |= blocks[stack].shapes(f"{stack}.layers.{n}", has_cross=stack == "decoder")
 
+    waves = sinusoids(room, d)
+
     def embedded(parameters: Parameters, stack: str, ids: Any, positions: Any) -> Any:
         h = nn.embedding(ids, parameters["shared.weight"]) * factor
+        if not has_table:
+            return h + nn.embedding(positions, waves)
         h = h + nn.embedding(positions + FIRST, parameters[f"{stack}.embed_positions.weight"])
         return norm(parameters, f"{stack}.layernorm_embedding", h, EPS)
 
@@ -94,10 +126,10 @@ def bart(config: Config) -> Architecture:
     return Architecture(
         shapes,
         "model.",
-        UNUSED,
+        UNUSED if has_table else (*UNUSED, "embed_positions.weight"),
         {"ids": IDS, "mask": IDS, "decoder_ids": rlx.spec("i64[batch, steps]")},
         function,
-        Decoding(step, d, counts["decoder"], room, read, start),
+        Decoding(step, (((None, d), (None, d)),) * counts["decoder"], room, read, start),
         optional=("final_logits_bias",),
         parts={"encoder": (encode, {"ids": IDS, "mask": IDS})},
     )

@@ -7,12 +7,15 @@ from typing import Any, Final, Literal
 
 from attrs import frozen
 
-from rlx_torch.pretrained.parts import Parameters, linear, norm, norm_shapes
+from rlx_torch.pretrained.parts import Parameters, layer_shapes, linear, norm, norm_shapes
 
-__all__ = ["PLAIN", "Attention", "Block", "Cross"]
+__all__ = ["PLAIN", "Attend", "Attention", "Block", "Cross"]
 
 Attention = Callable[[Any, Any, Any], Any]
 """What a layer sees, of its queries, keys and values `[batch, steps, heads · head]`."""
+
+Attend = Callable[[int, Any, Any, Any], Any]
+"""The attention of a layer by its number."""
 
 Cross = Callable[[Any], Any]
 """What a layer sees of another text, of its queries."""
@@ -32,7 +35,7 @@ PLAIN: Final = {
     "down": "fc2",
     "norm_b": "final_layer_norm",
 }
-"""The names of BART, Whisper and OPT."""
+"""The names of BART and Whisper."""
 
 
 @frozen(kw_only=True)
@@ -40,16 +43,13 @@ class Block:
     """A layer: attention, and a net of two products, each added to what it is given and with a layer norm.
 
     Attributes:
-        names: Of `q`, `k` and `v`, or of `qkv` for one product, and of `out`, `up`, `down`, `norm_a` and `norm_b`; of one that
-            sees another text, of `cross_q`, `cross_k`, `cross_v`, `cross_out` and `norm_cross` too.
+        names: Of `q`, `k`, `v`, `out`, `up`, `down`, `norm_a` and `norm_b`; of one that sees another text, of `cross_q`,
+            `cross_k`, `cross_v`, `cross_out` and `norm_cross` too.
         d, inner: Features between layers, and within the net.
-        queries, keys: Features of queries, and of keys or values; by default `d`.
         act: Between the products of the net.
         eps: Of the norms.
-        norms: `before` the parts; `behind` the sums; `beside`: before both parts, which are given the same and added together.
+        norms: `before` the parts, or `behind` the sums.
         unbiased: Parts without a bias.
-        split: From the product `qkv` to queries, keys and values.
-        is_turned: Whether weights are `[inputs, outputs]`.
     """
 
     names: Mapping[str, str]
@@ -57,28 +57,20 @@ class Block:
     inner: int
     act: Callable[[Any], Any]
     eps: float
-    norms: Literal["before", "behind", "beside"] = "before"
-    queries: int | None = None
-    keys: int | None = None
+    norms: Literal["before", "behind"] = "before"
     unbiased: frozenset[str] = frozenset()
-    split: Callable[[Any], Any] | None = None
-    is_turned: bool = False
 
     def shapes(self, at: str, *, has_cross: bool = False) -> dict[str, tuple[int, ...]]:
         """The tensors of the layer called `at`."""
-        queries, keys = self.queries or self.d, self.keys or self.d
-        sizes = {"qkv": (queries + 2 * keys, self.d)} if self.split else {"q": (queries, self.d)}
-        sizes |= {} if self.split else dict.fromkeys("kv", (keys, self.d))
-        sizes |= {"out": (self.d, queries), "up": (self.inner, self.d), "down": (self.d, self.inner)}
+        sizes = dict.fromkeys(("q", "k", "v", "out"), (self.d, self.d))
+        sizes |= {"up": (self.inner, self.d), "down": (self.d, self.inner)}
         norms = ["norm_a", "norm_b"]
         if has_cross:
             sizes |= dict.fromkeys(("cross_q", "cross_k", "cross_v", "cross_out"), (self.d, self.d))
             norms.append("norm_cross")
         found: dict[str, tuple[int, ...]] = {}
         for part, (outputs, inputs) in sizes.items():
-            turned = (inputs, outputs) if self.is_turned else (outputs, inputs)
-            found |= {f"{at}.{self.names[part]}.weight": turned}
-            found |= {} if part in self.unbiased else {f"{at}.{self.names[part]}.bias": (outputs,)}
+            found |= layer_shapes(f"{at}.{self.names[part]}", outputs, inputs, has_bias=part not in self.unbiased)
         for name in norms:
             found |= norm_shapes(f"{at}.{self.names[name]}", self.d)
         return found
@@ -87,14 +79,13 @@ class Block:
         """The layer called `at` of h f32[batch, steps, d]."""
 
         def part(name: str, x: Any) -> Any:
-            return linear(parameters, f"{at}.{self.names[name]}", x, is_turned=self.is_turned)
+            return linear(parameters, f"{at}.{self.names[name]}", x)
 
         def normed(name: str, x: Any) -> Any:
             return norm(parameters, f"{at}.{self.names[name]}", x, self.eps)
 
         def seen(x: Any) -> Any:
-            given = self.split(part("qkv", x)) if self.split else (part(name, x) for name in "qkv")
-            return part("out", attend(*given))
+            return part("out", attend(*(part(name, x) for name in "qkv")))
 
         def fed(x: Any) -> Any:
             return part("down", self.act(part("up", x)))
@@ -102,8 +93,6 @@ class Block:
         def added(name: str, of: Callable[[Any], Any], x: Any) -> Any:
             return x + of(normed(name, x)) if self.norms == "before" else normed(name, x + of(x))
 
-        if self.norms == "beside":
-            return h + seen(normed("norm_a", h)) + fed(normed("norm_b", h))
         h = added("norm_a", seen, h)
         if cross is not None:
             h = added("norm_cross", lambda x: part("cross_out", cross(part("cross_q", x))), h)

@@ -7,6 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.sinks import hidden_by, with_sink
 
 __all__ = ["Cached"]
 
@@ -44,17 +45,33 @@ class Cached:
         """What the new tokens count as in their texts, i64[batch, steps]."""
         return rlx.maximum(self.places[None, :] - self._padding[:, None], 0)
 
-    def __call__(self, number: int, q: Any, k: Any, v: Any, *, window: int | None = None, **said: Any) -> Any:
-        """What layer `number` sees; `said` are further arguments of `nn.attention`.
+    def __call__(
+        self,
+        number: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        /,
+        *,
+        window: int | None = None,
+        bias: Any = None,
+        sinks: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Return the attention of layer `number`; `options` are further arguments of `nn.attention`.
 
         Args:
             window: How many places, that of a token included, it sees; `None` is all before it.
+            bias: Added to scores.
+            sinks: Scores f32[heads] for no key.
         """
         pair = zip(self._cache[number], (k, v), strict=True)
         keys, values = (nn.update_cache(old, new, self._at) for old, new in pair)
         self.kept.append((keys, values))
         mask = self._mask
         if window is not None:
-            near = self.room[None, :] > self.places[:, None] - window
-            mask = rlx.logical_and(mask, near[None, None])
-        return nn.attention(q, keys, values, mask=mask, num_heads=self._heads, num_kv_heads=self._kv_heads, **said)
+            mask = rlx.logical_and(mask, hidden_by(window, self.places, self.room))
+        if sinks is not None:
+            keys, values, mask, bias = with_sink(sinks, keys, values, mask, bias)
+        heads, kv_heads = self._heads, self._kv_heads
+        return nn.attention(q, keys, values, mask=mask, bias=bias, num_heads=heads, num_kv_heads=kv_heads, **options)

@@ -1,22 +1,22 @@
-"""Decoders: what continues a text. Their layers are one function, whether all of a text is given or its next token."""
+"""`decoder`: the programs of a decoder from its layers, which are one function for whole texts and for steps with a cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.blocks import Block
 from rlx_torch.pretrained.caching import Cached
-from rlx_torch.pretrained.folder import Config, Shapes
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, norm, norm_shapes
+from rlx_torch.pretrained.folder import Shapes
+from rlx_torch.pretrained.parts import Architecture, Decoding, Parameters
+from rlx_torch.pretrained.recurrent import Kept, State, empty, unpadded
+from rlx_torch.pretrained.sinks import hidden_by, with_sink
 
-__all__ = ["ORDINARY", "Attend", "Sight", "decoder", "gpt2"]
+__all__ = ["DecoderAttention", "Heads", "Logits", "Scores", "States", "decoder"]
 
 UNUSED = (
     "attn.bias",
@@ -27,152 +27,167 @@ UNUSED = (
     "score.weight",
 )
 
-GPT2 = {
-    "qkv": "attn.c_attn",
-    "out": "attn.c_proj",
-    "up": "mlp.c_fc",
-    "down": "mlp.c_proj",
-    "norm_a": "ln_1",
-    "norm_b": "ln_2",
-}
-"""What the parts of a layer are called."""
-
 IDS = rlx.spec("i64[batch, length]")
 
-Attend = Callable[[int, Any, Any, Any], Any]
-"""What a layer, by its number, sees: of queries, keys and values `[batch, steps, heads · head]`."""
+
+class DecoderAttention(Protocol):
+    """Attention of a layer by its number, of queries, keys and values `[batch, steps, heads · head]`.
+
+    `sinks` f32[heads] are scores for no key.
+    """
+
+    def __call__(self, number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any: ...
 
 
 @frozen
-class Sight:
-    """How the layers of a decoder see a text.
+class Heads:
+    """The heads of a decoder.
 
     Attributes:
-        windows: Of each layer, how many tokens before its own place, that one included, a query sees; `None` is all of them.
-        scale: What scores are multiplied with; by default one over the root of a head's features.
+        queries, keys: The numbers of heads of queries, and of keys and values.
+        key_size, value_size: Features of a head.
+    """
+
+    queries: int
+    keys: int
+    key_size: int
+    value_size: int
+
+
+@frozen
+class Scores:
+    """How layers score keys.
+
+    Attributes:
+        windows: Of each layer, how many positions, its own included, a query sees; `None` is all before it.
+        scale: The multiplier of scores; by default one over the root of a head's features.
         cap: c in `c·tanh(scores / c)`.
-        logits_cap: The same of logits.
-        slopes: What a step of distance costs each head's scores, f32[heads].
+        slopes: The cost of a step of distance for each head, f32[heads].
     """
 
     windows: tuple[int | None, ...] = ()
     scale: float | None = None
     cap: float | None = None
-    logits_cap: float | None = None
     slopes: np.ndarray | None = field(default=None, eq=False)
 
     def window(self, number: int) -> int | None:
         return self.windows[number] if self.windows else None
 
     @property
-    def scores(self) -> dict[str, Any]:
-        """What `nn.attention` is told of scores."""
+    def options(self) -> dict[str, Any]:
+        """The arguments of `nn.attention` for scores."""
         return {"scale": self.scale, "softcap": self.cap}
 
     def biases(self, queries: Any, keys: Any) -> Any:
-        """Those of scores f32[1, heads, queries, keys] between places; `None` where distances cost nothing."""
+        """Return biases f32[1, heads, queries, keys] of scores between positions; `None` where distances cost nothing."""
         if self.slopes is None:
             return None
         return self.slopes[None, :, None, None] * rlx.astype(keys[None, :] - queries[:, None], rlx.f32)
 
 
-ORDINARY: Final = Sight()
-"""Everything before, scores of the root of a head's features, no caps."""
+ORDINARY: Final = Scores()
 
 
-def capped(x: Any, cap: float | None) -> Any:
-    return x if cap is None else rlx.tanh(x / cap) * cap
+@frozen
+class Logits:
+    """The product of features with rows of a table.
+
+    Attributes:
+        weight, bias: Names of the table, and of what is added.
+        factor: The multiplier.
+        cap: c in `c·tanh(logits / c)`, after the multiplier.
+    """
+
+    weight: str
+    bias: str | None = None
+    factor: float = 1.0
+    cap: float | None = None
+
+    def __call__(self, parameters: Parameters, h: Any) -> Any:
+        x = h @ rlx.matrix_transpose(parameters[self.weight])
+        x = x if self.bias is None else x + parameters[self.bias]
+        x = x if self.factor == 1.0 else x * self.factor
+        return x if self.cap is None else rlx.tanh(x / self.cap) * self.cap
 
 
-Layers = Callable[[Parameters, Any, Any, Attend], Any]
-"""From parameters, ids, their positions and what attends to the features behind the last norm."""
+@define
+class States:
+    """The states of layers that have them beside attention.
+
+    Attributes:
+        real: 0 for padding, f32[batch, steps, 1].
+        before: Of each layer, before the first step.
+        after: Behind the last step, of the layers that ran.
+    """
+
+    real: Any
+    before: Sequence[State]
+    after: list[State] = field(factory=list)
+
+
+Layers = Callable[[Parameters, Any, Any, DecoderAttention, States], Any]
+"""From parameters, ids, their positions, attention and states to the features behind the last norm."""
 
 
 def decoder(
     shapes: Shapes,
     prefix: str,
     layers: Layers,
-    head_name: str,
+    logits: Logits,
+    heads: Heads,
     *,
-    heads: int,
-    kv_heads: int,
-    head: int,
     count: int,
     positions: int | None,
-    sight: Sight = ORDINARY,
-    bias_name: str | None = None,
+    scores: Scores = ORDINARY,
+    state: Kept | None = None,
+    unused: tuple[str, ...] = (),
 ) -> Architecture:
-    """A decoder of its layers.
+    """Return the architecture of a decoder.
 
     Args:
-        head_name: The tensor whose rows are multiplied with the features to give logits.
-        heads, kv_heads, head: Heads of queries, of keys and values, and the features of one.
-        count: Layers.
+        count: The number of layers.
         positions: The most tokens of a text, where there is such a number.
-        sight: How layers see, where that is not as usual.
-        bias_name: The bias of the logits, where they have one.
+        scores: How layers score keys, where that is not as usual.
+        state: Rows and features of what each layer keeps beside keys and values.
+        unused: Beginnings or ends of names of tensors that a checkpoint may have besides.
     """
-
-    def logits(parameters: Parameters, h: Any) -> Any:
-        found = h @ rlx.matrix_transpose(parameters[head_name])
-        return capped(found if bias_name is None else found + parameters[bias_name], sight.logits_cap)
 
     def function(parameters: Parameters, ids: Any) -> Any:
         places = rlx.arange(ids.shape[1])
-        biases = sight.biases(places, places)
+        biases = scores.biases(places, places)
 
-        def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            window = sight.window(number)
-            before = None if window is None else window - 1  # which is how many besides its own
-            return nn.attention(
-                q, k, v, num_heads=heads, num_kv_heads=kv_heads, causal=True, window=before, bias=biases, **sight.scores
-            )
+        def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
+            window = scores.window(number)
+            options = {"num_heads": heads.queries, "num_kv_heads": heads.keys, "causal": True, **scores.options}
+            if sinks is None:
+                before = None if window is None else window - 1  # besides its own
+                return nn.attention(q, k, v, window=before, bias=biases, **options)
+            mask = None if window is None else hidden_by(window, places, places)
+            k, v, mask, bias = with_sink(sinks, k, v, mask, biases)
+            return nn.attention(q, k, v, mask=mask, bias=bias, **options)
 
-        return logits(parameters, layers(parameters, ids, places, attend))
+        states = States(None, ())
+        if state is not None:
+            batch, steps = ids.shape
+            states = States(rlx.ones((batch, steps, 1)), [empty(batch, state)] * count)
+        return logits(parameters, layers(parameters, ids, places, attend, states))
 
     def step(
         parameters: Parameters, ids: Any, padding: Any, cache: Sequence[tuple[Any, Any]], at: Any
     ) -> tuple[Any, list[tuple[Any, Any]]]:
-        cached = Cached(cache, at, padding, ids.shape[1], heads, kv_heads)
-        biases = sight.biases(cached.places, cached.room)
+        cached = Cached(cache[:count], at, padding, ids.shape[1], heads.queries, heads.keys)
+        biases = scores.biases(cached.places, cached.room)
 
-        def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return cached(number, q, k, v, window=sight.window(number), bias=biases, **sight.scores)
+        def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
+            return cached(number, q, k, v, window=scores.window(number), bias=biases, sinks=sinks, **scores.options)
 
-        h = layers(parameters, ids, cached.positions, attend)
-        return logits(parameters, h[:, -1]), cached.kept
+        states = States(None if state is None else unpadded(at, ids.shape[1], padding), cache[count:])
+        h = layers(parameters, ids, cached.positions, attend, states)
+        return logits(parameters, h[:, -1]), [*cached.kept, *states.after]
 
-    decoding = Decoding(step, kv_heads * head, count, positions)
-    unused = (*UNUSED, *(() if "lm_head.weight" in shapes else ("lm_head.weight",)))
-    return Architecture(shapes, prefix, unused, {"ids": IDS}, function, decoding)
-
-
-def gpt2(config: Config) -> Architecture:
-    """GPT-2: ids i64[batch, length] -> logits f32[batch, length, words]. Its products have weights `[inputs, outputs]`."""
-    d, heads, count = config.size("n_embd"), config.size("n_head"), config.size("n_layer")
-    inner, room = config.size("n_inner", 4 * d), config.size("n_positions")
-    act = ACTIVATIONS[config.known("activation_function", *ACTIVATIONS, default="gelu_new")]
-    eps = config.number("layer_norm_epsilon", 1e-5)
-    config.known("scale_attn_weights", True, default=True)
-    config.known("scale_attn_by_inverse_layer_idx", False, default=False)
-    block = Block(
-        names=GPT2, d=d, inner=inner, act=act, eps=eps, split=lambda x: rlx.split(x, 3, axis=-1), is_turned=True
+    pair = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
+    pairs = (pair,) * count + (() if state is None else (state,) * count)
+    more = () if "lm_head.weight" in shapes else ("lm_head.weight",)
+    return Architecture(
+        shapes, prefix, (*UNUSED, *more, *unused), {"ids": IDS}, function, Decoding(step, pairs, positions)
     )
-    shapes: dict[str, tuple[int, ...]] = {
-        "wte.weight": (config.size("vocab_size"), d),
-        "wpe.weight": (room, d),
-        **norm_shapes("ln_f", d),
-    }
-    for n in range(count):
-        shapes |= block.shapes(f"h.{n}")
-
-    def layers(parameters: Parameters, ids: Any, positions: Any, attend: Attend) -> Any:
-        h = nn.embedding(ids, parameters["wte.weight"]) + nn.embedding(positions, parameters["wpe.weight"])
-        for n in range(count):
-            h = block(parameters, f"h.{n}", h, partial(attend, n))
-        return norm(parameters, "ln_f", h, eps)
-
-    return decoder(
-        shapes, "transformer.", layers, "wte.weight",
-        heads=heads, kv_heads=heads, head=d // heads, count=count, positions=room,
-    )  # fmt: skip

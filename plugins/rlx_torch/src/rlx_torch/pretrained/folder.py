@@ -11,18 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define, field, frozen
 
 from rlx_core.errors import Fact, FileError, FormatError
 from rlx_core.files.safetensors import load_safetensors
 
-__all__ = ["Config", "checked", "read_config", "read_generation", "read_tensors"]
+__all__ = ["Config", "Option", "checked", "read_config", "read_generation", "read_tensors"]
 
 INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
 GENERATION = "generation_config.json"
 
 Shapes = Mapping[str, tuple[int, ...]]
 """The tensors of an architecture by their names."""
+
+
+@frozen
+class Option:
+    """A value that configurations state.
+
+    Attributes:
+        name: Its name in `config.json`.
+        default: The value where the file has none, as in Transformers 5.24; `None` where the file must have it.
+    """
+
+    name: str
+    default: Any = None
 
 
 @define
@@ -71,8 +84,21 @@ class Config:
         self.faults.append(Fact(name, f"{found!r}, and must be a number"))
         return default
 
+    def numbers(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """Return as many numbers as the default has."""
+        found = self.rows.get(name)
+        found = default if found is None else found
+        if not isinstance(found, list | tuple) or len(found) != len(default):
+            self.faults.append(Fact(name, f"{found!r}, and must be {len(default)} numbers"))
+            return default
+        return tuple(Config({name: each}, self.faults).number(name, 0.0) for each in found)
+
     def flag(self, name: str, default: bool) -> bool:
         return bool(self.rows.get(name, default))
+
+    def option(self, given: bool | Option) -> bool:
+        """Return a fixed value, or that of an option."""
+        return given if isinstance(given, bool) else self.flag(given.name, given.default)
 
     def known(self, name: str, *known: Any, default: Any = None) -> Any:
         """One of some values; the first is given back where it is another, beside the fault."""
@@ -130,12 +156,18 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     except OSError as error:
         raise FileError(f"from_pretrained: {name} cannot be read: {error.strerror}", Fact("folder", folder)) from None
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_hook=_float)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{name}: is no JSON: {error}", Fact("folder", folder)) from None
     if not isinstance(found, dict):
         raise FormatError(f"{name}: is a {type(found).__name__}, not an object", Fact("folder", folder))
     return found
+
+
+def _float(rows: dict[str, Any]) -> Any:
+    """Return other objects as they are; `{"__float__": "Infinity"}` of Transformers is a number that JSON does not have."""
+    stated = rows.get("__float__")
+    return float(stated) if len(rows) == 1 and stated in ("Infinity", "-Infinity", "NaN") else rows
 
 
 def checked(

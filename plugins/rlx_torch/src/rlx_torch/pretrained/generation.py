@@ -59,7 +59,8 @@ def generate(
         until: Called with the new tokens of a text at each step; it ends where that is true:
             `lambda new: "\n\n" in tokenizer.decode(new)`.
         suppress: Tokens that are never written, and `suppress_first` those that do not come first; by default what
-            `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says).
+            `generation_config.json` calls `suppress_tokens` and `begin_suppress_tokens` (Whisper: what nobody says), and those
+            of `bad_words_ids` that are one token.
         target: What runs it.
         on_tokens: Called with the tokens i64[prompts] of each step when they are there, those of texts that ended too.
 
@@ -72,6 +73,11 @@ def generate(
         ShapeError: A prompt is empty, or there are none, or the texts would be longer than the model's positions.
     """
     decoding = model.architecture.decoding
+    if decoding is None and model.reader == "transformers":
+        raise ConfigError(
+            f"generate: {model.name} was read by transformers, which gives whole texts and no cache",
+            hint="append the likeliest token of the last logits of model(ids), and call the model again",
+        )
     if decoding is None:
         raise ConfigError(
             f"generate: {model.name} has no decoder", hint="models such as gpt2, llama, qwen3 and t5 write texts"
@@ -105,9 +111,14 @@ def generate(
     width = ids.shape[1]
 
     # On a device the cache stays there, and with it the logits, and what was read.
-    empty = np.zeros((len(prompts), 1 << (width + max_new_tokens - 1).bit_length(), decoding.features), np.float32)
-    place = target or step.report.target
-    cache = [tuple(rlx.device_put(empty.copy(), place) for _ in range(2)) for _ in range(decoding.layers)]
+    room, place = 1 << (width + max_new_tokens - 1).bit_length(), target or step.report.target
+    cache = [
+        tuple(
+            rlx.device_put(np.zeros((len(prompts), rows or room, features), np.float32), place)
+            for rows, features in pair
+        )
+        for pair in decoding.cache
+    ]
 
     ends = _ends(model, stop)
     first, later = _hidden(model, suppress, suppress_first)
@@ -166,9 +177,11 @@ def _program(model: PretrainedModel, name: str, target: str | None) -> CompiledF
 def _step(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
     decoding = model.architecture.decoding
     assert decoding is not None, "looked at before"
-    one = rlx.spec(f"f32[batch, room, {decoding.features}]")
     ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
-    cache = [(one, one)] * decoding.layers
+    cache = [
+        tuple(rlx.spec(f"f32[batch, {rows or 'room'}, {features}]") for rows, features in pair)
+        for pair in decoding.cache
+    ]
     context: tuple[Any, ...] = ()
     if decoding.read is not None:
         context = rlx.eval_shape(decoding.read, model.parameters, *model.encoder.inputs.values())
@@ -248,12 +261,18 @@ def _hidden(
 def _marked(model: PretrainedModel, name: str, tokens: Sequence[int] | None, usual: str) -> np.ndarray | None:
     """The given tokens, or those that the checkpoint says, bool[words]."""
     words = model.config["vocab_size"]
-    given = tokens if tokens is not None else [t for t in _said(model, usual) or () if _is_token(t, words)]
+    stated = [*(_said(model, usual) or ()), *(_bad_tokens(model) if usual == "suppress_tokens" else ())]
+    given = tokens if tokens is not None else [t for t in stated if _is_token(t, words)]
     wrong = [token for token in given if not _is_token(token, words)]
     if wrong:
         raise ConfigError(f"generate: {wrong[0]!r} is no token of a model with {words}", Fact(name, list(given)))
     found = np.isin(np.arange(words), list(given))
     return found if found.any() else None
+
+
+def _bad_tokens(model: PretrainedModel) -> list[int]:
+    """Return the bad words that are one token: Marian's padding, which the decoder begins with."""
+    return [each[0] for each in _said(model, "bad_words_ids") or () if len(each) == 1]
 
 
 def _is_token(token: Any, words: int) -> bool:

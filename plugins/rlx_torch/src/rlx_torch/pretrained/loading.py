@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
+from rlx_core.errors import ConfigError, Fact, PluginError, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bart import bart
+from rlx_torch.pretrained.bart import bart, marian
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
 from rlx_torch.pretrained.clip import clip
 from rlx_torch.pretrained.deberta import deberta
-from rlx_torch.pretrained.decoders import gpt2
+from rlx_torch.pretrained.decoder_table import DECODERS
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
-from rlx_torch.pretrained.fused_decoders import bloom, falcon, gpt_neox, phi
 from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
-from rlx_torch.pretrained.llama import llama
+from rlx_torch.pretrained.mamba import mamba
 from rlx_torch.pretrained.modernbert import modernbert
-from rlx_torch.pretrained.opt import opt
 from rlx_torch.pretrained.parts import Architecture
+from rlx_torch.pretrained.rwkv import rwkv
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
 from rlx_torch.pretrained.whisper import whisper
@@ -34,34 +33,26 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "albert": albert,
     "bart": bart,
     "bert": bert,
-    "bloom": bloom,
     "clip": clip,
     "deberta-v2": deberta,
     "distilbert": distilbert,
     "electra": electra,
-    "falcon": falcon,
-    "gemma": llama,
-    "gemma2": llama,
-    "gpt2": gpt2,
-    "gpt_neox": gpt_neox,
-    "llama": llama,
-    "mistral": llama,
-    "mixtral": llama,
+    "mamba": mamba,
+    "marian": marian,
     "modernbert": modernbert,
     "mpnet": mpnet,
     "mt5": t5,
-    "opt": opt,
-    "phi": phi,
-    "phi3": llama,
-    "qwen2": llama,
-    "qwen3": llama,
     "roberta": roberta,
+    "rwkv": rwkv,
     "t5": t5,
     "vit": vit,
     "whisper": whisper,
     "xlm-roberta": roberta,
+    **DECODERS,
 }
 """By `model_type`."""
+
+READERS: Final = ("rlx", "transformers")
 
 
 @frozen(eq=False, kw_only=True)
@@ -72,12 +63,14 @@ class PretrainedModel(rlx.Model):
         architecture: What its configuration made.
         config: The configuration as it is written.
         generation: What `generation_config.json` says, or nothing.
+        reader: What made the architecture.
         programs: What `generate` compiled, its parameters bound, by name and target.
     """
 
     architecture: Architecture = field(repr=False)
     config: dict[str, Any] = field(repr=False)
     generation: dict[str, Any] = field(repr=False)
+    reader: Literal["rlx", "transformers"] = "rlx"
     programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
     @property
@@ -105,40 +98,65 @@ class PretrainedModel(rlx.Model):
         return rlx.Model(name=f"{self.name}_{name}", function=function, parameters=self.parameters, inputs=inputs)
 
 
-def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> PretrainedModel:
+def from_pretrained(
+    folder: str | os.PathLike[str],
+    /,
+    *,
+    head: bool = True,
+    reader: Literal["rlx", "transformers"] = "rlx",
+    sizes: Mapping[str, int] | None = None,
+) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
     Encoders (BERT and its kin, DeBERTa, ModernBERT) take ids and a mask i64[batch, length] and give f32[batch, length, features],
     or what the head of the class in `architectures` computes: logits f32[batch, labels] of sequences, f32[batch, length, labels]
     of tokens, f32[batch, length, words] of masked words, or a pair f32[batch, length] of starts and ends of answers;
-    decoders (GPT-2, Llama and its kin, GPT-NeoX, Phi, Falcon, OPT, BLOOM) take ids and give logits f32[batch, length, words].
+    decoders (GPT-2, Llama and its kin, mixtures of experts, DeepSeek-V3) take ids and give logits f32[batch, length, words].
     T5 and BART take ids and a mask of what they read and decoder_ids i64[batch, steps] of what they write; Whisper takes features
     f32[batch, mels, frames] and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's
     logits; CLIP takes ids and pixels. Batch and lengths of texts are free. The weights stay in the mapped files, under their
     names there, in the dtype that they have; `generate` writes texts.
 
+    With `reader="transformers"` the module of Transformers is read by `from_torch`: for architectures that rlx does not have
+    itself. Such a model computes whole texts and has no cache, so `generate` refuses it. Inputs have the same names, and `audio`
+    is f32[batch, samples].
+
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
         head: Whether an encoder's head is computed; without it, the model returns the encoder's features. A classifier on a
             decoder is refused; without it, the decoder's logits of words are there.
+        reader: `rlx` for its own architectures, or `transformers`, which needs torch and transformers.
+        sizes: With Transformers, fixed sizes by name (`batch`, `length`, `steps`, `samples`, `texts`, `pictures`), for modules
+            whose code depends on a size, such as loops over time; others are free. `height` and `width` of pictures are those
+            of the configuration unless they are given.
 
     Raises:
         FileError: A file is missing.
+        PluginError: The reader's packages are not installed.
+        ConfigError: There is no such reader or size.
         UnsupportedError: The architecture, or what the configuration says of it, is not known; all of it is named.
         FormatError: Tensors are missing, misshapen or unknown; all of them are named.
     """
+    if reader not in READERS:
+        raise ConfigError(f"from_pretrained: there is no reader {reader!r}", hint=f"readers are {', '.join(READERS)}")
+    if sizes and reader == "rlx":
+        raise ConfigError("from_pretrained: sizes are for reader='transformers'", hint="all sizes of texts are free")
     place = Path(folder)
     config = read_config(place)
     kind = config.rows.get("model_type")
+    if reader == "transformers":
+        return _by_transformers(place, str(kind), config, sizes or {}, head=head)
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         error = unsupported("from_pretrained", {f"model_type {kind!r}": ["config.json"]})
-        error.hint = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
+        known = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
+        error.hint = f"{known}; from_pretrained(folder, reader='transformers') reads others with torch and transformers"
         raise error.with_fact(Fact("folder", place))
     made = ARCHITECTURES[kind](config)
     if head and kind in ENCODERS:
         made = with_head(kind, config, made, config.size("dim" if kind == "distilbert" else "hidden_size"))
     elif head:
         expect_generative(config)
+    config.known("quantization_config", None)
     if config.faults:
         raise UnsupportedError(
             f"from_pretrained: {kind} with what is not known here", *config.faults, Fact("folder", place)
@@ -152,4 +170,29 @@ def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> 
         architecture=made,
         config=dict(config.rows),
         generation=read_generation(place),
+    )
+
+
+def _by_transformers(
+    place: Path, kind: str, config: Config, sizes: Mapping[str, int], *, head: bool
+) -> PretrainedModel:
+    try:
+        from rlx_torch.pretrained.transformers_reader import read
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("torch", "transformers"):
+            raise
+        raise PluginError(
+            f"from_pretrained: reader='transformers' needs {problem.name}, which is not installed",
+            hint="python -m pip install 'rlx-torch[models]'",
+        ) from problem
+    architecture, parameters = read(place, kind, config, sizes, head=head)
+    return PretrainedModel(
+        name=kind,
+        function=architecture.function,
+        parameters=parameters,
+        inputs=architecture.inputs,
+        architecture=architecture,
+        config=dict(config.rows),
+        generation=read_generation(place),
+        reader="transformers",
     )

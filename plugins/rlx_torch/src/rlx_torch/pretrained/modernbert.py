@@ -9,7 +9,8 @@ from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_torch.pretrained.bert import UNUSED
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear, norm, turning
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear, norm
+from rlx_torch.pretrained.rope import rotary
 
 __all__ = ["modernbert"]
 
@@ -33,7 +34,7 @@ def modernbert(config: Config) -> Architecture:
     older = {FULL: config.number("global_rope_theta", 160000.0), NEAR: config.number("local_rope_theta", 10000.0)}
     said = config.rows.get("rope_parameters") or {}
     ropes = {
-        kind: turning(Config({"rope_theta": older[kind], **(said.get(kind) or {})}, config.faults), d // heads, room)
+        kind: rotary(Config({"rope_theta": older[kind], **(said.get(kind) or {})}, config.faults), d // heads, room)
         for kind in sorted(set(kinds))
     }
     shapes: dict[str, tuple[int, ...]] = {"embeddings.tok_embeddings.weight": (config.size("vocab_size"), d)}

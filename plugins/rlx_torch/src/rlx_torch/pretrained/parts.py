@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.folder import Config, Shapes
+from rlx_torch.pretrained.folder import Shapes
 
 __all__ = [
     "ACTIVATIONS",
     "Architecture",
     "Decoding",
+    "Pair",
     "Parameters",
     "layer_shapes",
     "linear",
     "norm",
     "norm_shapes",
-    "tables_of_rope",
-    "turning",
 ]
 
 Parameters = Mapping[str, Any]
@@ -32,10 +30,15 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_new": lambda x: nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: nn.gelu(x, approximate=True),
     "silu": rlx.silu,
+    "swish": rlx.silu,
     "relu": rlx.relu,
     "quick_gelu": lambda x: x * rlx.sigmoid(1.702 * x),
 }
 """By what configurations call them."""
+
+
+Pair = tuple[tuple[int | None, int], tuple[int | None, int]]
+"""Rows and features of two arrays of a cache."""
 
 
 @frozen
@@ -46,16 +49,15 @@ class Decoding:
         step: `step(parameters, ids, padding, cache, at)`: from ids i64[batch, steps], which go to places `at` and on of a room
             whose first `padding` i64[batch] places nobody sees, to the logits f32[batch, words] behind the last of them and the
             cache with their keys and values.
-        features: Those of the keys, or values, of a layer: a cache is a pair f32[batch, room, features] a layer.
-        layers: How many there are.
+        cache: Pairs f32[batch, rows, features] as `(rows, features)`, zeros before the first token: keys and values of a layer,
+            whose rows are the room (`None`), or its state.
         positions: The most tokens of a text, where there is such a number.
         read: Of one with an encoder: `read(parameters, *inputs)` gives, as a tuple, what a step takes besides.
         start: Of one that reads its prompts: the token that what it writes begins with.
     """
 
     step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
-    features: int
-    layers: int
+    cache: tuple[Pair, ...]
     positions: int | None
     read: Callable[..., tuple[Any, ...]] | None = None
     start: int | None = None
@@ -107,38 +109,3 @@ def norm_shapes(name: str, d: int) -> dict[str, tuple[int, ...]]:
 def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
     """A layer norm, with a bias where there is one."""
     return nn.layer_norm(x, parameters[f"{name}.weight"], parameters.get(f"{name}.bias"), eps=eps)
-
-
-def turning(config: Config, head: int, room: int) -> Callable[[Any, Any], Any]:
-    """What turns queries or keys by their positions i64[steps], counted from 0, or i64[batch, steps]."""
-    said = {**config.rows, **(config.rows.get("rope_parameters") or {})}
-    turned = int(head * Config(said, config.faults).number("partial_rotary_factor", 1.0))
-    cos, sin = tables_of_rope(config, head, room, turned)
-
-    def rope(x: Any, positions: Any) -> Any:
-        rank = len(positions.shape)
-        return nn.rope(x, cos, sin, positions if rank == 2 else None, head_dim=head, n_rot=turned)
-
-    return rope
-
-
-def tables_of_rope(config: Config, head: int, room: int, turned: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines f32[room, head / 2] of the angles by which heads, or their first `turned` features, are turned.
-
-    The frequencies of `llama3` are those of Llama 3.1: long waves are stretched, short ones stay, between them both are mixed.
-    """
-    said = config.rows.get("rope_parameters") or config.rows.get("rope_scaling") or {}
-    rope = Config({"rope_theta": config.rows.get("rope_theta", 10000.0), **said}, config.faults)
-    kind = rope.known("rope_type", "default", "linear", "llama3", default=said.get("type", "default"))
-    rates = rope.number("rope_theta", 10000.0) ** (-np.arange(0, turned or head, 2) / (turned or head))
-    if kind == "linear":
-        rates = rates / rope.number("factor", 1.0)
-    if kind == "llama3":
-        factor, low, high = (
-            rope.number(n, d) for n, d in (("factor", 8.0), ("low_freq_factor", 1.0), ("high_freq_factor", 4.0))
-        )
-        turns = rope.number("original_max_position_embeddings", 8192) * rates / (2 * np.pi)
-        share = np.clip((turns - low) / (high - low), 0, 1)
-        rates = rates * (share + (1 - share) / factor)
-    angles = np.arange(room)[:, None] * np.pad(rates, (0, head // 2 - len(rates)))
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

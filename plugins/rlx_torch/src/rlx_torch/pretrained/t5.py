@@ -144,7 +144,7 @@ def t5(config: Config) -> Architecture:
         UNUSED,
         {**inputs, "decoder_ids": rlx.spec("i64[batch, steps]")},
         function,
-        Decoding(step, heads * head, counts["decoder"], None, read, start),
+        Decoding(step, (((None, heads * head),) * 2,) * counts["decoder"], None, read, start),
         optional=("lm_head.weight",),
         parts={"encoder": (encode, inputs)},
     )

@@ -8,9 +8,8 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.blocks import PLAIN, Block, Cross
+from rlx_torch.pretrained.blocks import PLAIN, Attend, Block, Cross
 from rlx_torch.pretrained.caching import Cached
-from rlx_torch.pretrained.decoders import Attend
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, norm, norm_shapes
 
@@ -104,6 +103,6 @@ def whisper(config: Config) -> Architecture:
         ("proj_out.",),
         {**features, "ids": rlx.spec("i64[batch, length]")},
         function,
-        Decoding(step, d, counts["decoder"], places["decoder"], read),
+        Decoding(step, (((None, d), (None, d)),) * counts["decoder"], places["decoder"], read),
         parts={"encoder": (encode, features)},
     )
