@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 from attrs import evolve
 
@@ -127,6 +130,34 @@ def test_what_is_for_others_must_be_there_when_they_need_it(rlx) -> None:
 
     package = package_of(rlx, when=("target.cpu", "domain.rlx"))
     assert [row for claim in own_claims(package, package.host()) for row in absence(package, claim)] == []
+
+
+def test_each_seed_that_breaks_off_is_reported_and_the_others_are_compared(rlx, monkeypatch) -> None:
+    rlx.install("kit", WORKS)
+    alike = {"plan": "p", "program": "q", "error": ""}
+    answers = {
+        "0": (0, {"halve": [alike], "layer": [alike]}, ""),
+        "1": (1, None, "Traceback\nValueError: no such seed\n"),
+        "2": (-6, None, "compiling"),
+        "3": (0, {"halve": [alike], "layer": [{**alike, "program": "r"}]}, ""),
+        "4": (0, None, ""),
+    }
+
+    def process(module: str, word: str, seed: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        code, answer, said = answers[environment["PYTHONHASHSEED"]]
+        return subprocess.CompletedProcess([module], code, "" if answer is None else json.dumps(answer), said)
+
+    monkeypatch.setattr(checking.package, "in_a_process", process)
+    found = {row.name: row for row in checking.package.plans(package_of(rlx, when=()), map(int, answers))}
+    broken = {name: row.found for name, row in found.items() if name.startswith("(seed")}
+    assert broken == {
+        "(seed 1)": "the run broke off: ValueError: no such seed",
+        "(seed 2)": "the run broke off: ended by SIGABRT",
+        "(seed 4)": "the run broke off: ended with exit code 0",
+    }
+    assert found["(seed 1)"].mend == "PYTHONHASHSEED=1 python -m rlx_core.testing.orders kit 1"
+    assert found["layer"].verdict == "wrong"
+    assert found["(all)"].found == "1 of 2 programs, each compiled 2 times, are alike"
 
 
 def test_a_plugin_that_cannot_be_used_is_all_there_is_to_say(rlx, monkeypatch) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +17,7 @@ from typing import Any, Final
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
+from rlx_core.cli.processes import cause, module_command, variables
 from rlx_core.cli.session import Session
 from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
@@ -256,12 +255,17 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
     """Whether its programs are compiled alike, in whatever order plugins are met and under any hash seed."""
     became: dict[str, list[dict[str, str]]] = {}
     for seed in seeds:
-        done = in_a_process("rlx_core.testing.orders", package.word, str(seed), PYTHONHASHSEED=str(seed))
-        if done.returncode != 0:
-            yield Finding("plans", "(check)", "wrong", f"the run broke off: {last_line(done)}")
-            return
-        for name, those in json.loads(done.stdout.splitlines()[-1]).items():
+        words = ("rlx_core.testing.orders", package.word, str(seed))
+        done = in_a_process(*words, PYTHONHASHSEED=str(seed))
+        answer = attempt(lambda done=done: json.loads(done.stdout.splitlines()[-1])).value  # type: ignore[misc]
+        if done.returncode != 0 or answer is None:
+            again = f"PYTHONHASHSEED={seed} python -m {' '.join(words)}"
+            yield Finding("plans", f"(seed {seed})", "wrong", f"the run broke off: {last_line(done)}", again)
+            continue
+        for name, those in answer.items():
             became.setdefault(name, []).extend(those)
+    if not became:
+        return
     alike = 0
     for name, those in became.items():
         first, *others = those
@@ -282,14 +286,15 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
 
 def in_a_process(module: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a module of rlx's in a process of its own, which finds what this one finds."""
-    path = os.pathsep.join(each for each in sys.path if each)
-    command = [sys.executable, "-W", "ignore", "-m", module, *words]
-    variables = {**os.environ, "PYTHONPATH": path, **environment}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    command = module_command(module, *words)
+    quiet = [command[0], "-W", "ignore", *command[1:]]
+    return subprocess.run(quiet, env=variables(**environment), capture_output=True, text=True, check=False)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """What a process said last: the line of an exception that has facts and hints below it, if there is one."""
     said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
     raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
-    return [*said, *raised][-1] if said else f"exit status {done.returncode}"
+    if done.returncode < 0 or not said:
+        return cause(done.returncode)  # a signal: lines that were said before are not why it ended
+    return [*said, *raised][-1]

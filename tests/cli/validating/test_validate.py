@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from rlx_core.cli import validating
 from rlx_core.cli.main import app
+from rlx_core.cli.processes import cause
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.bench import Bench
 from rlx_core.cli.validating.probes import basics, large
 from rlx_core.cli.validating.results import BAD, StepResult
-from rlx_core.cli.validating.runner import cause, validate
+from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
 
