@@ -27,7 +27,7 @@ from rlx_core.testing.about import asked_of
 from rlx_core.testing.cases import programs
 from rlx_core.testing.choice import Amount, tried
 from rlx_core.testing.laws import EveryBackend
-from rlx_core.testing.plugin import on_target
+from rlx_core.testing.targets import TargetRun
 
 pytestmark = pytest.mark.every_case
 
@@ -85,7 +85,7 @@ def obeys(
     before = set_default_host(page.names[host])
     try:
         for program in chosen:
-            law(program, on_target(target))
+            law(program, TargetRun(target))
     finally:
         set_default_host(before)
     return len(chosen)

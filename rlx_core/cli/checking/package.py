@@ -32,6 +32,9 @@ __all__ = ["Package", "findings"]
 SEEDS: Final = (0, 1, 2)
 """The hash seeds under which programs are compiled."""
 
+PARTS: Final = ("plan", "program", "error", "declined")
+"""What of a compiled program must not depend on orders; see `rlx_core.testing.orders.Became`."""
+
 
 @frozen(eq=False)
 class Package:
@@ -219,36 +222,41 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
     claims = own_claims(package, package.host())
     samples = f"--rlx-samples={'one' if is_quick else 'all'}"
     if any(claim.kind in TRIED for claim in claims):
-        yield from lawful("contributions", [f"--rlx-plugin={package.word}", samples])
+        yield from lawful(package, "contributions", [f"--rlx-plugin={package.word}", samples])
     for claim in claims:
         if claim.kind == "backends":
-            options = [f"--rlx-backend={claim.name}", "--rlx-samples=one", "-k", "backend_agrees"]
-            if package.entry.origin is not Origin.INSTALLED:
-                yield Finding("laws", f"target {claim.name}", "note", "tried of installed plugins only", None)
-                continue
-            yield from lawful(f"target {claim.name}", options)
+            options = [f"--rlx-backend={claim.name}", "--rlx-partial", "--rlx-samples=one", "-k", "backend_agrees"]
+            yield from lawful(package, f"target {claim.name}", options)
     if not any(claim.kind in (*TRIED, "backends") for claim in claims):
         yield Finding(
             "laws", "(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends"
         )
 
 
-def lawful(name: str, options: list[str]) -> Iterator[Finding]:
-    """What one run of the laws comes to: a finding for all of them, and one for each that failed."""
+def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:
+    """What one run of the laws comes to: a finding for all of them, and one for each that failed or was declined."""
     again = f"python -m pytest --pyargs rlx_core.testing {' '.join(options)}"
+    if package.entry.origin is not Origin.INSTALLED:
+        again = f"python -m rlx_core.testing.verdict answer.json {package.word} {' '.join(options)}"
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        done = in_a_process("rlx_core.testing.verdict", str(answer), "-q", *options)
+        done = in_a_process("rlx_core.testing.verdict", str(answer), package.word, "-q", *options)
         if not answer.exists():
             yield Finding("laws", name, "wrong", f"the run broke off: {last_line(done)}", again)
             return
         found = json.loads(answer.read_text(encoding="utf-8"))
-    lines = found["lines"] or [last_line(done)]
+    lines, declined = found["lines"] or [last_line(done)], found["declined"]
+    if declined and not found["tried"]:
+        said = f"it declines everything that needs a kernel, of {len(declined)} ops; {next(iter(declined.values()))}"
+        yield Finding("laws", name, "wrong", said, again)
+        return
     yield Finding("laws", name, "wrong" if found["ended"] else "ok", lines[-1], again if found["ended"] else None)
     for line in lines[:-1]:
         subject, _, said = line.strip().partition(": ")
         failed = " failed, on " in line or " (" in subject
         yield Finding("laws", subject, "wrong" if failed else "ok", said or line)
+    for subject, said in declined.items():
+        yield Finding("laws", subject, "note", said)
 
 
 def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
@@ -267,12 +275,15 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
     if not became:
         return
     alike = 0
+    own = {claim.name for claim in own_claims(package, package.host()) if claim.kind == "backends"}
     for name, those in became.items():
         first, *others = those
-        parts = [part for part in ("plan", "program", "error") if any(each[part] != first[part] for each in others)]
+        parts = [part for part in PARTS if any(each[part] != first[part] for each in others)]
         if parts:
             said = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
             yield Finding("plans", name, "wrong", said)
+        elif first["declined"] and name.rpartition(" on ")[2] in own:
+            yield Finding("plans", name, "note", f"declined: {first['declined']}")
         elif first["error"]:
             yield Finding("plans", name, "wrong", f"it does not compile: {first['error']}")
         else:

@@ -21,7 +21,7 @@ from rlx_core.system.records import frozen
 from rlx_core.testing.about import smooth
 from rlx_core.testing.cases import Program, programs, wide
 from rlx_core.testing.judges import near_oracle
-from rlx_core.testing.plugin import on_target
+from rlx_core.testing.targets import TargetRun
 from rlx_core.transforms.vjp import vjp_graph
 
 __all__ = ["LawRow", "TargetTrial", "conformance_of"]
@@ -167,7 +167,7 @@ def tried(row: LawRow, graph: Graph, program: Program, dispatcher: Dispatcher) -
     seeds = list(graph.input_types.values())[len(arrays) :]
     arrays += [rng.normal(size=t.static_shape).astype(t.dtype.numpy) for t in seeds]
     try:
-        found = list(on_target(dispatcher.target.name)(graph, arrays))
+        found = list(TargetRun(dispatcher.target.name)(graph, arrays))
         near_oracle(graph, found, wide(graph, arrays), arrays)
     except LegalizeError as error:  # a pass made a node that the target declines
         return evolve(row, status="host", reason=error.message)
