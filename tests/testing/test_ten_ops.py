@@ -26,9 +26,9 @@ def laws(folder: Path, *options: str, profile: bool = False) -> str:
     """What a run of the laws over the ten ops prints."""
     profiler = ["-m", "cProfile", "-o", str(folder / "profile")] if profile else []
     path = os.pathsep.join([str(HERE), *(each for each in sys.path if each)])
+    command = [sys.executable, *profiler, "-m", "pytest", "--rlx-plugin=ten_ops"]
     ran = subprocess.run(
-        [sys.executable, *profiler, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        + ["--pyargs", "rlx_core.testing", "--rlx-plugin=ten_ops", *options],
+        [*command, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--pyargs", "rlx_core.testing", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "RLX_CACHE_DIR": str(folder / "cache")},
         capture_output=True,
