@@ -41,9 +41,6 @@ SUMMARY = pytest.StashKey[list[str]]()
 DECLINES = pytest.StashKey[dict[str, str]]()
 """Op → what a backend declines of it, and why, for a program that runs pytest."""
 
-DECLINED = "declined: "
-"""How the reason of a law begins that is skipped because a backend declines the program."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rlx", "the laws of rlx")
@@ -132,7 +129,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     except RlxError as error:
         from rlx_core.errors import LegalizeError
-        from rlx_core.testing.targets import reason_declined
+        from rlx_core.testing.targets import DECLINED, reason_declined
 
         is_partial = item.config.getoption("--rlx-partial") and "backend" in getattr(item, "fixturenames", ())
         reason = reason_declined(error) if is_partial and isinstance(error, LegalizeError) else None

@@ -14,8 +14,7 @@ from attrs import field
 
 from rlx_core.system.records import define
 from rlx_core.testing.cases import Program, programs
-from rlx_core.testing.plugin import DECLINED
-from rlx_core.testing.targets import TargetRun
+from rlx_core.testing.targets import DECLINED, TargetRun
 from rlx_core.testing.variants import bases, variants
 
 __all__ = ["KEY", "declined", "describe", "describe_kernels", "describe_refusals", "lines"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from rlx_core.pipeline.select.kernels import HOST
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import define
 
-__all__ = ["TargetRun", "reason_declined"]
+__all__ = ["DECLINED", "TargetRun", "reason_declined"]
+
+DECLINED: Final = "declined: "
+"""How the reason of a law begins that is skipped because a target declines the program."""
 
 
 @define
