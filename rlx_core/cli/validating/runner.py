@@ -43,14 +43,7 @@ def validate(
     """
     with tempfile.TemporaryDirectory(prefix="rlx-check-") as made:
         folder, end = Path(made), time.monotonic() + MAX_SECONDS
-        request = {
-            "target": target,
-            "enable": session.enable,
-            "block": session.block,
-            "allow": session.allow,
-            "config": None if session.config is None else str(session.config.absolute()),
-            "limit": limit,
-        }
+        request = {"target": target, "limit": limit, **session.request()}
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         results: list[StepResult] = []
         write(folder, report)
