@@ -129,11 +129,21 @@ def test_source_and_error_of_a_failed_kernel_are_in_the_report(
 
 
 def test_ends_of_large_arrays_are_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "COUNTS", (5000, 1 << 40))
+    monkeypatch.setattr(large, "COUNTS", (60_000, 1 << 40))
     rows = list(large.large(Bench("cuda", stand_in.host, tmp_path), ""))
-    assert [(row.status, row.reason) for row in rows[:2]] == [("passed", "")] * 2
-    assert [row.status for row in rows] == ["passed", "passed", "skipped", "skipped"]
-    assert "bytes" in rows[-1].reason
+    kinds = ["element-wise", "flipped", "scatter", "product, large operand", "product, large result", "attention"]
+    assert [(row.name.rpartition(" ")[0], row.status, row.reason) for row in rows[:6]] == [
+        (k, "passed", "") for k in kinds
+    ]
+    assert [row.status for row in rows[6:]] == ["skipped"] * 6
+    assert all("bytes" in row.reason for row in rows[6:])
+
+
+def test_rows_of_large_programs_lie_on_both_sides_of_a_power_of_two() -> None:
+    for program in large.ROWS_PROGRAMS:
+        below, above, lower, upper = (program.rows(count) * program.width for count in large.COUNTS)
+        assert below < 1 << 31 < above < 1 << 32
+        assert lower < 1 << 32 < upper
 
 
 def test_command_prints_a_table_and_exits_with_1(stand_in: Session, monkeypatch: pytest.MonkeyPatch) -> None:
