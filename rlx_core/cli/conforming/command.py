@@ -23,13 +23,16 @@ def conform(
 
     Levels are elementwise, dense, training and full. A law that ends its process has failed. Exits with 1 if a law failed.
     """
+    from rlx_core.cli.conforming.laws import in_this_process
     from rlx_core.cli.conforming.processes import in_processes
     from rlx_core.cli.conforming.trial import conformance_of
 
     session = Session.of(ctx)
+    # The host of a program that embeds the command is in no other process.
+    try_laws = in_processes if session.is_reproducible else in_this_process
 
     def gather() -> Any:
-        found = conformance_of(session, target, is_quick=quick, try_laws=in_processes)
+        found = conformance_of(session, target, is_quick=quick, try_laws=try_laws)
         record(session, found)
         return found
 

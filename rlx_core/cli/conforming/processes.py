@@ -66,7 +66,11 @@ def one_process(folder: Path, first: int, count: int, seconds: float) -> str:
     command = module_command("rlx_core.cli.conforming.child", str(folder), str(first))
     with (folder / "output.txt").open("wb") as output, started(command, output) as process:
         code = wait(process, folder, seconds)
-    return f"no verdict after {seconds:.0f} s" if code is None else f"its process {cause(code)}"
+    if code is None:
+        return f"no verdict after {seconds:.0f} s"
+    lines = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "") if code > 0 else ""
+    return f"its process {cause(code)}" + (f": {said}" if said else "")
 
 
 def wait(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> int | None:

@@ -15,6 +15,8 @@ from rlx_core.cli.conforming.laws import Laws, LawTask, LawVerdict, cases_of
 from rlx_core.cli.conforming.processes import in_processes, verdicts
 from rlx_core.cli.main import app
 from rlx_core.cli.session import Session
+from rlx_core.plugins import PluginHost
+from rlx_core.plugins.entry import named_entry
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "add-a-backend.md"
 ROWS = """
@@ -43,6 +45,9 @@ def is_wrong(op, x, *, out, workspace):
 def rlx_backends():
     return [BackendSpec("slate", Slate)]
 """
+SOUND = ROWS[: ROWS.index("@kernels")] + ROWS[ROWS.index("@hookimpl") :]
+"""The plugin without these rows."""
+
 NAMES = ("rlx.add", "rlx.exp", "rlx.sqrt", "rlx.sin", "rlx.cos", "rlx.mul")
 
 pytestmark = [
@@ -95,6 +100,19 @@ def test_command_reports_the_signal_and_exits_with_1(plugin: str, monkeypatch: p
     assert [row["op"] for row in found["failed"] if "SIGABRT" in row["reason"]] == ["rlx.exp"]
     assert found["families"]["structural"]["untried"] > 0
     assert found["level"] == "none"
+
+
+def test_command_in_a_program_with_a_host_of_its_own_tries_laws_there(
+    plugin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "in_processes", None)
+    entry = named_entry(plugin.replace("kit=", ""))
+    source = Path(entry.file)
+    source.write_text(source.read_text().replace(ROWS, SOUND))
+    words = ["conform", "slate", "--quick", "--json"]
+    ran = CliRunner().invoke(app, words, prog_name="rlx", obj=lambda policy: PluginHost([entry], policy=policy))
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["failed"] == []
 
 
 def test_lines_that_were_not_finished_are_no_verdicts(tmp_path: Path) -> None:
