@@ -55,6 +55,22 @@ class Session:
     make_host: MakeHost = field(default=installed)
 
     @classmethod
+    def requested(cls, request: Mapping[str, Any]) -> Session:
+        """The session that another process described by `request`."""
+        enable, block, allow = (tuple(request[kind]) for kind in ("enable", "block", "allow"))
+        return cls(enable, block, allow, Path(request["config"]) if request["config"] else None)
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether `request` describes all of it: its host is made of what is installed and of options."""
+        return self.make_host is installed
+
+    def request(self) -> dict[str, Any]:
+        """What a process needs for a session like this one, as JSON has it; `make_host` stays here."""
+        config = None if self.config is None else str(self.config.absolute())
+        return {"enable": self.enable, "block": self.block, "allow": self.allow, "config": config}
+
+    @classmethod
     def of(cls, ctx: Any) -> Session:
         """The session of a context, made of the options of the outermost one when it is first asked for."""
         if KEY not in ctx.meta:

@@ -203,11 +203,13 @@ class Trial:
         value: The value.
         dtypes: Of operands that the value affects; all of them if there are none.
         epsilon: The precision of the results, where that is less than the operands'.
+        is_library: Whether the vendor's library then multiplies matrices: the speed of products is compared with it.
     """
 
     value: bool | int | float | str
     dtypes: tuple[str, ...] = ()
     epsilon: float = 0.0
+    is_library: bool = field(default=False, kw_only=True)
 
 
 @frozen

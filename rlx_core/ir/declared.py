@@ -21,6 +21,7 @@ __all__ = ["RULE_SHAPES", "accepts", "check_declared", "complaints", "rule_compl
 RULE_SHAPES: Final = {
     "infer": "{self}, {operands}",
     "decompose": "{self}, {operands}",
+    "loop_form": "{self}, {operands}",
     "reference": "{self}, {operands}",
     "prepare": "{self}, {operands}",
     "cost": "{self}, {operands}",

@@ -90,6 +90,9 @@ class Op(Travels):
         vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable
         jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents
         batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first
+        loop_form(self, *x) -> results                       of a primitive: in element-wise ops and reductions, for targets that
+                                                             run those and have no kernel of it. No rule is derived from
+                                                             it, and what lies between may need much more memory
         saving(self, *x) -> results                          the results, and after them what the rules of derivatives would
                                                              compute again; runs in the op's place where one follows
         carried(self) -> {attribute: count}                  of a graph inside: how many of its first outputs are the next values
@@ -127,6 +130,7 @@ class Op(Travels):
     vjp = _derived()
     jvp = _derived()
     batch = _derived()
+    loop_form = _derived()
     saving = _derived()
     carried = _derived()
     cost = _derived()

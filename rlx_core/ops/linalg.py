@@ -104,6 +104,14 @@ class MatMul(Op):
             a, b = a.astype(wide), b.astype(wide)
         return np.matmul(a, b)
 
+    def loop_form(self, a: Value, b: Value) -> Value:
+        result = self.infer(a.type, b.type).dtype
+        a, b = (as_dtype(x, result.accumulator) for x in (a, b))
+        rows = reshape(a, (*a.shape, 1))  # [..., m, k, 1]
+        columns = reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))  # [..., 1, k, n]
+        terms = multiply(rows, columns)
+        return as_dtype(sum_axes(terms, axes=(terms.ndim - 2,)), result)
+
     def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not a.dtype.is_differentiable:
             return ZERO, ZERO

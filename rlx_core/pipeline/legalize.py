@@ -130,8 +130,8 @@ def replacement(
         answer = dispatcher.without_kernel(node, answer.refusals)
     if answer.means != "common-ir":
         return None, answer
-    decompose = node.op.decompose
-    assert decompose is not None, "common IR is the answer only for ops that decompose"
+    decompose = node.op.decompose or node.op.loop_form
+    assert decompose is not None, "common IR is the answer only for ops that decompose or have a form in loops"
     with contained("ops", node.op.name, "its decomposition"):
         made = draft(partial(decompose, *operands), node.op.name)
     if made is None:

@@ -3,6 +3,7 @@
     python -m pytest --pyargs rlx_core.testing                           the standard ops
     python -m pytest --pyargs rlx_core.testing --rlx-plugin=acme         what a plugin contributes, or a module's ops
     python -m pytest --pyargs rlx_core.testing --rlx-backend=cpu         a backend, against the interpreter
+    python -m pytest --pyargs rlx_core.testing --rlx-backend=x --rlx-partial    one that may decline programs
     python -m pytest --pyargs rlx_core.testing --rlx-op=softmax          one op
     python -m pytest --pyargs rlx_core.testing --rlx-samples=one         of each op one sample, another for each law
     python -m pytest --pyargs rlx_core.testing --rlx-samples=one --rlx-seed=7    of each op another sample

@@ -15,6 +15,7 @@ __all__ = [
     "about",
     "asked_of",
     "differentiable",
+    "has_loop_form",
     "has_own_derivative",
     "has_two_meanings",
     "refuses_derivatives",
@@ -99,6 +100,10 @@ def has_two_meanings(program: Program) -> bool:
     first = op.reference or (op.decompose if program.rule else None)
     second = program.engine.rule(program.node.op, "decompose")
     return runs(program) and not program.is_narrow and first is not None and second is not None
+
+
+def has_loop_form(program: Program) -> bool:
+    return runs(program) and program.op.loop_form is not None
 
 
 def has_own_derivative(program: Program) -> bool:

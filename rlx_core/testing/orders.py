@@ -19,7 +19,7 @@ from attrs import asdict
 import rlx_core as rlx
 from rlx_core.contributions import BackendSpec, KernelSpec, LegalizationSpec, PassSpec, RuleSetSpec
 from rlx_core.contributions.records import STAGES
-from rlx_core.errors import RlxError
+from rlx_core.errors import LegalizeError, RlxError
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.pipeline.compile import compile_graph
@@ -28,6 +28,7 @@ from rlx_core.plugins import Claim, PluginEntry, PluginHost, Registry, default_h
 from rlx_core.system.records import frozen
 from rlx_core.testing.cases import programs
 from rlx_core.testing.subjects import Subjects, entry_of, host_with_module, subjects_of_entry
+from rlx_core.testing.targets import reason_declined
 
 __all__ = ["ORDERS", "Became", "in_some_orders", "pipeline_of", "targets_of"]
 
@@ -45,11 +46,13 @@ class Became:
         plan: The hash of the resolved pipeline.
         program: The digest of the planned program's text.
         error: Why there is none.
+        declined: The reasons of its kernels, if the target declines the program and nothing is wrong with them.
     """
 
     plan: str = ""
     program: str = ""
     error: str = ""
+    declined: str = ""
 
 
 def in_some_orders(word: str, turn: str) -> dict[str, list[Became]]:
@@ -93,7 +96,8 @@ def became(host: PluginHost, graph: Graph, target: str, config: dict[str, Any]) 
     try:
         made = compile_graph(graph, target=target, config=config, host=host)
     except RlxError as error:
-        return Became(error=f"{type(error).__name__}: {error.message}")
+        reason = reason_declined(error) if isinstance(error, LegalizeError) else None
+        return Became(error=f"{type(error).__name__}: {error.message}", declined=reason or "")
     text = print_lir(made.lir)
     return Became(made.report.plan_hash, hashlib.sha256(text.encode()).hexdigest())
 

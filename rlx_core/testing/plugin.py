@@ -21,6 +21,7 @@ __all__ = [
     "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_generate_tests",
+    "pytest_runtest_call",
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
 ]
@@ -36,6 +37,9 @@ FIXTURES = {
 
 SUMMARY = pytest.StashKey[list[str]]()
 """The lines of the summary, for a program that runs pytest."""
+
+DECLINES = pytest.StashKey[dict[str, str]]()
+"""Op → what a backend declines of it, and why, for a program that runs pytest."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         metavar="TARGET",
         help="also compare a backend with the interpreter: a target's name, or module:function of (graph, arrays)",
+    )
+    group.addoption(
+        "--rlx-partial",
+        action="store_true",
+        help="a backend may decline programs: the law is skipped for them, with the reasons of the kernels",
     )
     group.addoption(
         "--rlx-samples",
@@ -114,11 +123,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip the law of backends for a program that a partial backend declines, with the reasons of its kernels."""
+    try:
+        return (yield)
+    except RlxError as error:
+        from rlx_core.errors import LegalizeError
+        from rlx_core.testing.targets import DECLINED, reason_declined
+
+        is_partial = item.config.getoption("--rlx-partial") and "backend" in getattr(item, "fixturenames", ())
+        reason = reason_declined(error) if is_partial and isinstance(error, LegalizeError) else None
+        if reason is None:
+            raise
+    pytest.skip(f"{DECLINED}{reason}")
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     if call.when == "call" and item.user_properties and laws_in_use():
-        from rlx_core.testing.summary import describe_refusals
+        from rlx_core.testing.summary import describe_kernels, describe_refusals
 
         describe_refusals(item)
+        describe_kernels(item)
     return (yield)
 
 
@@ -126,11 +152,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What the laws came to, a line for each op, rule and kernel; and the seed that tries the same again."""
     if seed := terminalreporter.config.getoption("--rlx-seed"):
         terminalreporter.line(f"these are the samples and cases of --rlx-seed={seed}")
-    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
+    kinds = ("passed", "failed", "skipped")
+    reports = [r for kind in kinds for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
     if not reports:
         return
-    from rlx_core.testing.summary import lines
+    from rlx_core.testing.summary import declined, lines
 
+    terminalreporter.config.stash[DECLINES] = declined(reports)
     if found := lines(reports):
         terminalreporter.config.stash[SUMMARY] = found
         terminalreporter.section("the laws of rlx")
@@ -265,29 +293,12 @@ def runner(target: str) -> Any:
     Raises:
         UsageError: The module or function that was named does not exist.
     """
+    from rlx_core.testing.targets import TargetRun
+
     if is_name(target):
-        return on_target(target)
+        return TargetRun(target)
     module, _, name = target.partition(":")
     try:
         return getattr(importlib.import_module(module), name or "run")
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--rlx-backend {target}: {error}") from error
-
-
-def on_target(target: str) -> Any:
-    """The function that compiles a graph for a target by its name, passes and all, and runs it twice, to the same bits."""
-    import numpy as np
-
-    from rlx_core.pipeline.compile import compile_graph
-    from rlx_core.runtime.executable import Executable
-
-    def run(graph: Any, arrays: Sequence[Any]) -> Sequence[Any]:
-        executable = Executable(compile_graph(graph, target=target))
-        given = dict(zip(graph.input_types, arrays, strict=True))
-        found = [np.array(each) for each in executable.run(given)]
-        for place, (first, again) in enumerate(zip(found, executable.run(given), strict=True)):
-            is_same = first.tobytes() == np.asarray(again).tobytes()
-            assert is_same, f"output {place} has other bits in a second run on {target}"
-        return found
-
-    return run

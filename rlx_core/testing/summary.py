@@ -14,9 +14,10 @@ from attrs import field
 
 from rlx_core.system.records import define
 from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.targets import DECLINED, TargetRun
 from rlx_core.testing.variants import bases, variants
 
-__all__ = ["describe", "describe_refusals", "lines"]
+__all__ = ["KEY", "declined", "describe", "describe_kernels", "describe_refusals", "lines"]
 
 KEY: Final = "rlx"
 MOST: Final = 12
@@ -35,9 +36,14 @@ class Tally:
     kinds: dict[str, str] = field(factory=dict)
     refused: int = 0
     failures: dict[str, list[str]] = field(factory=dict)
+    declined: list[str] = field(factory=list)
 
     def add(self, about: dict[str, Any], report: Any) -> None:
         law = about["law"]
+        if report.skipped:
+            if (reason := reason_skipped(report)) is not None:
+                self.declined.append(reason)
+            return
         self.laws.add(law)
         self.refused = max(self.refused, about.get("refused", 0))
         if about["on"]:
@@ -107,14 +113,45 @@ def describe_refusals(item: pytest.Item) -> None:
                 about["refused"] = sum(v.is_refused for v in varied)
 
 
-def lines(reports: Sequence[Any]) -> list[str]:
-    """The summary, a line an element; nothing if no law ran."""
+def describe_kernels(item: pytest.Item) -> None:
+    """Add which kernels a target ran, once the law of backends has been asked."""
+    run = getattr(getattr(item, "callspec", None), "params", {}).get("backend")
+    for key, about in item.user_properties:
+        if key == KEY and isinstance(about, dict) and isinstance(run, TargetRun):
+            about["kernels"] = list(run.kernels)
+
+
+def tallied(reports: Iterable[Any]) -> dict[str, Tally]:
+    """What was tried, by op, rule and kernel."""
     tallies: dict[str, Tally] = {}
     for report in reports:
         for key, about in report.user_properties:
             if key == KEY:
                 tallies.setdefault(about["subject"], Tally()).add(about, report)
-    if not tallies:
+    return tallies
+
+
+def reason_skipped(report: Any) -> str | None:
+    """Why a backend declines a program; `None` for what is skipped otherwise."""
+    said = str(report.longrepr[2]) if isinstance(report.longrepr, tuple | list) else ""
+    return said.partition(DECLINED)[2] or None
+
+
+def declined(reports: Iterable[Any]) -> dict[str, str]:
+    """Op → how many of its programs a backend declines, and why it declines the first."""
+    found = {}
+    for name, tally in sorted(tallied(reports).items()):
+        if tally.declined:
+            count = len(tally.declined)
+            some = f", {count} of {count + len(tally.tried)} programs" if tally.tried else ""
+            found[name] = f"declined{some}: {tally.declined[0]}"
+    return found
+
+
+def lines(reports: Sequence[Any]) -> list[str]:
+    """The summary, a line an element; nothing if no law ran."""
+    tallies = tallied(reports)
+    if not any(tally.laws or tally.declined for tally in tallies.values()):
         return []
     tried = {name: tally for name, tally in tallies.items() if tally.tried or tally.failures}
     failed = {name: tally for name, tally in tried.items() if tally.failures}
@@ -122,9 +159,11 @@ def lines(reports: Sequence[Any]) -> list[str]:
     found = [line for name, tally in sorted(shown.items()) for line in lines_of(name, tally)]
     laws = {law for tally in tallies.values() for law in tally.laws}
     programs_tried = sum(len(tally.tried) for tally in tried.values())
+    left = sum(len(tally.declined) for tally in tallies.values())
     found.append(
         f"{len(tried)} ops, rules and kernels; {programs_tried} programs; {len(laws)} laws;"
         f" {len(failed) or 'none'} failed{': ' if failed else ''}{', '.join(sorted(failed))}"
+        + (f"; {left} programs declined" if left else "")
     )
     return found
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 from attrs import evolve
 
@@ -109,6 +114,54 @@ def test_a_pass_that_depends_on_the_hash_seed_is_found(rlx) -> None:
     assert any("its program depend" in row["found"] for row in wrong if row["section"] == "plans")
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-backend.md"
+
+
+def partial_backend(*, replaced: tuple[str, str] = ("", ""), kernels: str = "kernels") -> str:
+    """The page's backend `slate`, whose table has rows for four ops.
+
+    Args:
+        replaced: A text of the page, and what stands there instead.
+        kernels: The table's name.
+    """
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    source = "\n".join(blocks[:3]).replace('Target("slate", kernels', f'Target("slate", {kernels}').replace(*replaced)
+    return source + "\n@hookimpl\ndef rlx_backends():\n    return [BackendSpec('slate', Slate)]\n"
+
+
+@pytest.mark.slow
+def test_what_a_partial_backend_declines_is_noted_with_the_reasons_of_its_kernels(rlx) -> None:
+    ran = rlx("check", not_installed(rlx, partial_backend()), "--quick", "--json")
+    assert ran.code == 0, ran.out
+    laws = {row["name"]: row for row in ran.json["checks"] if row["section"] == "laws"}
+    assert laws["target slate"]["verdict"] == "ok"
+    assert "programs declined" in laws["target slate"]["found"]
+    assert laws["rlx.sort"]["verdict"] == "note"
+    assert laws["rlx.sort"]["found"].startswith("declined: slate: nothing runs rlx.sort")
+    assert any("takes f32, not" in row["found"] for row in laws.values())
+    (layer,) = [row for row in ran.json["checks"] if row["name"] == "a layer on slate"]
+    assert (layer["verdict"], layer["found"][:9]) == ("note", "declined:")
+
+
+@pytest.mark.slow
+def test_a_partial_backend_that_is_wrong_is_found(rlx) -> None:
+    wrong = partial_backend(replaced=("np.sum(x, axis", "np.max(x, axis"))
+    ran = rlx("check", not_installed(rlx, wrong), "--quick", "--json")
+    assert ran.code == 1
+    wrong = [row["name"] for row in ran.json["checks"] if row["verdict"] == "wrong"]
+    assert "target slate" in wrong
+
+
+@pytest.mark.slow
+def test_a_backend_that_declines_everything_is_reported(rlx) -> None:
+    nothing = partial_backend(kernels='KernelTable("slate", plugin="slate")')
+    ran = rlx("check", not_installed(rlx, nothing), "--quick", "--json")
+    assert ran.code == 1
+    (row,) = [row for row in ran.json["checks"] if row["verdict"] == "wrong"]
+    assert (row["section"], row["name"]) == ("laws", "target slate")
+    assert row["found"].startswith("it declines everything")
+
+
 def package_of(rlx, *, when: tuple[str, ...]) -> Package:
     """The plugin `kit` as if it were installed, waiting for some conditions."""
     (entry,) = [evolve(each, when=when, origin=Origin.INSTALLED) for each in rlx.entries if each.name == "kit"]
@@ -127,6 +180,34 @@ def test_what_is_for_others_must_be_there_when_they_need_it(rlx) -> None:
 
     package = package_of(rlx, when=("target.cpu", "domain.rlx"))
     assert [row for claim in own_claims(package, package.host()) for row in absence(package, claim)] == []
+
+
+def test_each_seed_that_breaks_off_is_reported_and_the_others_are_compared(rlx, monkeypatch) -> None:
+    rlx.install("kit", WORKS)
+    alike = {"plan": "p", "program": "q", "error": "", "declined": ""}
+    answers = {
+        "0": (0, {"halve": [alike], "layer": [alike]}, ""),
+        "1": (1, None, "Traceback\nValueError: no such seed\n"),
+        "2": (-6, None, "compiling"),
+        "3": (0, {"halve": [alike], "layer": [{**alike, "program": "r"}]}, ""),
+        "4": (0, None, ""),
+    }
+
+    def process(module: str, word: str, seed: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        code, answer, said = answers[environment["PYTHONHASHSEED"]]
+        return subprocess.CompletedProcess([module], code, "" if answer is None else json.dumps(answer), said)
+
+    monkeypatch.setattr(checking.package, "in_a_process", process)
+    found = {row.name: row for row in checking.package.plans(package_of(rlx, when=()), map(int, answers))}
+    broken = {name: row.found for name, row in found.items() if name.startswith("(seed")}
+    assert broken == {
+        "(seed 1)": "the run broke off: ValueError: no such seed",
+        "(seed 2)": "the run broke off: ended by SIGABRT",
+        "(seed 4)": "the run broke off: ended with exit code 0",
+    }
+    assert found["(seed 1)"].mend == "PYTHONHASHSEED=1 python -m rlx_core.testing.orders kit 1"
+    assert found["layer"].verdict == "wrong"
+    assert found["(all)"].found == "1 of 2 programs, each compiled 2 times, are alike"
 
 
 def test_a_plugin_that_cannot_be_used_is_all_there_is_to_say(rlx, monkeypatch) -> None:

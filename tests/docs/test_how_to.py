@@ -14,20 +14,23 @@ import pytest
 import rlx_core as rlx
 from rlx_core.cli.conforming.trial import conformance_of
 from rlx_core.cli.session import Session
-from rlx_core.contributions import KINDS
+from rlx_core.contributions import KINDS, BackendSpec
 from rlx_core.contributions.records import RULE_KINDS
+from rlx_core.hooks import hookimpl
 from rlx_core.ops import Op, standard_ops
 from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Concat
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Sum
-from rlx_core.plugins import set_default_host
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import Condition, KernelTable
+from rlx_core.plugins import PluginHost, given_entry, set_default_host
 from rlx_core.testing.about import asked_of
 from rlx_core.testing.cases import programs
 from rlx_core.testing.choice import Amount, tried
 from rlx_core.testing.laws import EveryBackend
-from rlx_core.testing.plugin import on_target
+from rlx_core.testing.targets import TargetRun
 
 pytestmark = pytest.mark.every_case
 
@@ -85,7 +88,7 @@ def obeys(
     before = set_default_host(page.names[host])
     try:
         for program in chosen:
-            law(program, on_target(target))
+            law(program, TargetRun(target))
     finally:
         set_default_host(before)
     return len(chosen)
@@ -133,6 +136,32 @@ def test_conform_tells_a_partial_backend_of_the_page_from_a_wrong_one(run_page: 
     found = conformance_of(session, "chalk", is_quick=True)
     assert found.level == "elementwise"
     assert "rlx.softmax" in {row.op for row in found.rows if row.status == "failed"}
+
+
+@pytest.mark.slow
+def test_a_backend_of_loops_alone_conforms_like_one_with_products(run_page: Callable[[str], Any]) -> None:
+    """A product without a kernel becomes element-wise ops and a reduction."""
+    names = run_page("how-to/add-a-backend.md").names
+    products = [op for op in standard_ops() if op.category == "compute"]
+    loops = KernelTable("loops", plugin="slate")
+    loops.register(
+        Op, when=(names["has_reference"], Condition("no product", lambda node: type(node.op) not in products))
+    )(names["reference"])
+
+    class Loops(names["Slate"]):  # type: ignore[misc]
+        target = Target("loops", loops, alignment=16)
+
+    class Plugin:
+        @hookimpl
+        def rlx_backends(self) -> list[BackendSpec]:
+            return [BackendSpec("loops", Loops), BackendSpec("chalk", names["Chalk"])]
+
+    host = PluginHost([given_entry(Plugin())])
+    session = Session(make_host=lambda policy: host)
+    found = conformance_of(session, "loops", is_quick=True)
+    assert [str(row) for row in found.rows if row.status == "failed"] == []
+    assert "linalg" not in found.host_ops
+    assert found.level == conformance_of(session, "chalk", is_quick=True).level == "full"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="the page shows a program on the CPU")

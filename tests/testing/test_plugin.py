@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from rlx_core.testing.about import about, runs
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.choice import tried
 from rlx_core.testing.laws import EveryOp
-from rlx_core.testing.plugin import on_target
 from rlx_core.testing.subjects import Subjects, ops_of, select
+from rlx_core.testing.targets import TargetRun
 from rlx_core.testing.variants import accepted, bases, variants
 
 ROOT = Path(__file__).parents[2]
@@ -122,16 +123,17 @@ def test_a_target_whose_second_run_has_other_bits_is_caught(monkeypatch: pytest.
 
         def __init__(self, program: object) -> None:
             self.runs = 0
+            self.report = SimpleNamespace(kernels=())
 
         def run(self, given: dict[str, np.ndarray]) -> list[np.ndarray]:
             self.runs += 1
             return [np.square(given["x"]) * np.float32(1 + self.runs * 2.0**-23)]
 
-    monkeypatch.setattr("rlx_core.pipeline.compile.compile_graph", lambda graph, target: graph)
-    monkeypatch.setattr("rlx_core.runtime.executable.Executable", Drifting)
+    monkeypatch.setattr("rlx_core.testing.targets.compile_graph", lambda graph, target: graph)
+    monkeypatch.setattr("rlx_core.testing.targets.Executable", Drifting)
     (program,) = programs((Square,))
     with pytest.raises(AssertionError, match="output 0 has other bits in a second run on acme"):
-        EveryOp().test_backend_agrees_with_the_interpreter(program, on_target("acme"))
+        EveryOp().test_backend_agrees_with_the_interpreter(program, TargetRun("acme"))
 
 
 def test_ops_are_chosen_by_name_with_or_without_their_domain() -> None:

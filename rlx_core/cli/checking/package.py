@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +17,7 @@ from typing import Any, Final
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
+from rlx_core.cli.processes import cause, module_command, variables
 from rlx_core.cli.session import Session
 from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
@@ -32,6 +31,9 @@ __all__ = ["Package", "findings"]
 
 SEEDS: Final = (0, 1, 2)
 """The hash seeds under which programs are compiled."""
+
+PARTS: Final = ("plan", "program", "error", "declined")
+"""What of a compiled program must not depend on orders; see `rlx_core.testing.orders.Became`."""
 
 
 @frozen(eq=False)
@@ -220,55 +222,68 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
     claims = own_claims(package, package.host())
     samples = f"--rlx-samples={'one' if is_quick else 'all'}"
     if any(claim.kind in TRIED for claim in claims):
-        yield from lawful("contributions", [f"--rlx-plugin={package.word}", samples])
+        yield from lawful(package, "contributions", [f"--rlx-plugin={package.word}", samples])
     for claim in claims:
         if claim.kind == "backends":
-            options = [f"--rlx-backend={claim.name}", "--rlx-samples=one", "-k", "backend_agrees"]
-            if package.entry.origin is not Origin.INSTALLED:
-                yield Finding("laws", f"target {claim.name}", "note", "tried of installed plugins only", None)
-                continue
-            yield from lawful(f"target {claim.name}", options)
+            options = [f"--rlx-backend={claim.name}", "--rlx-partial", "--rlx-samples=one", "-k", "backend_agrees"]
+            yield from lawful(package, f"target {claim.name}", options)
     if not any(claim.kind in (*TRIED, "backends") for claim in claims):
         yield Finding(
             "laws", "(none)", "note", "they are about ops, rules, kernels, rewrites, blocks, formats and backends"
         )
 
 
-def lawful(name: str, options: list[str]) -> Iterator[Finding]:
-    """What one run of the laws comes to: a finding for all of them, and one for each that failed."""
+def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:
+    """What one run of the laws comes to: a finding for all of them, and one for each that failed or was declined."""
     again = f"python -m pytest --pyargs rlx_core.testing {' '.join(options)}"
+    if package.entry.origin is not Origin.INSTALLED:
+        again = f"python -m rlx_core.testing.verdict answer.json {package.word} {' '.join(options)}"
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        done = in_a_process("rlx_core.testing.verdict", str(answer), "-q", *options)
+        done = in_a_process("rlx_core.testing.verdict", str(answer), package.word, "-q", *options)
         if not answer.exists():
             yield Finding("laws", name, "wrong", f"the run broke off: {last_line(done)}", again)
             return
         found = json.loads(answer.read_text(encoding="utf-8"))
-    lines = found["lines"] or [last_line(done)]
+    lines, declined = found["lines"] or [last_line(done)], found["declined"]
+    if declined and not found["tried"]:
+        said = f"it declines everything that needs a kernel, of {len(declined)} ops; {next(iter(declined.values()))}"
+        yield Finding("laws", name, "wrong", said, again)
+        return
     yield Finding("laws", name, "wrong" if found["ended"] else "ok", lines[-1], again if found["ended"] else None)
     for line in lines[:-1]:
         subject, _, said = line.strip().partition(": ")
         failed = " failed, on " in line or " (" in subject
         yield Finding("laws", subject, "wrong" if failed else "ok", said or line)
+    for subject, said in declined.items():
+        yield Finding("laws", subject, "note", said)
 
 
 def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
     """Whether its programs are compiled alike, in whatever order plugins are met and under any hash seed."""
     became: dict[str, list[dict[str, str]]] = {}
     for seed in seeds:
-        done = in_a_process("rlx_core.testing.orders", package.word, str(seed), PYTHONHASHSEED=str(seed))
-        if done.returncode != 0:
-            yield Finding("plans", "(check)", "wrong", f"the run broke off: {last_line(done)}")
-            return
-        for name, those in json.loads(done.stdout.splitlines()[-1]).items():
+        words = ("rlx_core.testing.orders", package.word, str(seed))
+        done = in_a_process(*words, PYTHONHASHSEED=str(seed))
+        answer = attempt(lambda done=done: json.loads(done.stdout.splitlines()[-1])).value  # type: ignore[misc]
+        if done.returncode != 0 or answer is None:
+            again = f"PYTHONHASHSEED={seed} python -m {' '.join(words)}"
+            yield Finding("plans", f"(seed {seed})", "wrong", f"the run broke off: {last_line(done)}", again)
+            continue
+        for name, those in answer.items():
             became.setdefault(name, []).extend(those)
+    if not became:
+        return
     alike = 0
+    own = {claim.name for claim in own_claims(package, package.host()) if claim.kind == "backends"}
     for name, those in became.items():
         first, *others = those
-        parts = [part for part in ("plan", "program", "error") if any(each[part] != first[part] for each in others)]
+        parts = [part for part in PARTS if any(each[part] != first[part] for each in others)]
         if parts:
             said = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
             yield Finding("plans", name, "wrong", said)
+        elif first["declined"] and name.rpartition(" on ")[2] in own:
+            yield Finding("plans", name, "note", f"declined: {first['declined']}")
         elif first["error"]:
             yield Finding("plans", name, "wrong", f"it does not compile: {first['error']}")
         else:
@@ -282,14 +297,15 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
 
 def in_a_process(module: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a module of rlx's in a process of its own, which finds what this one finds."""
-    path = os.pathsep.join(each for each in sys.path if each)
-    command = [sys.executable, "-W", "ignore", "-m", module, *words]
-    variables = {**os.environ, "PYTHONPATH": path, **environment}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    command = module_command(module, *words)
+    quiet = [command[0], "-W", "ignore", *command[1:]]
+    return subprocess.run(quiet, env=variables(**environment), capture_output=True, text=True, check=False)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """What a process said last: the line of an exception that has facts and hints below it, if there is one."""
     said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
     raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
-    return [*said, *raised][-1] if said else f"exit status {done.returncode}"
+    if done.returncode < 0 or not said:
+        return cause(done.returncode)  # a signal: lines that were said before are not why it ended
+    return [*said, *raised][-1]

@@ -21,14 +21,18 @@ def conform(
 ) -> None:
     """Try a target with samples of every op; print claims, host rows, laws and the level, which `rlx doctor` shows.
 
-    Levels are elementwise, dense, training and full. Exits with 1 if a law failed.
+    Levels are elementwise, dense, training and full. A law that ends its process has failed. Exits with 1 if a law failed.
     """
+    from rlx_core.cli.conforming.laws import in_this_process
+    from rlx_core.cli.conforming.processes import in_processes
     from rlx_core.cli.conforming.trial import conformance_of
 
     session = Session.of(ctx)
+    # The host of a program that embeds the command is in no other process.
+    try_laws = in_processes if session.is_reproducible else in_this_process
 
     def gather() -> Any:
-        found = conformance_of(session, target, is_quick=quick)
+        found = conformance_of(session, target, is_quick=quick, try_laws=try_laws)
         record(session, found)
         return found
 
@@ -85,7 +89,8 @@ def layout(trial: Any) -> Iterator[Any]:
     from rlx_core.cli.tables import facts, heading, listing
 
     yield f"claimed dtypes: {', '.join(trial.dtypes) or 'none'}"
-    kinds = ("passed", "failed", "host", "unclaimed")
+    kinds = ["passed", "failed", "host", "unclaimed"]
+    kinds += ["untried"] if any(row.status == "untried" for row in trial.rows) else []
     lines = [(family, *(counts[kind] for kind in kinds)) for family, counts in by_family(trial).items()]
     yield listing(("family", *(f"{kind}>" for kind in kinds)), lines)
     if trial.host_ops:

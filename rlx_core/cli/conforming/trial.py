@@ -1,32 +1,39 @@
-"""The laws on one target, program by program: results and gradients, where the target declines nothing."""
+"""The laws on one target, program by program: results and gradients, where the target declines nothing.
+
+This process asks the target what it declines. The laws are tried by a function, here or in processes of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator
 
 from attrs import evolve, field
 
+from rlx_core.cli.conforming.laws import (
+    Law,
+    Laws,
+    LawTask,
+    Status,
+    TryLaws,
+    cases_of,
+    dtypes_of,
+    gradient_of,
+    in_this_process,
+)
 from rlx_core.cli.conforming.levels import LEVELS, NO_LEVEL, ConformanceLevel
-from rlx_core.cli.op_rows import OpRow, rows
+from rlx_core.cli.op_rows import OpRow
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
 from rlx_core.cli.why_kernel import asked
-from rlx_core.errors import LegalizeError
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.legalize import rewrite
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.plugins import set_default_host
 from rlx_core.system.records import frozen
 from rlx_core.testing.about import smooth
-from rlx_core.testing.cases import Program, programs, wide
-from rlx_core.testing.judges import near_oracle
-from rlx_core.testing.plugin import on_target
-from rlx_core.transforms.vjp import vjp_graph
+from rlx_core.testing.cases import Program
 
 __all__ = ["LawRow", "TargetTrial", "conformance_of"]
-
-Law = Literal["results", "gradients"]
 
 
 @frozen
@@ -34,8 +41,9 @@ class LawRow:
     """One law on one program.
 
     Attributes:
-        status: "host": the target declines it. "unclaimed": it has a dtype that the target does not claim.
-        reason: Why it failed or is declined.
+        status: "host": the target declines it. "unclaimed": it has a dtype that the target does not claim. "untried": too many
+            processes had ended before it.
+        reason: Why it failed, is declined or was not run.
     """
 
     family: str
@@ -43,7 +51,7 @@ class LawRow:
     program: str
     law: Law
     dtypes: frozenset[str]
-    status: Literal["passed", "failed", "host", "unclaimed"]
+    status: Status
     reason: str = ""
 
 
@@ -85,11 +93,14 @@ class TargetTrial:
         return {family: sorted(ops) for family, ops in found.items()}
 
 
-def conformance_of(session: Session, target: str, *, is_quick: bool) -> TargetTrial:
+def conformance_of(
+    session: Session, target: str, *, is_quick: bool, try_laws: TryLaws = in_this_process
+) -> TargetTrial:
     """Try a target on samples of every op.
 
     Args:
         is_quick: Whether to try the first sample of each op only.
+        try_laws: Gives the verdicts of laws, in their order.
 
     Raises:
         DeviceError, DeviceUnavailableError: There is no such target, or it cannot be used here.
@@ -97,31 +108,25 @@ def conformance_of(session: Session, target: str, *, is_quick: bool) -> TargetTr
     configuration = configuration_of(session, target)
     dispatcher = asked(configuration, *target_of(session, configuration))
     dispatcher = evolve(dispatcher, config=evolve(dispatcher.config, allow_host=()))
-    cases = [(row, program) for row in rows(session.host, "rlx.") for program in samples_of(row, is_quick=is_quick)]
-    declined = [(row, p, refusal(p.graph, dispatcher)) for row, p in cases]
-    claimed = {name for _, p, reason in declined if reason is None for name in claimed_by(p, dispatcher)}
+    cases = cases_of(session, is_quick=is_quick)
+    declined = [refusal(program.graph, dispatcher) for _, program in cases]
+    pairs = zip(cases, declined, strict=True)
+    claimed = {name for (_, p), reason in pairs if reason is None for name in claimed_by(p, dispatcher)}
     found: list[LawRow] = []
+    tasks: dict[int, LawTask] = {}  # by the place of the row
     before = set_default_host(session.host)
     try:
-        for row, program, reason in declined:
-            found += rows_of(row, program, reason, claimed, dispatcher)
+        for case, ((row, program), reason) in enumerate(zip(cases, declined, strict=True)):
+            for made in rows_of(row, program, reason, claimed, dispatcher):
+                if made.status == "untried":
+                    tasks[len(found)] = LawTask(case, made.law)
+                found.append(made)
     finally:
         set_default_host(before)
+    trial = Laws(dispatcher.target.name, is_quick, len(cases), tuple(tasks.values()))
+    for place, verdict in zip(tasks, try_laws(session, trial), strict=True):
+        found[place] = evolve(found[place], status=verdict.status, reason=verdict.reason)
     return TargetTrial(target, tuple(sorted(claimed)), tuple(found))
-
-
-def samples_of(row: OpRow, *, is_quick: bool) -> Sequence[Program]:
-    """The programs of an op that have sizes and work."""
-    if row.op is None:
-        return ()
-    found = [each for each in programs((row.op,)) if each.is_static and each.failure is None]
-    first = [each for each in found if "f32" in dtypes_of(each.graph)] or found
-    return first[:1] if is_quick else found
-
-
-def dtypes_of(graph: Graph) -> frozenset[str]:
-    """The dtypes of a program's values."""
-    return frozenset(v.dtype.name for n in graph.nodes for v in n.results)
 
 
 def claimed_by(program: Program, dispatcher: Dispatcher) -> frozenset[str]:
@@ -142,36 +147,15 @@ def refusal(graph: Graph, dispatcher: Dispatcher) -> str | None:
 def rows_of(
     row: OpRow, program: Program, reason: str | None, claimed: set[str], dispatcher: Dispatcher
 ) -> Iterator[LawRow]:
-    """The laws on one program."""
-    made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "passed")
+    """The laws on one program, those that have to be tried as `untried`."""
+    made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "untried")
     if reason is not None:
         is_claimed = made.dtypes <= claimed
         yield evolve(made, status="host" if is_claimed else "unclaimed", reason=reason)
         return
-    yield tried(made, program.graph, program, dispatcher)
+    yield made
     if smooth(program):
-        graph = vjp_graph(program.graph, program.differentiable, engine=program.engine)
+        graph = gradient_of(program)
         made = evolve(made, law="gradients", dtypes=dtypes_of(graph))
         declined = refusal(graph, dispatcher)
-        yield (
-            tried(made, graph, program, dispatcher)
-            if declined is None
-            else evolve(made, status="host", reason=declined)
-        )
-
-
-def tried(row: LawRow, graph: Graph, program: Program, dispatcher: Dispatcher) -> LawRow:
-    """The law of backends on one graph: the interpreter's results, and the same bits in a second run."""
-    rng = program.rng()
-    arrays = program.draw()
-    seeds = list(graph.input_types.values())[len(arrays) :]
-    arrays += [rng.normal(size=t.static_shape).astype(t.dtype.numpy) for t in seeds]
-    try:
-        found = list(on_target(dispatcher.target.name)(graph, arrays))
-        near_oracle(graph, found, wide(graph, arrays), arrays)
-    except LegalizeError as error:  # a pass made a node that the target declines
-        return evolve(row, status="host", reason=error.message)
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises is a failed law of it
-        first = (str(error).strip().splitlines() or [""])[0]
-        return evolve(row, status="failed", reason=f"{type(error).__name__}: {first}")
-    return row
+        yield made if declined is None else evolve(made, status="host", reason=declined)

@@ -93,9 +93,20 @@ class Bench:
 
         driver.build = recorded
 
-    def jit(self, function: Callable[..., Any], options: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
-        """The function, compiled for the device."""
-        config: dict[str, Any] = {**HOST_TIERS}
+    def jit(
+        self,
+        function: Callable[..., Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        host_ops: Sequence[str] = ("*",),
+        **kwargs: Any,
+    ) -> Any:
+        """The function, compiled for the device.
+
+        Args:
+            host_ops: Patterns of ops that may run on the host.
+        """
+        config: dict[str, Any] = {"dispatch.allow-host": list(host_ops)}
         if options:
             config["options"] = dict(options)
         return rlx.jit(function, target=self.target, host=self.host, config=config, **kwargs)

@@ -29,9 +29,7 @@ def main(folder: Path, name: str) -> None:
     rows = folder / "rows" / f"{name.replace('/', '_')}.jsonl"
     rows.parent.mkdir(exist_ok=True)
     try:
-        enable, block, allow = (tuple(request[kind]) for kind in ("enable", "block", "allow"))
-        session = Session(enable, block, allow, Path(request["config"]) if request["config"] else None)
-        host = session.host
+        host = Session.requested(request).host
         host.activate_all()
         deadline = begun + STOPS_AFTER * min(step.seconds, request["limit"])
         bench = Bench(request["target"], host, folder, name, deadline)

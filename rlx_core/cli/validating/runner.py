@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from rlx_core.cli.processes import cause, module_command, started
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.results import END, CheckRow, StepResult, append, archive, read_rows, status_of
 from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
@@ -46,14 +43,7 @@ def validate(
     """
     with tempfile.TemporaryDirectory(prefix="rlx-check-") as made:
         folder, end = Path(made), time.monotonic() + MAX_SECONDS
-        request = {
-            "target": target,
-            "enable": session.enable,
-            "block": session.block,
-            "allow": session.allow,
-            "config": None if session.config is None else str(session.config.absolute()),
-            "limit": limit,
-        }
+        request = {"target": target, "limit": limit, **session.request()}
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         results: list[StepResult] = []
         write(folder, report)
@@ -85,7 +75,7 @@ def run_step(folder: Path, step: ValidationStep, seconds: float) -> StepResult:
     name = step.name.replace("/", "_")
     (folder / "output").mkdir(exist_ok=True)
     begun = time.monotonic()
-    command = [sys.executable, "-m", "rlx_core.cli.validating.child", str(folder), step.name]
+    command = module_command("rlx_core.cli.validating.child", str(folder), step.name)
     with (folder / "output" / f"{name}.txt").open("wb") as output, started(command, output) as process:
         try:
             code: int | None = process.wait(seconds)
@@ -108,36 +98,3 @@ def earlier(rows: Sequence[CheckRow]) -> str:
     """The failure before the end of a process, if there was one."""
     failed = [row for row in rows if row.status == "failed"]
     return f"; before it {failed[0].name}: {failed[0].reason}" if failed else ""
-
-
-def cause(code: int) -> str:
-    """The end of a process in words."""
-    with contextlib.suppress(ValueError):
-        if code < 0:
-            return f"ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
-
-
-@contextlib.contextmanager
-def started(command: Sequence[str], output: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its children, which all end with the context."""
-    is_posix = os.name == "posix"
-    # The child imports what this process would: the command may run from a checkout.
-    paths = os.pathsep.join(path for path in sys.path if path)
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=is_posix,
-        env={**os.environ, "PYTHONPATH": paths, "PYTHONFAULTHANDLER": "1"},
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(OSError):
-            if is_posix:
-                os.killpg(process.pid, signal.SIGKILL)
-            elif process.poll() is None:
-                process.kill()
-        process.wait()

@@ -46,7 +46,7 @@ def every_step() -> tuple[ValidationStep, ...]:
         ValidationStep("copies", 60, f"{PROBES}.basics:copies"),
         *(ValidationStep(f"kernels/{each}", 90, f"{PROBES}.families:family") for each in families),
         ValidationStep("programs", 90, f"{PROBES}.programs:programs"),
-        ValidationStep("large", 60, f"{PROBES}.large:large"),
+        ValidationStep("large", 120, f"{PROBES}.large:large"),
         ValidationStep("sanitizer", 60, f"{PROBES}.basics:sanitizer"),
         *(
             ValidationStep(f"host/{each}", 45, f"{PROBES}.host:{each}")
@@ -54,7 +54,7 @@ def every_step() -> tuple[ValidationStep, ...]:
         ),
         ValidationStep("repeat", 60, f"{PROBES}.programs:repeat"),
         ValidationStep("options", 90, f"{PROBES}.options:options"),
-        ValidationStep("speed", 150, f"{PROBES}.speed:speed"),
+        ValidationStep("speed", 200, f"{PROBES}.speed:speed"),
     )
 
 

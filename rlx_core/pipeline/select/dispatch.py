@@ -22,7 +22,7 @@ from rlx_core.ir.graph import Builder, Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import dense_strides, is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.passes.engine.splice import draft
+from rlx_core.passes.engine.splice import Draft, draft
 from rlx_core.pipeline.config.records import DispatchConfig
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, Refusal, matches
@@ -156,7 +156,35 @@ class Dispatcher:
             return Answer("host", HOST, refusals, "it calls a Python function")
         if matches(op, self.config.allow_host):
             return Answer("host", HOST, refusals, "allowed by dispatch.allow-host")
+        if self.runs_loop_form(node):
+            return Answer("common-ir", None, refusals, f"no kernel takes it, and {op.name} has a form in loops")
         return Answer("unsupported", None, refusals, "it has no decomposition")
+
+    def runs_loop_form(self, node: Node) -> bool:
+        """Whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
+        if node.op.loop_form is None:
+            return False
+        key = ("loop form", node.op, node.operand_types)
+        if key not in self._known:
+            self._known[key] = self.runs_all_of(node.op.loop_form, node, self.config.rounds)
+        return self._known[key]
+
+    def runs_all_of(self, form: Callable[..., Any], node: Node, rounds: int) -> bool:
+        """Whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
+        if not rounds:
+            return False
+        made = self.drafted(form, node)
+        return made is not None and all(n.is_leaf or self.runs(n, rounds - 1) for n in made.needed())
+
+    def runs(self, node: Node, rounds: int) -> bool:
+        if self.target.kernels.choose(node).kernel is not None or is_view(node):
+            return True
+        return node.op.decompose is not None and self.runs_all_of(node.op.decompose, node, rounds)
+
+    def drafted(self, form: Callable[..., Any], node: Node) -> Draft | None:
+        """The form of a node in a graph of its own."""
+        with contained("ops", node.op.name, "its decomposition"):
+            return draft(partial(form, *node.operands), node.op.name)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
         """Whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
@@ -174,8 +202,7 @@ class Dispatcher:
         """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
         if node.op.decompose is None or not rounds:
             return False
-        with contained("ops", node.op.name, "its decomposition"):
-            made = draft(partial(node.op.decompose, *node.operands), node.op.name)
+        made = self.drafted(node.op.decompose, node)
         return made is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in made.needed())
 
     def runs_best(self, node: Node, rounds: int) -> bool:

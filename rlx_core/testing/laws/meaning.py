@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Graph, Node, as_results
-from rlx_core.ir.types import TensorType
-from rlx_core.testing.about import EVERY, about, differentiable, has_two_meanings, runs
+from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import TensorType, listed
+from rlx_core.passes.engine.splice import draft
+from rlx_core.testing.about import EVERY, about, differentiable, has_loop_form, has_two_meanings, runs
 from rlx_core.testing.axes import has_axis, with_negative_axes
 from rlx_core.testing.cases import Program, typed, wide
 from rlx_core.testing.differences import random_like
@@ -80,6 +83,20 @@ class Meaning:
         arrays = program.draw()
         what = "the decomposition means something else than the reference"
         close(wide(decomposed(program), arrays), wide(program.graph, arrays), EXACT, what)
+
+    @about(has_loop_form, variants=EVERY)
+    def test_loop_form_means_the_same(self, program: Program) -> None:
+        node, arrays = program.node, program.draw()
+        form: Any = node.op.loop_form
+        made = draft(partial(form, *node.operands), node.op.name)
+        assert made is not None, "the form in loops is None"
+        assert made.types == node.types, f"the form in loops is {listed(made.types)}, not {listed(node.types)}"
+
+        def replace(each: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
+            return as_results(form(*operands)) if each is node else None
+
+        graph, _ = rebuild(program.graph, replace, by="loop form")
+        near_oracle(program.graph, typed(graph, arrays), wide(program.graph, arrays), arrays)
 
     @about(runs, variants=["dtype", "size"])
     def test_typed_result_is_close_to_the_float64_oracle(self, program: Program) -> None:

@@ -19,7 +19,11 @@ import numpy as np
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
+from rlx_core.emit.emitters import Call, Emitted
+from rlx_core.emit.table import LIBRARY
 from rlx_core.errors import DeviceLostError, KernelBuildError, OutOfMemoryError
+from rlx_core.ops.linalg import MatMul
+from rlx_core.pipeline.select.kernels import Condition
 from rlx_core.testing.shim import driver as shim
 from rlx_core.testing.shim.driver import GIVEN, ShimDriver
 from rlx_core.testing.shim.memory import guarded
@@ -43,6 +47,9 @@ class Recording:
 
 def submit(self: Any, launches: Any) -> None:
     for each in launches:
+        if isinstance(each, Routine):
+            each.run()
+            continue
         if not isinstance(each, Recording):
             self._run(each)
             continue
@@ -72,10 +79,70 @@ facts_of = shim.facts_of
 def small_facts(*args: Any, **kwargs: Any) -> Any:
     from attrs import evolve
 
-    return evolve(facts_of(*args, **kwargs), memory_nbytes=MEMORY, largest_buffer=MEMORY // 2)
+    found = facts_of(*args, **kwargs)
+    from rlx_cuda.library import FEATURE
+
+    features = found.features | {FEATURE}
+    return evolve(found, memory_nbytes=MEMORY, largest_buffer=MEMORY // 2, features=features)
+
+
+def product(numpy_: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """The library's product, in f32 like its own."""
+    out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(out.dtype)
+
+
+def library_product_rows(table: Any, dtypes: Any, *, tf32: bool = False) -> None:
+    """Products of two matrices by NumPy in place of the library."""
+
+    def library_product(node: Any, layout: Any) -> Emitted:
+        places = (*layout.operands, *layout.results)
+        run: Any = lambda *arrays: product(*arrays)  # noqa: E731  looked up when it is called: a fault may replace it
+        return Emitted((), (Call("library_product", 1, 1, tuple(range(3)), places=places, run=run, may_wait=True),), ())
+
+    are_matrices = Condition("two matrices", lambda node: all(v.ndim == 2 for v in node.operands))
+    table.emitter(MatMul, dtypes=dtypes, when=are_matrices, priority=1, name="library_product", tier=LIBRARY)(
+        library_product
+    )
+
+
+class Routine:
+    """A call of the library, run like a launch.
+
+    Attributes:
+        arguments: Places in memory, which may be set anew.
+    """
+
+    def __init__(self, function: Any, places: Any, arguments: Any) -> None:
+        self.function, self.places, self.arguments = function, places, list(arguments)
+
+    def run(self) -> None:
+        pairs = zip(self.places, self.arguments, strict=True)
+        self.function(np, *(array_at(place, at) for place, at in pairs))
+
+
+def array_at(place: Any, at: Any) -> np.ndarray:
+    """The array of memory on the device."""
+    return np.ndarray(
+        place.type.static_shape, place.type.dtype.numpy, at.buffer.data, offset=at.offset, strides=place.strides
+    )
+
+
+def set_argument(self: Any, launch: Any, number: int, argument: Any) -> None:
+    if isinstance(launch, Routine):
+        launch.arguments[number] = argument
+    else:
+        SET_ARGUMENT(self, launch, number, argument)
 
 
 def complete_stand_in() -> None:
+    from rlx_core.cli.validating.probes import speed
+    from rlx_cuda import backend, library
+
+    speed.LARGEST = 1 << 20  # bytes; a processor copies 64 MiB within the time that its kernels take for these
+    backend.library_product_rows = library_product_rows
+    library.library_rows = lambda table: None  # solves and transforms stay where they were
+    ShimDriver.routine = lambda self, function, places, arguments: Routine(function, places, arguments)
+    ShimDriver.set_argument = set_argument
     shim.facts_of = small_facts
     ShimDriver.can_record = True
     ShimDriver.record = lambda self, launches: Recording(launches)
@@ -88,7 +155,7 @@ def complete_stand_in() -> None:
 READ, WRITE, COPY, BUILD, RUN = (
     ShimDriver.read, ShimDriver.write, ShimDriver.copy, ShimDriver.build, ShimDriver._run,
 )  # fmt: skip
-ALLOCATE = ShimDriver.allocate
+ALLOCATE, SET_ARGUMENT = ShimDriver.allocate, ShimDriver.set_argument
 
 
 # -------------------------------------------------------------------------------------------- the faults
@@ -318,6 +385,35 @@ def forked_child_is_served() -> None:
 @fault
 def donation_is_ignored() -> None:
     DeviceArray.donate = lambda self, to: None
+
+
+@fault
+def wrong_product_of_the_library() -> None:
+    def wrong(numpy: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        right(numpy, a, b, out)
+        out[-1] = 0
+
+    right = product
+    globals()["product"] = wrong
+
+
+@fault
+def library_raises() -> None:
+    def raises(*arrays: Any) -> None:
+        raise RuntimeError("the library has no such product")
+
+    globals()["product"] = raises
+
+
+@fault
+def offsets_wrap_in_large_arrays() -> None:
+    def read(self: Any, buffer: Any, offset: int, into: np.ndarray) -> None:
+        READ(self, buffer, offset % 10_000 if into.nbytes < 30_000 else offset, into)
+
+    from rlx_core.cli.validating.probes import large
+
+    large.COUNTS = (60_000,)
+    ShimDriver.read = read
 
 
 @fault

@@ -8,19 +8,23 @@ import re
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from rlx_core.cli import validating
 from rlx_core.cli.main import app
+from rlx_core.cli.processes import cause
 from rlx_core.cli.session import Session
-from rlx_core.cli.validating.bench import Bench
-from rlx_core.cli.validating.probes import basics, large
+from rlx_core.cli.validating.bench import Bench, Skip
+from rlx_core.cli.validating.probes import basics, large, speed
 from rlx_core.cli.validating.results import BAD, StepResult
-from rlx_core.cli.validating.runner import cause, validate
+from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
+from rlx_core.testing.shim.driver import ShimDriver
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")
 pytest.importorskip("rlx_cuda")
@@ -56,6 +60,9 @@ SLOW = {
     "wrong-results-in-threads": ("host/threads", "failed"),
     "forked-child-is-served": ("host/fork", "failed"),
     "donation-is-ignored": ("host/donation", "failed"),
+    "offsets-wrap-in-large-arrays": ("large", "failed"),
+    "wrong-product-of-the-library": ("speed", "failed"),
+    "library-raises": ("speed", "failed"),
 }
 """The fault, the step that has to report it, and the status."""
 
@@ -128,11 +135,49 @@ def test_source_and_error_of_a_failed_kernel_are_in_the_report(
 
 
 def test_ends_of_large_arrays_are_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "COUNTS", (5000, 1 << 40))
+    monkeypatch.setattr(large, "COUNTS", (60_000, 1 << 40))
     rows = list(large.large(Bench("cuda", stand_in.host, tmp_path), ""))
-    assert [(row.status, row.reason) for row in rows[:2]] == [("passed", "")] * 2
-    assert [row.status for row in rows] == ["passed", "passed", "skipped", "skipped"]
-    assert "bytes" in rows[-1].reason
+    kinds = ["element-wise", "flipped", "scatter", "product, large operand", "product, large result", "attention"]
+    assert [(row.name.rpartition(" ")[0], row.status, row.reason) for row in rows[:6]] == [
+        (k, "passed", "") for k in kinds
+    ]
+    assert [row.status for row in rows[6:]] == ["skipped"] * 6
+    assert all("bytes" in row.reason for row in rows[6:])
+
+
+def test_rows_of_large_programs_lie_on_both_sides_of_a_power_of_two() -> None:
+    for program in large.ROWS_PROGRAMS:
+        below, above, lower, upper = (program.rows(count) * program.width for count in large.COUNTS)
+        assert below < 1 << 31 < above < 1 << 32
+        assert lower < 1 << 32 < upper
+
+
+def test_every_large_program_is_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "COUNTS", (60_000,))
+    read = ShimDriver.read
+
+    def shifted(self: Any, buffer: Any, offset: int, into: Any) -> None:
+        """Reads the row before, as if the address of the last one had not fitted."""
+        read(self, buffer, max(offset - into.nbytes, 0), into)
+
+    monkeypatch.setattr(ShimDriver, "read", shifted)
+    rows = list(large.large(Bench("cuda", stand_in.host, tmp_path), ""))
+    assert [row.name for row in rows if row.status != "failed"] == []
+
+
+def test_products_without_a_library_are_skipped_with_the_reason(stand_in: Session, tmp_path: Path) -> None:
+    stand_in.host.activate_all()
+    rows = list(speed.products(Bench("cuda", stand_in.host, tmp_path)))
+    assert [row.name.partition(",")[0] for row in rows] == ["product f32", "product f16", "product bf16"]
+    assert all(row.status == "skipped" and "has no library" in row.reason for row in rows)
+    (row,) = speed.products(Bench("snail", stand_in.host, tmp_path))
+    assert (row.status, row.reason) == ("skipped", "the plugin of snail declares no library for products")
+
+
+def test_product_that_the_library_does_not_take_is_not_compared_with_itself(stand_in: Session, tmp_path: Path) -> None:
+    bench = Bench("cuda", stand_in.host, tmp_path)
+    with pytest.raises(Skip, match="the library does not take the product"):
+        speed.product(bench, np.dtype(np.float32), {})
 
 
 def test_command_prints_a_table_and_exits_with_1(stand_in: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ TYPES = "inferred_type_is_the_type_computed"
 TYPED = "what_an_op_does_not_take_it_refuses_with_a_typed_error"
 ALONE = "reference_leaves_its_operands_alone"
 DECOMPOSITION = "decomposition_means_the_same"
+LOOPS = "loop_form_means_the_same"
 SYMBOLS = "symbolic_sizes_mean_the_same"
 DTYPES = "rules_are_the_same_in_every_dtype"
 VMAP = "vmap_agrees_with_a_loop"
@@ -344,6 +345,26 @@ class DecomposesSymbolsToOnes(Square):
     def decompose(self, x):
         is_known = all(isinstance(d, int) for d in x.shape)
         return multiply(x, x) * (1.0 if is_known else 2.0)
+
+
+@SEEDS.op(LOOPS, "differs from the float64 oracle")
+class OtherLoops(Square):
+    """Its form in loops is something else."""
+
+    decompose = None
+
+    def loop_form(self, x):
+        return multiply(x, 2.0)
+
+
+@SEEDS.op(LOOPS, r"is f32\[2\], not f32\[3, 2\]")
+class LoopsDropAnAxis(Square):
+    """Its form in loops is of another type."""
+
+    decompose = None
+
+    def loop_form(self, x):
+        return sum(x, axis=0)
 
 
 # --------------------------------------------------------------------------------------------- batching

@@ -75,7 +75,7 @@ def rlx_options() -> list[OptionSpec]:
             "generated",
             doc="Who multiplies matrices: generated (kernels of rlx), or library (cuBLASLt, with what follows if it has that).",
             env="RLX_CUDA_PRODUCTS",
-            trials=(Trial("library"),),
+            trials=(Trial("library", is_library=True),),
         ),
         OptionSpec(
             "cuda.stand-in",

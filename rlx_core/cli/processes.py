@@ -1,0 +1,54 @@
+"""Processes that a command starts for what may end its own: they find the modules that this one finds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+__all__ = ["cause", "module_command", "started", "variables"]
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """The command that runs a module."""
+    return [sys.executable, "-m", module, *words]
+
+
+def variables(**further: str) -> dict[str, str]:
+    """The environment of a process that imports what this one would: the command may run from a checkout."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **further}
+
+
+def cause(code: int) -> str:
+    """The end of a process in words."""
+    with contextlib.suppress(ValueError):
+        if code < 0:
+            return f"ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], output: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its children, which all end with the context."""
+    is_posix = os.name == "posix"
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=is_posix,
+        env=variables(PYTHONFAULTHANDLER="1"),
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(OSError):
+            if is_posix:
+                os.killpg(process.pid, signal.SIGKILL)
+            elif process.poll() is None:
+                process.kill()
+        process.wait()

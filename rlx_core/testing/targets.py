@@ -1,0 +1,52 @@
+"""Graphs run on a target by its name, and what the target declines to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from rlx_core.errors import LegalizeError
+from rlx_core.ir.graph import Graph
+from rlx_core.pipeline.compile import compile_graph
+from rlx_core.pipeline.select.kernels import HOST
+from rlx_core.runtime.executable import Executable
+from rlx_core.system.records import define
+
+__all__ = ["DECLINED", "TargetRun", "reason_declined"]
+
+DECLINED: Final = "declined: "
+"""How the reason of a law begins that is skipped because a target declines the program."""
+
+
+@define
+class TargetRun:
+    """Compiles a graph for a target by its name, passes and all, and runs it twice, to the same bits.
+
+    Attributes:
+        kernels: The target's kernels in the last program; none if that was nothing but views and calls of the host.
+    """
+
+    target: str
+    kernels: tuple[str, ...] = ()
+
+    def __call__(self, graph: Graph, arrays: Sequence[Any]) -> Sequence[np.ndarray]:
+        executable = Executable(compile_graph(graph, target=self.target))
+        self.kernels = tuple(sorted({name for _, name, _ in executable.report.kernels if name != HOST}))
+        given = dict(zip(graph.input_types, arrays, strict=True))
+        found = [np.array(each) for each in executable.run(given)]
+        for place, (first, again) in enumerate(zip(found, executable.run(given), strict=True)):
+            is_same = first.tobytes() == np.asarray(again).tobytes()
+            assert is_same, f"output {place} has other bits in a second run on {self.target}"
+        return found
+
+
+def reason_declined(error: LegalizeError) -> str | None:
+    """Why a target declines a program: what it cannot run, and the reason of each kernel; `None` if a row is broken.
+
+    A row that cannot be used is the cause of the error, and a fault of its plugin.
+    """
+    if error.__cause__ is not None:
+        return None
+    return "; ".join([error.message, *(str(fact.found) for fact in error.facts[:1])])
