@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from rlx_core.ir.prefix import ALIGNMENT
+from rlx_core.system.budget import current_work
 
 __all__ = ["SMALL", "aligned_copy", "in_memory", "mapped", "mapped_file"]
 
@@ -48,8 +49,17 @@ def mapped(path: Path) -> np.ndarray:
 
 
 def mapped_file(file: BinaryIO) -> np.ndarray:
-    """Return the same of a file that is open."""
-    if os.fstat(file.fileno()).st_size <= SMALL or _READS_ALL.get():
+    """Return the same of a file that is open.
+
+    Raises:
+        BudgetError: Files of more bytes than allowed are read for one `rlx.load`.
+    """
+    nbytes = os.fstat(file.fileno()).st_size
+    work = current_work()
+    if work is not None:
+        # A file that was opened by its number has no name.
+        work.read(nbytes, "the file" if isinstance(file.name, int) else os.path.basename(os.fsdecode(file.name)))
+    if nbytes <= SMALL or _READS_ALL.get():
         return aligned_copy(file.read())
     try:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
+from rlx_core.pipeline.set_up import working_on
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_torch.pretrained.bart import bart
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
@@ -124,10 +125,15 @@ def from_pretrained(folder: str | os.PathLike[str], /, *, head: bool = True) -> 
 
     Raises:
         FileError: A file is missing.
+        BudgetError: The files have more bytes than `budget.read` allows.
         UnsupportedError: The architecture, or what the configuration says of it, is not known; all of it is named.
         FormatError: Tensors are missing, misshapen or unknown; all of them are named.
     """
-    place = Path(folder)
+    with working_on(f"from_pretrained: {Path(folder).name}"):
+        return _loaded(Path(folder), head)
+
+
+def _loaded(place: Path, head: bool) -> PretrainedModel:
     config = read_config(place)
     kind = config.rows.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
