@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
+from rlx_core.errors import ConfigError, Fact, FormatError, UnsupportedError, nearest, unsupported
 from rlx_core.pipeline.set_up import working_on
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_torch.pretrained.bart import bart
@@ -140,7 +140,7 @@ def _loaded(place: Path, head: bool) -> PretrainedModel:
         error = unsupported("from_pretrained", {f"model_type {kind!r}": ["config.json"]})
         error.hint = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
         raise error.with_fact(Fact("folder", place))
-    made = ARCHITECTURES[kind](config)
+    made = _architecture(kind, config)
     if head and kind in ENCODERS:
         made = with_head(kind, config, made, config.size("dim" if kind == "distilbert" else "hidden_size"))
     elif head:
@@ -159,3 +159,17 @@ def _loaded(place: Path, head: bool) -> PretrainedModel:
         config=dict(config.rows),
         generation=read_generation(place),
     )
+
+
+def _architecture(kind: str, config: Config) -> Architecture:
+    """What a configuration makes.
+
+    Raises:
+        UnsupportedError, FormatError: Its values do not fit each other, or are of other kinds than they must be.
+    """
+    try:
+        return ARCHITECTURES[kind](config)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
+        if config.faults:
+            raise UnsupportedError(f"from_pretrained: {kind} with what is not known here", *config.faults) from error
+        raise FormatError(f"from_pretrained: config.json does not describe a {kind} ({error!r:.100})") from error

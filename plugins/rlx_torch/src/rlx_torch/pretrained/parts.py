@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_core.errors import Fact
 from rlx_torch.pretrained.folder import Config, Shapes
 
 __all__ = [
@@ -109,6 +110,10 @@ def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
     return nn.layer_norm(x, parameters[f"{name}.weight"], parameters.get(f"{name}.bias"), eps=eps)
 
 
+MOST_ANGLES: Final = 1 << 29
+"""Elements of the tables of a model: 4,194,304 positions of heads of 128."""
+
+
 def turning(config: Config, head: int, room: int) -> Callable[[Any, Any], Any]:
     """What turns queries or keys by their positions i64[steps], counted from 0, or i64[batch, steps]."""
     said = {**config.rows, **(config.rows.get("rope_parameters") or {})}
@@ -127,6 +132,12 @@ def tables_of_rope(config: Config, head: int, room: int, turned: int | None = No
 
     The frequencies of `llama3` are those of Llama 3.1: long waves are stretched, short ones stay, between them both are mixed.
     """
+    if room * head > MOST_ANGLES:
+        config.faults.append(
+            Fact("positions", f"{room:,} of heads of {head:,}; tables of more than {MOST_ANGLES:,} angles")
+        )
+        room = head = 2
+        turned = None
     said = config.rows.get("rope_parameters") or config.rows.get("rope_scaling") or {}
     rope = Config({"rope_theta": config.rows.get("rope_theta", 10000.0), **said}, config.faults)
     kind = rope.known("rope_type", "default", "linear", "llama3", default=said.get("type", "default"))
