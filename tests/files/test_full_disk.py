@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-resource = pytest.importorskip("resource")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no limit of a file's size")
 needs_code = pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="a package has code for the CPU")
 
 PROGRAM = """
