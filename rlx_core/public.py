@@ -217,7 +217,10 @@ def lazy_names(
             return found
         try:
             # Here, because importing rlx imports none of its parts.
+            from rlx_core.system.interpreters import expect_main_interpreter
             from rlx_core.system.locks import forks_wait
+
+            expect_main_interpreter()
 
             # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
             with forks_wait:  # a module that a fork finds half imported stays so in the child

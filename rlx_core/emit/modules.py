@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Driver
@@ -22,6 +23,9 @@ from rlx_core.system.logs import log_event
 from rlx_core.system.records import frozen
 
 __all__ = ["Modules", "build_modules"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MOST_AT_ONCE: Final = 8
 """Modules that are built at the same time; each may take a few hundred megabytes in the driver's compiler."""
@@ -89,9 +93,17 @@ def build_modules(
         built = [build(parts[0])]
     else:
         with ThreadPoolExecutor(min(len(parts), at_once), "rlx-build") as threads:
-            built = list(threads.map(build, parts))
+            built = [each() for each in [started(threads, build, part) for part in parts]]
     modules = {f.name: module for part, (module, _) in zip(parts, built, strict=True) for f in part}
     return Modules({**ahead, **modules}, all(is_cached for _, is_cached in built))
+
+
+def started(threads: ThreadPoolExecutor, function: Callable[[T], R], item: T) -> Callable[[], R]:
+    """What returns `function(item)`, which one of the threads computes meanwhile, or the caller where no thread is to be had."""
+    try:
+        return threads.submit(function, item).result
+    except RuntimeError:  # of `submit` alone: what the function raises, the result does
+        return partial(function, item)
 
 
 def is_refused(driver: Driver, source: str) -> bool:

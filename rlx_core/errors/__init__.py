@@ -11,6 +11,7 @@ nobody has written and shows the method to write; `assert` is about rlx itself.
 
 from rlx_core.errors.base import Fact, RlxError, nearest
 from rlx_core.errors.compiling import (
+    BudgetError,
     CacheError,
     CycleError,
     LegalizeError,
@@ -58,6 +59,7 @@ __all__ = [
     "AbsentNameError",
     "AxisError",
     "BindingError",
+    "BudgetError",
     "CacheError",
     "CallbackError",
     "ConfigError",

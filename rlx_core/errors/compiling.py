@@ -4,6 +4,7 @@ from rlx_core.errors.base import RlxError
 from rlx_core.errors.configuring import ConfigError
 
 __all__ = [
+    "BudgetError",
     "CacheError",
     "CycleError",
     "LegalizeError",
@@ -160,6 +161,29 @@ class PassOrderError(ConfigError):
     >>> f = rlx.compile(rlx.exp, rlx.spec("f32[3]"), config=config)
     >>> f(np.zeros(3, np.float32))
     Array([1., 1., 1.], dtype=float32)
+    """
+
+
+class BudgetError(RlxError, RuntimeError):
+    """A program or a file asks for more work than the configuration allows.
+
+    A short text can ask for any amount of work before the first run: fifteen
+    functions that call each other twice are 32,768 nodes, and a constant that is
+    doubled forty times has terabytes. The limits are far above what models need.
+    Each is an option of `[budget]` in the configuration, which the message names.
+
+    >>> def total(x):
+    ...     for _ in range(20):
+    ...         x = rlx.flip(x) + 1
+    ...     return x
+    >>> x = np.float32([1, 1])
+    >>> rlx.jit(total, config={"budget.nodes": 10})(x)
+    Traceback (most recent call last):
+        ...
+    BudgetError: compiling total: graph total has more than 10 nodes
+
+    >>> rlx.jit(total, config={"budget.nodes": 100})(x)
+    Array([21., 21.], dtype=float32)
     """
 
 

@@ -66,9 +66,12 @@ def load(
         FileError: It cannot be read: it is not there, say (an OSError); or it is a package that others may have written,
             or whose code nobody has agreed to run; the message has its digest and what to do.
         DeviceError: None of a package's code runs here, and its program cannot be compiled.
+        BudgetError: The file is larger than `budget.read`, or causes more work than the rest of `[budget]` allows.
         ConfigError: A target, a configuration, classes, a digest or `trusted` for something that does not take it; `like` for
             what are no arrays.
     """
+    from rlx_core.pipeline.set_up import working_on  # here, because a process that reads no file needs no configuration
+
     found, at = host or default_host(), path_of("load", path)
     if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch("[0-9a-fA-F]{64}", sha256)):
         raise ConfigError(
@@ -77,7 +80,12 @@ def load(
     if not (trusted is None or isinstance(trusted, bool)):
         raise ConfigError(f"load: trusted is True, False or None, not {trusted!r:.80}")
     read, name = usable(found, "importers", found.importers_for(at.suffix.lower()))
-    with contained("importers", name, f"reading {at.name}"), reading("load", at), in_memory(not mapped):
+    with (
+        working_on(f"loading {at.name}", config, host),
+        contained("importers", name, f"reading {at.name}"),
+        reading("load", at),
+        in_memory(not mapped),
+    ):
         stored = read(at, found)
     try:
         if like is None:

@@ -6,8 +6,10 @@ are therefore read, and `in_memory` reads the others too.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,8 +19,9 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from rlx_core.ir.prefix import ALIGNMENT
+from rlx_core.system.budget import current_work
 
-__all__ = ["SMALL", "aligned_copy", "in_memory", "mapped", "mapped_file"]
+__all__ = ["SMALL", "aligned_copy", "in_memory", "mapped", "mapped_file", "open_regular"]
 
 SMALL: Final = 1 << 20
 """Files of at most this many bytes are read: a copy of 1 MiB takes some 0.1 ms, and processes have little to share."""
@@ -43,13 +46,36 @@ def mapped(path: Path) -> np.ndarray:
     Raises:
         OSError: The file cannot be read.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return mapped_file(file)
 
 
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a file. A pipe, which may never have an end or a writer, and a device are none.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file.
+    """
+    # Without waiting, because a pipe is open when somebody has begun to write.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        yield file
+
+
 def mapped_file(file: BinaryIO) -> np.ndarray:
-    """Return the same of a file that is open."""
-    if os.fstat(file.fileno()).st_size <= SMALL or _READS_ALL.get():
+    """Return the same of a file that is open.
+
+    Raises:
+        BudgetError: Files of more bytes than allowed are read for one `rlx.load`.
+    """
+    nbytes = os.fstat(file.fileno()).st_size
+    work = current_work()
+    if work is not None:
+        # A file that was opened by its number has no name.
+        work.read(nbytes, "the file" if isinstance(file.name, int) else os.path.basename(os.fsdecode(file.name)))
+    if nbytes <= SMALL or _READS_ALL.get():
         return aligned_copy(file.read())
     try:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

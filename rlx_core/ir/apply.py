@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import ConfigError, RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir.array import HostArray, is_array
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dims import Expr, collecting_guards, require
@@ -125,7 +126,12 @@ def as_array(data: Any) -> np.ndarray:
         return np.asarray(data)  # a subclass may give operators another meaning
     if hasattr(data, "__dlpack__") and not isinstance(data, np.generic):
         try:
-            return np.from_dlpack(data)
+            return described(np.from_dlpack(data), data)
+        except ValueError as error:
+            raise TraceError(
+                f"operand: {type(data).__name__} is not an array",
+                hint=f"its DLPack export is at fault, whose description cannot be true: {error}",
+            ) from None
         except (BufferError, RuntimeError, TypeError):
             pass  # e.g. read-only or bfloat16 exports; __array__ below copies, which is allowed here
     try:
@@ -140,6 +146,33 @@ def as_array(data: Any) -> np.ndarray:
     return array
 
 
+def described(array: np.ndarray, exporter: Any) -> np.ndarray:
+    """An array over memory that another library describes by DLPack. How large that memory is, nobody says: what can be checked
+    is that there is an address, that all elements have one, and that it is the host's memory.
+
+    Raises:
+        ValueError: One of these is not so.
+    """
+    where = getattr(exporter, "__dlpack_device__", None)
+    if where is not None and where()[0] not in _HOST_MEMORY:
+        raise ValueError(f"it lies on the host, and is said to lie on device {where()}")
+    if array.flags.owndata:  # NumPy allocates memory, and does not write it, where the address is 0
+        if array.size:
+            raise ValueError(f"the address of {array.size} elements is 0")
+        return array
+    low, high = byte_bounds(array)
+    if array.size and not 0 < low < high <= _ADDRESSES:
+        raise ValueError(f"elements lie from address {low:#x} to {high:#x}")
+    return array
+
+
+def byte_bounds(array: np.ndarray) -> tuple[int, int]:
+    """The address of an array's first byte, and the one behind its last: whole numbers, which do not overflow."""
+    start: int = array.__array_interface__["data"][0]
+    steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    return start + sum(s for s in steps if s < 0), start + sum(s for s in steps if s > 0) + array.itemsize
+
+
 def _hint_for_text(text: str | bytes) -> str:
     """What to write instead of a text: where it is a type, most likely a spec is meant."""
     if isinstance(text, str):
@@ -150,6 +183,9 @@ def _hint_for_text(text: str | bytes) -> str:
 
 _HOST_MEMORY = (1, 3)
 """DLPack's numbers for memory that the host can read: its own, and its own pinned for a device."""
+
+_ADDRESSES: Final = 1 << 57
+"""Addresses that a 64-bit processor translates at most (x86-64 with five levels of tables)."""
 
 
 def _hint_for_tensor(data: Any) -> str | None:
@@ -182,6 +218,8 @@ def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
         results = evaluate(op, given)
     except OverflowError as error:  # attributes are integers of any size, and arrays are addressed with 64 bits
         raise ConfigError(f"{op.title}: an attribute of {op} is too large ({error})") from None
+    except MemoryError as error:
+        raise in_our_words(op.title, error) or error from error.__cause__
     return HostArray(results[0]) if len(results) == 1 else tuple(map(HostArray, results))
 
 

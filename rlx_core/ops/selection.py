@@ -24,6 +24,7 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, expand, reshape, sum_to
+from rlx_core.trees.flatten import map_leaves
 
 
 def as_condition(c: Value) -> Value:
@@ -237,7 +238,7 @@ def stop_gradient(x: Any, *, name: str | None = None) -> Any:
     """
     if optree.tree_is_leaf(x):
         return _stop_gradient(x, name=name)
-    return optree.tree_map(lambda leaf: _stop_gradient(leaf, name=name), x)
+    return map_leaves(lambda leaf: _stop_gradient(leaf, name=name), x)
 
 
 @define_op

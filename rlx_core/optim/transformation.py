@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, Protocol
 
-import optree
 from attrs import evolve, field
 
 import rlx_core as rlx
@@ -21,7 +20,7 @@ from rlx_core.ir.array import wrapped
 from rlx_core.ops.linalg import operand
 from rlx_core.optim.trees import wide
 from rlx_core.system.records import frozen
-from rlx_core.trees.flatten import flatten, same_structure
+from rlx_core.trees.flatten import flatten, map_leaves, same_structure
 
 __all__ = [
     "EmptyState",
@@ -55,7 +54,7 @@ def _on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         trees: Any = (args, kwargs)
-        taken, named = optree.tree_map(wrapped, trees)
+        taken, named = map_leaves(wrapped, trees)
         return function(*taken, **named)
 
     called.takes_arrays = True  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from rlx_core.ir.graph import Builder, Constant, Graph, Literal, Node, Value, li
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.system.budget import current_work
 
 __all__ = ["FoldConstants", "fold", "literal_of"]
 
@@ -35,7 +36,8 @@ class FoldConstants(Pass):
     op whose reference refuses the values, which then reports it when the program runs.
 
     Attributes:
-        limit: The most bytes that one folded result may have.
+        limit: The most bytes that one folded result may have; larger ones are left to the program. The most bytes of all results
+            together are `budget.folded`.
     """
 
     limit: int = field(default=1 << 20, validator=ge(0))  # bytes
@@ -59,6 +61,9 @@ def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Resul
         literals = [None if v is None else literal_of(v) for v in operands]
         if any(v is not None and found is None for v, found in zip(operands, literals, strict=True)):
             return None
+        work = current_work()
+        if work is not None:
+            work.fold(sum(t.static_nbytes for t in node.types), f"folding {node.op.title}")
         results = evaluate(node, literals, functions)
         if results is None:
             return None

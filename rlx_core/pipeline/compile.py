@@ -15,7 +15,9 @@ from attrs import evolve
 from rlx_core.errors.contained import contained
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
+from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Source
+from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.config.words import check_dispatch
@@ -26,6 +28,7 @@ from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import PluginHost
+from rlx_core.system.budget import Work, working
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
@@ -62,17 +65,38 @@ def compile_graph(
         ConfigError, PassOrderError: The configuration is wrong.
         DeviceError, DeviceUnavailableError: The target is not known, or cannot be used here.
         LegalizeError: The target cannot run some nodes, whatever they are rewritten to.
+        BudgetError: The program causes more work than the configuration allows.
     """
     start = time.perf_counter()
     plugins, configuration = set_up(config, host)
-    job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
-    job.seconds["configure"] = time.perf_counter() - start
-    job.events.tell("compile-start", key=job.key)
-    with collecting_seldom(), progress(f"compiling {graph.name} for {job.target.name}", job.events.phase):
-        found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+    task = f"compiling {graph.name}"
+    with working(configuration.budget, task) as work:
+        work.expect_nodes(graph.node_count, f"graph {graph.name}")
+        job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
+        job.seconds["configure"] = time.perf_counter() - start
+        job.events.tell("compile-start", key=job.key)
+        with collecting_seldom(), progress(f"{task} for {job.target.name}", job.events.phase):
+            found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+        expect_parameters(found.lir, work)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+
+
+def expect_parameters(lir: Lir, work: Work) -> None:
+    """Require that a program's parameters have no more bytes than its budget allows; sizes with symbols are not known yet.
+
+    Raises:
+        BudgetError: They have, or a value has that is computed of parameters alone.
+    """
+    work.expect_parameters(sum(map(static_nbytes, lir.graph.param_types.values())), "parameters")
+    for node in () if lir.prepare is None else lir.prepare.nodes:
+        for t in node.types:
+            work.expect_parameters(static_nbytes(t), f"{node.op.title}, computed of parameters alone, has a value")
+
+
+def static_nbytes(t: TensorType) -> int:
+    return t.static_nbytes if t.is_static else 0
 
 
 def find_or_compile(

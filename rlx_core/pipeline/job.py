@@ -234,7 +234,7 @@ class Job:
         self.seconds[part] = time.perf_counter() - start
 
 
-SILENT = frozenset({"origins", "unknown_settings", "printing", "cache"})
+SILENT = frozenset({"origins", "unknown_settings", "printing", "cache", "budget"})
 """What a configuration says that changes no program."""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rlx_core.errors import ConfigError, nearest
@@ -12,8 +13,9 @@ from rlx_core.pipeline.config.records import Configuration, PluginConfig
 from rlx_core.pipeline.providers import activate_options
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 from rlx_core.plugins.host import enabled_by
+from rlx_core.system.budget import Work, current_work, working
 
-__all__ = ["Config", "set_up"]
+__all__ = ["Config", "set_up", "working_on"]
 
 Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
@@ -39,6 +41,23 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     plugins = host or host_for(said.plugins())
     options = activate_options(plugins, said.option_names()).options
     return plugins, said.configuration(os.environ, options)
+
+
+@contextmanager
+def working_on(task: str, config: Config = None, host: PluginHost | None = None) -> Iterator[Work]:
+    """Count the work of reading a file, under the budget of a configuration; a reader that another one calls is part of its work.
+
+    Raises:
+        ConfigError: As of `set_up`.
+        BudgetError: It takes too long.
+    """
+    outer = current_work()
+    if outer is not None:
+        yield outer
+        return
+    with working(set_up(config, host)[1].budget, task) as work:
+        yield work
+        work.expect_time()
 
 
 def host_for(config: PluginConfig) -> PluginHost:

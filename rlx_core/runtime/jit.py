@@ -6,7 +6,7 @@ import functools
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
@@ -18,7 +18,7 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.placed import placed_type
 from rlx_core.ops.arguments import names
-from rlx_core.pipeline.compile import Config, compile_graph
+from rlx_core.pipeline.compile import Config, compile_graph, set_up
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Outputs
@@ -47,9 +47,6 @@ Owner = TypeVar("Owner")
 _MANY_VARIANTS = 32
 """Compiled variants of one function after which a warning says why there are so many."""
 
-
-MAX_VARIANTS: Final = 1024
-"""Compiled variants that one function keeps, so that memory is bounded where sizes are ever new. The oldest is dropped first."""
 
 _STRAIGHT_VARIANTS = 4
 """Variants that a plain call is offered to, the one that was last checked first, before its types are looked up."""
@@ -199,7 +196,9 @@ class Jitted(Generic[P, R_co]):
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         built = self._built(key, self._traced(args, kwargs), args, kwargs)
-        variant = self._kept(key, built, MAX_VARIANTS)
+        # Bounded, because sizes may be ever new.
+        _, configuration = set_up(self._options.get("config"), self._options.get("host"))
+        variant = self._kept(key, built, configuration.budget.variants)
         self._expect_few_variants(variant.traced)
         return variant
 
@@ -222,7 +221,7 @@ class Jitted(Generic[P, R_co]):
 
     def _kept(self, key: Any, variant: Variant, most: int) -> Variant:
         """The variant, which is kept under its key in place of the oldest where there are `most` of them."""
-        if len(self._variants) >= most:
+        while len(self._variants) >= most:
             del self._variants[next(iter(self._variants))]
         self._variants[key] = variant
         return variant
@@ -299,7 +298,7 @@ def jit(
     host: PluginHost | None = None,
     outputs: Outputs | None = None,
 ) -> Any:
-    """Compile a function for the types it is called with, once for each combination; the last 1,024 are kept.
+    """Compile a function for the types it is called with, once for each combination; the last 1,024 (`budget.variants`) are kept.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
     arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is

@@ -23,6 +23,7 @@ __all__ = [
     "flatten",
     "flatten_arguments",
     "function_name",
+    "map_leaves",
     "same_structure",
     "single",
     "spread",
@@ -53,6 +54,19 @@ def flatten(tree: Any, prefix: str = "") -> tuple[list[Any], Tree]:
     """The leaves of a pytree in a fixed order, and its structure."""
     paths, leaves, structure = _with_paths(tree)
     return list(leaves), Tree(structure, tuple(".".join([prefix, *map(str, path)]) for path in paths))
+
+
+def map_leaves(function: Callable[..., Any], tree: Any, *, none_is_leaf: bool = False) -> Any:
+    """A pytree with `function(leaf)` for each leaf.
+
+    Raises:
+        TraceError: Containers are nested deeper than optree goes, or one contains itself.
+    """
+    try:
+        leaves, structure = optree.tree_flatten(tree, none_is_leaf=none_is_leaf)
+    except RecursionError:
+        raise _too_deep() from None
+    return optree.tree_unflatten(structure, map(function, leaves))
 
 
 def _with_paths(tree: Any) -> tuple[list[tuple[Any, ...]], list[Any], optree.PyTreeSpec]:

@@ -107,7 +107,7 @@ class StaticArguments:
         """The arguments of a call with the static ones wrapped.
 
         Raises:
-            TraceError: One of these cannot be told from others, because it has no hash.
+            TraceError: One of these cannot be told from others, because it has no hash, or is nested too deep for one.
         """
         by_place = (self._one(name, value) for name, value in zip(self.parameters, args, strict=False))
         return (*by_place, *args[len(self.parameters) :]), {
@@ -117,9 +117,14 @@ class StaticArguments:
     def _one(self, name: str, value: Any) -> Any:
         if name not in self.names:
             return value
-        static = Static(value)
         try:
+            static = Static(value)
             hash(static)
+        except RecursionError:
+            raise TraceError(
+                f"{self.what}: argument {name} is static, and nested deeper than Python computes a hash of",
+                hint="a flat tuple, or an object that is compared by its identity",
+            ) from None
         except TypeError as error:
             raise TraceError(
                 f"{self.what}: argument {name} is static, and {error}",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -26,6 +28,7 @@ from rlx_core.ops.structural import Sum
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import Condition, KernelTable
 from rlx_core.plugins import PluginHost, given_entry, set_default_host
+from rlx_core.system.budget import Budget
 from rlx_core.testing.about import asked_of
 from rlx_core.testing.cases import programs
 from rlx_core.testing.choice import Amount, tried
@@ -172,3 +175,10 @@ def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], 
 @pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about what native code writes in place")
 def test_a_model_is_trained_as_the_page_says(run_page: Callable[[str], Any]) -> None:
     run_page("how-to/train.md")
+
+
+def test_the_page_on_debugging_has_the_defaults_of_every_budget() -> None:
+    text = (DOCS / "how-to/debug-a-compilation.md").read_text()
+    table = re.search(r"```toml\n(\[budget\].*?)```", text, re.DOTALL)
+    assert table is not None
+    assert tomllib.loads(table[1])["budget"] == attrs.asdict(Budget())

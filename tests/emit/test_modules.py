@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -130,3 +131,18 @@ def test_a_kernel_that_does_not_compile_is_named_with_its_node_and_line(
     assert "test_modules.py" in str(found["node"].where)
     monkeypatch.undo()
     np.testing.assert_allclose(f(x)[1], np.tanh(x[:2]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("available", [0, 1])
+def test_modules_are_built_where_no_thread_is_to_be_had(available: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, left = threading.Thread.start, [None] * available
+
+    def refused(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    built = build_modules(device(FakeDriver()), LoopLanguage(), functions(5), None)
+    assert sorted(built.by_function) == [f"copy{i}" for i in range(5)]

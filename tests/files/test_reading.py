@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import FormatError
+from rlx_core.errors import BudgetError, FormatError
 from rlx_core.files.reading import SMALL, in_memory, mapped
 from rlx_core.ir.prefix import ALIGNMENT
 
@@ -56,3 +57,34 @@ def test_large_files_are_mapped_and_all_memory_is_aligned_and_read_only(tmp_path
 
 def is_of_a_mapping(data: np.ndarray) -> bool:
     return isinstance(data.base, memoryview) and isinstance(data.base.obj, mmap.mmap)
+
+
+def test_a_file_larger_than_the_budget_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    rlx.save(path, {"w": np.ones(1000, np.float32)})
+    with pytest.raises(BudgetError, match=r"loading a.safetensors: .* more than 4,000 bytes") as caught:
+        rlx.load(path, config={"budget.read": 4000})
+    assert "budget.read" in str(caught.value)
+
+
+def test_the_configuration_of_the_folder_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rlx.save(tmp_path / "a.safetensors", {"w": np.ones(1000, np.float32)})
+    (tmp_path / "rlx.toml").write_text("[budget]\nread = 4000\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BudgetError):
+        rlx.load("a.safetensors")
+    (tmp_path / "rlx.toml").write_text("[budget]\nread = 5000\n")
+    assert rlx.load("a.safetensors")["w"].sum() == 1000
+
+
+def test_a_sparse_file_of_two_tebibytes_is_refused(tmp_path: Path) -> None:
+    """Such a file takes no space; reading it into memory would."""
+    path = tmp_path / "a.safetensors"
+    rlx.save(path, {"w": np.ones(10, np.float32)})
+    try:
+        os.truncate(path, 2 << 40)
+    except OSError as error:
+        pytest.skip(f"this file system has no such files ({error.strerror})")
+    for is_mapped in (True, False):
+        with pytest.raises(BudgetError, match="more than 1,099,511,627,776 bytes"):
+            rlx.load(path, mapped=is_mapped)

@@ -22,7 +22,6 @@ from rlx_core.errors import (
     WrongInputCountError,
 )
 from rlx_core.ir.array import HostArray
-from rlx_core.runtime import jit as jit_module
 
 X = np.float32([1, 2, 3])
 W = np.float32([[1, 0], [0, 1], [1, 1]])
@@ -117,14 +116,6 @@ def test_the_report_is_the_latest_variants(traced):
     double(X)
     double(X[:2])
     assert "f32[2]" in str(double.report.graph.input_types)
-
-
-def test_the_oldest_variant_goes_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(jit_module, "MAX_VARIANTS", 3)
-    function = rlx.jit(lambda x: x + 1)
-    for size in (1, 2, 3, 4, 1):
-        np.testing.assert_array_equal(function(np.zeros(size)), np.ones(size))
-    assert len(function.executables) == 3
 
 
 def test_the_options_of_jit_are_held_against_what_there_is():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import AxisError, ShapeError, TraceError
 from rlx_core.trees.flatten import bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 
@@ -136,3 +139,48 @@ def test_containers_that_nest_deeper_are_refused():
             flatten_arguments({"x": tree})
         with pytest.raises(TraceError, match="1000 deep"):
             spread("vmap in_axes", tree, 1)
+
+
+def containers(depth: int, wrap: Callable[[Any], Any]) -> Any:
+    found: Any = np.float32([1, 2])
+    for _ in range(depth):
+        found = wrap(found)
+    return found
+
+
+def innermost(tree: Any) -> Any:
+    while isinstance(tree, dict | list | tuple):
+        tree = tree["a"] if isinstance(tree, dict) else tree[0]
+    return tree
+
+
+DEEP_USES: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda t: rlx.jit(lambda t: rlx.sum(innermost(t)))(t),
+    "result": lambda t: rlx.jit(lambda x: containers(5000, lambda inner: [inner]))(np.float32(1)),
+    "grad": lambda t: rlx.grad(lambda t: rlx.sum(innermost(t)))(t),
+    "vmap": lambda t: rlx.vmap(lambda t: t)(t),
+    "compile": lambda t: rlx.compile(lambda t: rlx.sum(innermost(t)), t),
+    "scan": lambda t: rlx.scan(lambda carry, x: (carry, x), t, np.arange(3)),
+    "cond": lambda t: rlx.cond(np.bool_(True), lambda: t, lambda: t),
+    "while_loop": lambda t: rlx.while_loop(lambda carry: np.bool_(False), lambda carry: carry, t),
+    "stop_gradient": rlx.stop_gradient,
+    "optimiser": lambda t: rlx.optim.adam(1e-3).init(t),
+    "train_step": lambda t: rlx.train_step(lambda p, b: rlx.sum(innermost(p)), rlx.optim.sgd(0.1))(t, (), ()),
+    "static": lambda t: rlx.jit(lambda x, s: x, static_argnames="s")(
+        np.ones(1), containers(5000, lambda inner: (1, inner))
+    ),
+    "save": lambda t: rlx.save("deep.safetensors", t),
+}
+
+
+@pytest.mark.parametrize("use", DEEP_USES)
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: (x,), lambda x: {"a": x}], ids=["list", "tuple", "dict"])
+def test_containers_five_thousand_deep_are_refused(use, wrap, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TraceError, match=r"nested (more|deeper) than"):
+        DEEP_USES[use](containers(5000, wrap))
+
+
+def test_containers_a_few_hundred_deep_are_flattened():
+    tree = containers(300, lambda x: [x])
+    assert float(rlx.jit(lambda t: rlx.sum(innermost(t)))(tree)) == 3

@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 from onnx_graphs import model, node
 
-from rlx_core.errors import CycleError, FormatError, RlxError
+from rlx_core.errors import BudgetError, CycleError, FormatError, RlxError
 from rlx_onnx import load
 
 
@@ -85,7 +85,7 @@ def test_functions_that_double_each_other_are_refused_before_they_are_put_in_pla
         functions=functions,
     )
 
-    with pytest.raises(FormatError, match="come to 1099511627776 nodes"):
+    with pytest.raises(BudgetError, match="with its functions in place has more than 500,000 nodes"):
         load(proto)
 
 

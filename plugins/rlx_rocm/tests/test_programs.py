@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +106,95 @@ def test_a_transform_has_its_gradient_on_the_device(host: PluginHost) -> None:
 
     found = on(host, rlx.grad(power))(X)
     np.testing.assert_allclose(found, rlx.grad(power)(X), rtol=1e-4, atol=1e-3)
+
+
+AT_EXIT = """
+import os, sys, threading, time
+import numpy as np
+import rlx_core as rlx
+
+f = rlx.jit(lambda x: rlx.tanh(rlx.sin(x) * x) + 1, target="rocm", outputs="device")
+x = np.ones(1 << 21, np.float32)
+f(x)
+runs = [0, 0]
+
+def work(number):
+    while True:
+        f(x)
+        runs[number] += 1
+
+for number in range(2):
+    threading.Thread(target=work, args=(number,), daemon=True).start()
+while not all(runs):
+    time.sleep(0.01)
+f(x)
+print("ends")
+"""
+
+
+@pytest.mark.parametrize("repeat", range(3))
+def test_a_process_ends_well_with_work_pending_in_daemon_threads(repeat: int, host: PluginHost, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", AT_EXIT],
+        env={**os.environ, "RLX_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "ends\n"), ran.stderr[-2000:]
+
+
+def test_a_driver_that_is_not_used_any_more_is_not_kept_for_the_end() -> None:
+    from rlx_rocm.opencl.exiting import ExitGuard
+
+    class Driver:
+        def __init__(self) -> None:
+            self.finished: list[bool] = []
+            self.guard = ExitGuard(self.synchronize)
+
+        def synchronize(self) -> None:
+            self.finished.append(True)
+
+    driver = Driver()
+    guard, kept = driver.guard, weakref.ref(driver)
+    guard._at_exit()
+    assert driver.finished == [True]
+    del driver
+    gc.collect()
+    assert kept() is None
+    guard._at_exit()
+
+
+def test_no_other_thread_gets_into_a_call_when_the_process_ends() -> None:
+    from rlx_rocm.opencl.exiting import ExitGuard
+
+    class Driver:
+        def synchronize(self) -> None:
+            order.append("finished")
+
+    order: list[str] = []
+    driver = Driver()
+    guard = ExitGuard(driver.synchronize)
+    begun, ends = threading.Event(), threading.Event()
+
+    def inside() -> None:
+        guard.enter()
+        begun.set()
+        ends.wait()
+        order.append("left")
+        guard.leave()
+
+    def later() -> None:
+        guard.enter()
+        order.append("entered")
+
+    threading.Thread(target=inside, daemon=True).start()
+    begun.wait()
+    threading.Timer(0.05, ends.set).start()
+    guard._at_exit()
+    threading.Thread(target=later, daemon=True).start()
+    time.sleep(0.05)
+    assert order == ["left", "finished"]
+    guard.enter()  # whoever ends the process may free what there is
+    guard.leave()

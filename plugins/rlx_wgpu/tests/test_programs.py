@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -252,3 +253,41 @@ def test_a_view_that_begins_inside_a_word_is_read_as_it_lies(host: PluginHost, d
     turn = rlx.logical_not if dtype == "bool" else rlx.negative
     f = on(host, lambda x: turn(rlx.flip(x, axis=0)[1:-3]))
     np.testing.assert_array_equal(f(x), np.logical_not(x[::-1][1:-3]) if dtype == "bool" else -x[::-1][1:-3])
+
+
+def test_memory_of_what_is_written_is_freed_without_a_read(
+    host: PluginHost, driver: WgpuDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wgpu keeps a copy of each write until the queue is waited for: once for so many bytes, however small the writes are."""
+    waits: list[int] = []
+    wait = WgpuDriver._wait
+
+    def counted(self: WgpuDriver) -> None:
+        waits.append(self._staged)
+        wait(self)
+
+    monkeypatch.setattr(WgpuDriver, "_wait", counted)
+    monkeypatch.setattr(driver_module, "MOST_STAGED", 1 << 20)
+    driver.synchronize()
+    waits.clear()
+    data = np.arange(1 << 16, dtype=np.float32)  # 256 KiB
+    for _ in range(20):
+        put = rlx.device_put(data, "wgpu:0", host=host)
+    assert len(waits) == 4
+    np.testing.assert_array_equal(put.to_host(), data)
+    assert driver._staged == 0, "a read waits too"
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="this system does not say how much memory a process has"
+)
+def test_arrays_that_are_put_and_dropped_take_no_memory(host: PluginHost) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    data = np.ones(1 << 18, np.float32)  # 1 MiB
+    rlx.device_put(data, "wgpu:0", host=host)
+    before = resident()
+    for _ in range(400):
+        rlx.device_put(data, "wgpu:0", host=host)
+    assert resident() - before < 200 << 20

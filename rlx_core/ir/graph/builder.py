@@ -22,6 +22,7 @@ from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
 from rlx_core.ir.types import TensorType
+from rlx_core.system.budget import current_work
 from rlx_core.system.records import define
 
 __all__ = [
@@ -188,6 +189,9 @@ class Builder:
                 f"{op.title}: graphs are nested more than {MOST_NESTED} deep",
                 hint="inline the innermost: how long one graph is has no limit",
             )
+        work = current_work()
+        if work is not None:
+            work.expect_nodes(len(self.nodes) + 1, f"graph {self.name}")
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
         if isinstance(op, Argument):

@@ -106,6 +106,11 @@ class Graph(Travels, Drawn):
         return all(not n.op.calls_host and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
 
     @cached_property
+    def node_count(self) -> int:
+        """Nodes, with those of nested graphs counted wherever they are nested: as many as there are once calls are inlined."""
+        return len(self.nodes) + sum(body.node_count for n in self.nodes for body in nested_graphs(n.op).values())
+
+    @cached_property
     def depth(self) -> int:
         """How many graphs are nested, this one included: 1 if no op holds a graph."""
         return 1 + max((body.depth for n in self.nodes for body in nested_graphs(n.op).values()), default=0)

@@ -6,7 +6,8 @@ every one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from rlx_core.ir.verify import Stage, check
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
 from rlx_core.passes.engine.order import check_order
 from rlx_core.plugins.use import owner_of
+from rlx_core.system.budget import current_work
 from rlx_core.system.records import frozen
 
 __all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
@@ -125,7 +127,8 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
         watch.print("before", watch.before, each.name, total.graph)
         watch.tell(PassEvent("pass-start", each.name, nodes))
         start = perf_counter_ns()
-        result = run_one(each, total.graph, context)
+        with time_limit(f"the pass {each.name}"):
+            result = run_one(each, total.graph, context)
         seconds = (perf_counter_ns() - start) * 1e-9
         if lowered is None and LOWERED in each.ensures:
             lowered = result.graph
@@ -136,6 +139,21 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
         done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
         total = total.then(result)
     return Run(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
+
+
+@contextmanager
+def time_limit(what: str) -> Iterator[None]:
+    """Limit the time of the block as the budget of the present work says, if there is one.
+
+    Raises:
+        BudgetError: It took longer.
+    """
+    work = current_work()
+    if work is None:
+        yield
+        return
+    with work.step(what):
+        yield
 
 
 def run_one(each: Pass, graph: Graph, context: Context) -> Result:

@@ -17,6 +17,7 @@ from attrs import Factory, field
 from attrs.validators import ge, in_
 
 from rlx_core.errors import ConfigError
+from rlx_core.system.budget import Budget
 from rlx_core.system.records import frozen
 
 __all__ = [
@@ -277,6 +278,7 @@ class Configuration(Plain):
     cache: CacheConfig = Factory(CacheConfig)
     memory: MemoryConfig = Factory(MemoryConfig)
     printing: PrintingConfig = Factory(PrintingConfig)
+    budget: Budget = Factory(Budget)
     verify: bool = True
     origins: Mapping[str, str] = field(default=EMPTY, converter=freeze, eq=False, repr=False)
     unknown_settings: tuple[UnknownSetting, ...] = field(default=(), eq=False)

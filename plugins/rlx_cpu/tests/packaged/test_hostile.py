@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import FormatError, RlxError
 from rlx_core.files.packages.container import Container, read_container
 from rlx_core.files.packages.opening import open_package
@@ -131,3 +132,43 @@ def test_a_format_of_later_is_named(package: Path, tmp_path: Path) -> None:
     path.write_bytes(b"PK" + package.read_bytes()[2:])
     with pytest.raises(FormatError, match="it starts with"):
         opened(path)
+
+
+def test_blobs_exchanged_between_packages_are_refused(package: Path, tmp_path: Path) -> None:
+    """Two packages of one function with other weights: a blob of one in place of that of the other has another digest."""
+    other = tmp_path / "other.rlxpack"
+    function = rlx.compile(
+        lambda w, x: rlx.tanh(w["w"] @ x), {"w": np.ones((64, 64), np.float32)}, rlx.spec("f32[64]"), target="cpu"
+    )
+    rlx.package(function, other)
+    first = tmp_path / "first.rlxpack"
+    function = rlx.compile(
+        lambda w, x: rlx.tanh(w["w"] @ x), {"w": np.full((64, 64), 2, np.float32)}, rlx.spec("f32[64]"), target="cpu"
+    )
+    rlx.package(function, first)
+    x = np.full(64, 1e-2, np.float32)
+    one, two = read_container(first), read_container(other)
+    np.testing.assert_allclose(opened(first)(x), np.tanh(1.28), rtol=1e-5)
+    starts = [each.whole.size - each.blobs.data.size for each in (one, two)]
+    exchanged = 0
+    for mine, theirs in zip(one.blobs.places, two.blobs.places, strict=True):
+        data, donor = bytearray(first.read_bytes()), other.read_bytes()
+        (at, nbytes, *_), (place, size, *_) = mine, theirs
+        blob = donor[starts[1] + place : starts[1] + place + size]
+        if size != nbytes or data[starts[0] + at : starts[0] + at + nbytes] == blob:
+            continue
+        data[starts[0] + at : starts[0] + at + nbytes] = blob
+        exchanged += 1
+        mixed = tmp_path / "mixed.rlxpack"
+        mixed.write_bytes(data)
+        try:
+            found = np.asarray(opened(mixed)(x))
+        except FormatError:
+            continue
+        np.testing.assert_allclose(found, np.tanh(1.28), rtol=1e-5)  # this processor does not use that blob
+    assert exchanged
+
+    # All blobs of the other package behind this one's manifest.
+    mixed.write_bytes(first.read_bytes()[: starts[0]] + other.read_bytes()[starts[1] :])
+    with pytest.raises(RlxError):
+        opened(mixed)(x)

@@ -12,6 +12,7 @@ import typer
 from rlx_core.cli.session import Session
 from rlx_core.cli.tables import cell, facts, heading, listing
 from rlx_core.errors import RlxError
+from rlx_core.pipeline.set_up import working_on
 from rlx_core.system.records import frozen
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
@@ -61,7 +62,11 @@ def inventory(file: Path) -> Inventory:
     Raises:
         FileError, FormatError, CycleError: It cannot be read, or is broken.
     """
-    proto, weights, folder, name = read_proto(file)
+    with working_on(f"reading {file.name}"):
+        return _inventory(*read_proto(file))
+
+
+def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name: str) -> Inventory:
     try:
         check_structure(proto)
         check_signatures(proto)

@@ -33,6 +33,10 @@ _WORD: Final = 4
 """Bytes to which WebGPU aligns what it copies."""
 
 
+MOST_STAGED: Final = 64 << 20
+"""Bytes that are written before the queue is waited for: wgpu keeps a copy of each write until then."""
+
+
 @frozen(eq=False)
 class Module:
     """A built source by its number of segments, and its pipelines by function too; those for several are made when needed."""
@@ -82,6 +86,7 @@ class WgpuDriver(Driver):
         self.place = f"wgpu:{number}"
         self._limits = limits_of(adapter)
         self._lock = Lock(f"the queue of {self.place}")
+        self._staged = 0  # bytes of which wgpu has copies, because nothing was waited for since they were written
         with self._translated():
             self.device = adapter.request_device_sync(
                 required_limits=self._limits.requested, required_features=sorted(facts.features)
@@ -133,6 +138,7 @@ class WgpuDriver(Driver):
         first, end = offset // _WORD * _WORD, _up(offset + into.nbytes, _WORD)
         with self._lock, self._translated():
             parts = [self.device.queue.read_buffer(*piece[:3]) for piece in self._pieces(buffer, first, end - first)]
+            self._staged = 0
         found = (
             np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
             if len(parts) > 1
@@ -251,7 +257,7 @@ class WgpuDriver(Driver):
 
     def synchronize(self) -> None:
         with self._lock, self._translated():
-            self.device.queue.read_buffer(self._nothing, 0, _WORD)
+            self._wait()
 
     # --------------------------------------------------------------------------------------- details
 
@@ -276,6 +282,14 @@ class WgpuDriver(Driver):
     def _write_words(self, room: Room, offset: int, raw: np.ndarray) -> None:
         for buffer, start, nbytes, before in self._pieces(room, offset, raw.size):
             self.device.queue.write_buffer(buffer, start, raw[before : before + nbytes])
+        self._staged += raw.size
+        if self._staged > MOST_STAGED:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Wait for what was submitted, after which wgpu frees its copies of what was written."""
+        self.device.queue.read_buffer(self._nothing, 0, _WORD)
+        self._staged = 0
 
     def _copy_in_heap(self, source: At, target: At, nbytes: int) -> None:
         self.set_argument(self._copy, 0, source)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import Fact, FormatError
+from rlx_core.system.budget import current_work
 
 __all__ = ["Neighbours", "bytes_in"]
 
@@ -100,6 +101,9 @@ class Neighbours:
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 kind = "has several names" if stat.S_ISREG(found.st_mode) else "is no regular file"
                 raise FormatError(f"{where}: {location} {kind}", Fact("folder", self.folder))
+            work = current_work()
+            if work is not None:
+                work.read(found.st_size, location)
             if found.st_size == 0:
                 return np.zeros(0, np.uint8)
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

@@ -21,6 +21,7 @@ from rlx_core.files.reading import mapped
 from rlx_core.functions.model import Model, argument_names
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.pipeline.set_up import working_on
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import bytes_in
 from rlx_onnx.reading.inputs import Input, inputs_of
@@ -67,9 +68,15 @@ def load(
     Raises:
         FormatError, CycleError: The model is broken; the node is said.
         FileError: The file cannot be read.
+        BudgetError: It causes more work than `[budget]` of the configuration allows.
         UnsupportedError: It uses operations that are not there, all of which are named, or a value in a place where it must be
             known when the program is compiled.
     """
+    with working_on(f"loading {called(model)}"):
+        return _loaded(model, inputs, known)
+
+
+def _loaded(model: Any, inputs: Mapping[str, Any] | None, known: Mapping[str, Any] | None) -> Model:
     proto, weights, folder, name = read_proto(model)
     try:
         check_structure(proto)
@@ -80,6 +87,13 @@ def load(
         raise error.about(name) from error.__cause__
 
 
+def called(model: Any) -> str:
+    """What errors call a model: the name of its file or of its graph."""
+    if isinstance(model, onnx.ModelProto):
+        return model.graph.name or "model"
+    return Path(model).name
+
+
 def read_proto(model: Any) -> tuple[Any, dict[str, np.ndarray], Path | None, str]:
     """The `ModelProto`, the bytes of a file's large tensors, which are not in it, its folder, and what errors call it.
 
@@ -87,7 +101,7 @@ def read_proto(model: Any) -> tuple[Any, dict[str, np.ndarray], Path | None, str
         FileError, FormatError: The file cannot be read, or is no model.
     """
     if isinstance(model, onnx.ModelProto):
-        return model, {}, None, model.graph.name or "model"
+        return model, {}, None, called(model)
     path = Path(model)
     try:
         data, taken = mapped_weights(mapped(path))
@@ -98,7 +112,7 @@ def read_proto(model: Any) -> tuple[Any, dict[str, np.ndarray], Path | None, str
         proto.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise FormatError(f"{path.name}: it is no ONNX model ({error})") from None
-    return proto, taken, path.parent, path.name
+    return proto, taken, path.parent, called(path)
 
 
 def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:

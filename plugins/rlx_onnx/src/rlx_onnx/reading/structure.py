@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from onnx import AttributeProto, TensorProto
 
 from rlx_core.errors import CycleError, Fact, FormatError
+from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import check_tensor
 
 __all__ = ["check_structure", "each_graph", "nested_graphs", "node_words"]
-
-MOST_NODES: Final = 2_000_000
-"""Nodes that a model may come to once its functions are put in place; real ones have some thousands."""
 
 
 def node_words(node: Any) -> str:
@@ -122,7 +120,7 @@ def _make(name: str, made: set[str], where: str) -> None:
 
 
 def _check_calls(model: Any) -> None:
-    """Require that functions call no circle, and come to a number of nodes that a memory holds."""
+    """Require that functions call no circle, and come to no more nodes than the budget allows."""
     bodies = {(each.domain, each.name): list(_all_nodes(each.node)) for each in model.functions}
     sizes: dict[tuple[str, str], int] = {}
 
@@ -138,8 +136,9 @@ def _check_calls(model: Any) -> None:
     if len(bodies) > 500:  # the way through them would be deeper than Python goes
         raise FormatError(f"a model of {len(bodies)} functions")
     total = sum(size(call, ()) if call in bodies else 1 for call in calls)
-    if total > MOST_NODES:
-        raise FormatError(f"its functions come to {total} nodes, more than {MOST_NODES}")
+    work = current_work()
+    if work is not None:
+        work.expect_nodes(total, "the model with its functions in place")
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:

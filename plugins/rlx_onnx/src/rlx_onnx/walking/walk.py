@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
@@ -10,9 +11,11 @@ import numpy as np
 import optree
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError
+from rlx_core.errors import Fact, FormatError, OutOfMemoryError, RlxError, UnsupportedError
 from rlx_core.ir.dims import Dim, free_symbols
+from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.ir.graph import Value
+from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
 from rlx_onnx.walking.host import HostStep, step_key
 from rlx_onnx.walking.node import Node
@@ -23,6 +26,10 @@ __all__ = ["NeedsKnown", "NeedsSizes", "Walk", "entered"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
+
+
+LARGE: Final = 1 << 16
+"""Elements: larger arrays are no sizes, axes or permutations."""
 
 
 class NeedsKnown(Exception):
@@ -64,7 +71,7 @@ class Walk:
         self._alive: list[Any] = []
         self._symbols: set[str] = set()  # of inputs
         self._found: set[str] = set()  # of steps on the host
-        self._depth = 0
+        self._depth = self._walked = 0
 
     @property
     def is_outermost(self) -> bool:
@@ -122,7 +129,11 @@ class Walk:
 
     def nodes(self, nodes: Sequence[Any], scope: dict[str, Any]) -> None:
         """Walk nodes, entering their results into the scope."""
+        work = current_work()
         for proto in nodes:
+            self._walked += 1
+            if work is not None:
+                work.expect_nodes(self._walked, "the model with its loops written out")
             operands = [scope[name] if name else None for name in proto.input]
             results = self._results(proto, operands, scope)
             scope.update((name, value) for name, value in zip(proto.output, results, strict=False) if name)
@@ -181,6 +192,10 @@ class Walk:
             if not _names_node(error, node):
                 error.with_fact(Fact("node", node))
             raise
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"{node}: the machine has no memory left for its results", Fact("cause", error)
+            ) from error
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError) as error:
             raise FormatError(f"{node}: its operands and attributes do not fit ({error})") from error
         results = found if isinstance(found, tuple) else (found,)
@@ -205,6 +220,7 @@ class Walk:
             and all(map(is_known, operands))
             and not (handler.grows and _is_large(handler, node, operands))
         ):
+            _expect_foldable(handler, node, operands)
             return at_once(handler.function, node, *operands)
         return handler.function(node, *operands)
 
@@ -246,8 +262,43 @@ def is_sizes_of_dims(value: np.ndarray) -> bool:
 
 def _is_large(handler: Handler, node: Node, operands: list[Any]) -> bool:
     """Whether results are too large to be made before the program runs."""
-    found = at_once(lambda: rlx.eval_shape(lambda: handler.function(node, *operands)))
-    return any(isinstance(each.size, int) and each.size > SMALL for each in optree.tree_leaves(found))
+    return any(isinstance(each.size, int) and each.size > SMALL for each in _result_types(handler, node, operands))
+
+
+def _expect_foldable(handler: Handler, node: Node, operands: list[Any]) -> None:
+    """Count the bytes of results that are about to be made, where they may be many: no operation has more elements than its
+    operands have pairs, but those that grow, which are small here.
+
+    Raises:
+        BudgetError: They are more than constants may have.
+    """
+    work = current_work()
+    if work is None or math.prod(max(1, leaf.size) for each in operands for leaf in _arrays(each)) <= SMALL:
+        return
+    for each in _result_types(handler, node, operands):
+        if isinstance(each.size, int):
+            work.fold(each.size * each.dtype.itemsize, str(node))
+
+
+def _result_types(handler: Handler, node: Node, operands: list[Any]) -> list[Any]:
+    """The types of results. Large operands are types too, because a trace copies constants; small ones may decide sizes."""
+    large = [
+        n for n, each in enumerate(operands) if isinstance(each, np.ndarray) and each.size > LARGE and is_known(each)
+    ]
+
+    def function(*traced: Any) -> Any:
+        given = dict(zip(large, traced, strict=True))
+        return handler.function(node, *(given.get(n, each) for n, each in enumerate(operands)))
+
+    types = [rlx.TensorType(dtype_of(operands[n].dtype), operands[n].shape) for n in large]
+    return optree.tree_leaves(at_once(lambda: rlx.eval_shape(function, *types)))
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """The arrays of a value that is known."""
+    if isinstance(value, list | tuple):
+        return [array for each in value for array in _arrays(each)]
+    return _arrays(value.value) if isinstance(value, Coded) else [value] if isinstance(value, np.ndarray) else []
 
 
 def _names_node(error: RlxError, node: Node) -> bool:

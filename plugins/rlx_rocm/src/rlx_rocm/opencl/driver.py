@@ -18,6 +18,7 @@ from attrs import frozen
 from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
+from rlx_rocm.opencl.exiting import ExitGuard, guarded
 
 __all__ = ["OpenClDriver"]
 
@@ -54,6 +55,7 @@ class OpenClDriver(Driver):
 
     Attributes:
         context, queue: PyOpenCL's own, for arrays of its own that programs are to take without a copy.
+        guard: Ends calls before Python ends.
     """
 
     def __init__(self, device: cl.Device, facts: DeviceFacts, number: int) -> None:
@@ -63,6 +65,7 @@ class OpenClDriver(Driver):
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context, device)
         self._device = device
+        self.guard = ExitGuard(self.synchronize)
         is_rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = [each for each in OPENCL.options if each != _ROUNDED or is_rounded]
         self._clock: cl.CommandQueue | None = None
@@ -74,35 +77,42 @@ class OpenClDriver(Driver):
 
     # ---------------------------------------------------------------------------------------- memory
 
+    @guarded
     def allocate(self, nbytes: int) -> cl.Buffer:
         with self._translated():
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
 
+    @guarded
     def free(self, buffer: cl.Buffer) -> None:
         with self._translated():
             buffer.release()  # the driver keeps it until what was submitted is done
 
+    @guarded
     def write(self, buffer: cl.Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
         with self._translated():
             event = cl.enqueue_copy(self.queue, buffer, _bytes(data), dst_offset=offset, is_blocking=waits)
         if not waits:
             self._held.append(event)
 
+    @guarded
     def read(self, buffer: cl.Buffer, offset: int, into: np.ndarray) -> None:
         with self._translated():
             cl.enqueue_copy(self.queue, _bytes(into), buffer, src_offset=offset, is_blocking=True)
         self._held.clear()
 
+    @guarded
     def copy(self, source: cl.Buffer, source_offset: int, target: cl.Buffer, target_offset: int, nbytes: int) -> None:
         with self._translated():
             cl.enqueue_copy(
                 self.queue, target, source, src_offset=source_offset, dst_offset=target_offset, byte_count=nbytes
             )
 
+    @guarded
     def fill(self, buffer: cl.Buffer, offset: int, nbytes: int, byte: int) -> None:
         with self._translated():
             cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), offset, nbytes)
 
+    @guarded
     def adopt(self, array: Any) -> Adopted | None:
         arrays = sys.modules.get("pyopencl.array")
         if arrays is None or not isinstance(array, arrays.Array) or array.base_data is None:
@@ -119,6 +129,7 @@ class OpenClDriver(Driver):
 
     # --------------------------------------------------------------------------------------- kernels
 
+    @guarded
     def build(self, source: str, binary: bytes | None = None) -> cl.Program:
         made = (
             cl.Program(self.context, source) if binary is None else cl.Program(self.context, [self._device], [binary])
@@ -133,11 +144,13 @@ class OpenClDriver(Driver):
                 hint="the source is what `rlx compile --emit opencl` prints",
             ) from None
 
+    @guarded
     def binary_of(self, module: cl.Program) -> bytes | None:
         with self._translated():
             found = module.get_info(cl.program_info.BINARIES)
         return bytes(found[0]) if found and found[0] else None
 
+    @guarded
     def launch(
         self, module: cl.Program, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
     ) -> Launch:
@@ -153,6 +166,7 @@ class OpenClDriver(Driver):
         offsets = {number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, At)}
         return Launch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
 
+    @guarded
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         place, kernel = launch.starts[number], launch.kernel
         try:
@@ -166,6 +180,7 @@ class OpenClDriver(Driver):
         except cl.Error as error:
             self._raise(error)
 
+    @guarded
     def submit(self, launches: Sequence[Launch]) -> None:
         queue, enqueue = self.queue, cl.enqueue_nd_range_kernel
         try:
@@ -175,6 +190,7 @@ class OpenClDriver(Driver):
         except cl.Error as error:
             self._raise(error)
 
+    @guarded
     def timed(self, launch: Launch) -> float:
         self.synchronize()
         with self._translated():
@@ -186,6 +202,7 @@ class OpenClDriver(Driver):
             seconds: float = 1e-9 * (event.profile.end - event.profile.start)
         return seconds
 
+    @guarded
     def synchronize(self) -> None:
         with self._translated():
             self.queue.finish()

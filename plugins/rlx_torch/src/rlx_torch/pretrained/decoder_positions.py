@@ -11,7 +11,7 @@ from rlx_core.errors import Fact
 from rlx_torch.pretrained.decoder_kinds import DecoderKind
 from rlx_torch.pretrained.decoder_options import Sizes
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.rope import rotary, table
+from rlx_torch.pretrained.rope import rotary
 
 __all__ = ["FULL", "NEAR", "Turn", "layer_types", "rotations", "slopes"]
 
@@ -45,7 +45,7 @@ def rotations(kind: DecoderKind, config: Config, size: Sizes, types: list[str], 
     renamed = {name: config.rows[other] for name, other in rope.aliases.items() if other in config.rows}
     rows = {**rope.defaults, **renamed, **config.rows}
     head = size("head_dim", kind.head_size or max(1, size("hidden_size") // size("num_attention_heads")))
-    nested = table(Config(rows, config.faults), "rope_parameters")
+    nested = Config(rows, config.faults).table("rope_parameters")
     by_type = {name for name, each in nested.items() if isinstance(each, dict)}
     known = () if rope.local_theta is None else (FULL, NEAR)
     if by_type.difference(known) or (known and nested and not by_type):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, ShapeError
+from rlx_core.errors import ConfigError, Fact, FormatError, ShapeError
+from rlx_torch.pretrained.folder import shown
 
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction
@@ -229,13 +230,15 @@ def _chooser(target: str | None) -> Callable[..., Any]:
 
 def _ends(model: PretrainedModel, stop: int | Sequence[int] | None) -> set[int]:
     """The tokens that end a text."""
-    said = _said(model, "eos_token_id") if stop is None else stop
-    return set() if said is None else {said} if isinstance(said, int) else set(said)
+    said = _said_tokens(model, "eos_token_id") if stop is None else stop
+    return {said} if isinstance(said, int) else set(said)
 
 
 def _penalty(model: PretrainedModel, given: float | None) -> float:
     """By what logits of tokens that were there are divided: what is given, or what the checkpoint says."""
     said = model.generation.get("repetition_penalty") if given is None else given
+    if not isinstance(said, int | float | np.number | None) or (isinstance(said, int) and abs(said) > 1 << 53):
+        raise ConfigError(f"generate: a repetition_penalty is a number, not {shown(said)}")
     penalty = 1.0 if said is None else float(said)
     if not penalty > 0:
         raise ConfigError(
@@ -261,7 +264,7 @@ def _hidden(
 def _marked(model: PretrainedModel, name: str, tokens: Sequence[int] | None, usual: str) -> np.ndarray | None:
     """The given tokens, or those that the checkpoint says, bool[words]."""
     words = model.config["vocab_size"]
-    stated = [*(_said(model, usual) or ()), *(_bad_tokens(model) if usual == "suppress_tokens" else ())]
+    stated = [*_said_tokens(model, usual), *(_bad_tokens(model) if usual == "suppress_tokens" else ())]
     given = tokens if tokens is not None else [t for t in stated if _is_token(t, words)]
     wrong = [token for token in given if not _is_token(token, words)]
     if wrong:
@@ -277,6 +280,19 @@ def _bad_tokens(model: PretrainedModel) -> list[int]:
 
 def _is_token(token: Any, words: int) -> bool:
     return isinstance(token, int | np.integer) and 0 <= int(token) < words
+
+
+def _said_tokens(model: PretrainedModel, name: str) -> list[int]:
+    """The tokens that a checkpoint says, one or several.
+
+    Raises:
+        FormatError: It says something else.
+    """
+    said = _said(model, name)
+    tokens = [] if said is None else said if isinstance(said, list) else [said]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in tokens):
+        raise FormatError(f"generate: {name} of the checkpoint is a token or a list of tokens, not {shown(said)}")
+    return tokens
 
 
 def _said(model: PretrainedModel, name: str) -> Any:

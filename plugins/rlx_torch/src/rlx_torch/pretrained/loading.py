@@ -10,7 +10,16 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, PluginError, UnsupportedError, nearest, unsupported
+from rlx_core.errors import (
+    ConfigError,
+    Fact,
+    FormatError,
+    PluginError,
+    UnsupportedError,
+    nearest,
+    unsupported,
+)
+from rlx_core.pipeline.set_up import working_on
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_torch.pretrained.bart import bart, marian
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
@@ -134,6 +143,7 @@ def from_pretrained(
         FileError: A file is missing.
         PluginError: The reader's packages are not installed.
         ConfigError: There is no such reader or size.
+        BudgetError: The files have more bytes than `budget.read` allows.
         UnsupportedError: The architecture, or what the configuration says of it, is not known; all of it is named.
         FormatError: Tensors are missing, misshapen or unknown; all of them are named.
     """
@@ -142,16 +152,21 @@ def from_pretrained(
     if sizes and reader == "rlx":
         raise ConfigError("from_pretrained: sizes are for reader='transformers'", hint="all sizes of texts are free")
     place = Path(folder)
-    config = read_config(place)
+    with working_on(f"from_pretrained: {place.name}"):
+        config = read_config(place)
+        if reader == "transformers":
+            return _by_transformers(place, str(config.rows.get("model_type")), config, sizes or {}, head=head)
+        return _by_rlx(place, config, head=head)
+
+
+def _by_rlx(place: Path, config: Config, *, head: bool) -> PretrainedModel:
     kind = config.rows.get("model_type")
-    if reader == "transformers":
-        return _by_transformers(place, str(kind), config, sizes or {}, head=head)
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         error = unsupported("from_pretrained", {f"model_type {kind!r}": ["config.json"]})
         known = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
         error.hint = f"{known}; from_pretrained(folder, reader='transformers') reads others with torch and transformers"
         raise error.with_fact(Fact("folder", place))
-    made = ARCHITECTURES[kind](config)
+    made = _architecture(kind, config)
     if head and kind in ENCODERS:
         made = with_head(kind, config, made, config.size("dim" if kind == "distilbert" else "hidden_size"))
     elif head:
@@ -196,3 +211,17 @@ def _by_transformers(
         generation=read_generation(place),
         reader="transformers",
     )
+
+
+def _architecture(kind: str, config: Config) -> Architecture:
+    """What a configuration makes.
+
+    Raises:
+        UnsupportedError, FormatError: Its values do not fit each other, or are of other kinds than they must be.
+    """
+    try:
+        return ARCHITECTURES[kind](config)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
+        if config.faults:
+            raise UnsupportedError(f"from_pretrained: {kind} with what is not known here", *config.faults) from error
+        raise FormatError(f"from_pretrained: config.json does not describe a {kind} ({error!r:.100})") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from rlx_core import nn
 from rlx_core.errors import Fact
 from rlx_torch.pretrained.folder import Config
 
-__all__ = ["attention_factor", "rope_config", "rope_tables", "rotary", "table", "yarn_factor", "yarn_scale"]
+__all__ = ["attention_factor", "rope_config", "rope_tables", "rotary", "yarn_factor", "yarn_scale"]
 
 KINDS = ("default", "linear", "llama3", "yarn")
 
@@ -39,17 +39,12 @@ def rotary(
 
 def rope_config(config: Config) -> Config:
     """Return the options of rope: those in `rope_parameters`, or `rope_scaling` of older files, with those beside them."""
-    stated = table(config, "rope_parameters") or table(config, "rope_scaling")
+    stated = config.table("rope_parameters") or config.table("rope_scaling")
     return Config({**config.rows, "rope_type": stated.get("type", "default"), **stated}, config.faults)
 
 
-def table(config: Config, name: str) -> dict[str, Any]:
-    """Return a table of options, empty where the file has none."""
-    found = config.rows.get(name) or {}
-    if isinstance(found, dict):
-        return found
-    config.faults.append(Fact(name, f"{found!r}, and must be a table"))
-    return {}
+MOST_ANGLES: Final = 1 << 29
+"""Elements of the tables of a model: 4,194,304 positions of heads of 128."""
 
 
 def rope_tables(config: Config, head: int, room: int, rotated: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -61,6 +56,10 @@ def rope_tables(config: Config, head: int, room: int, rotated: int | None = None
     Source:
         Peng et al. 2023, "YaRN", arXiv:2309.00071, sections 3.2 to 3.4.
     """
+    if room * head > MOST_ANGLES:
+        stated = f"{room:,} of heads of {head:,}; tables of more than {MOST_ANGLES:,} angles"
+        config.faults.append(Fact("positions", stated))
+        room, head, rotated = 2, 2, None
     options, n = rope_config(config), rotated or head
     kind = options.known("rope_type", *KINDS)
     base = options.number("rope_theta", 10000.0)
