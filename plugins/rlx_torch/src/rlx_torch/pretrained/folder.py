@@ -43,6 +43,7 @@ PARTS: Final = frozenset(
         ),
         *("n_head", "n_heads", "num_heads", "num_attention_heads", "num_key_value_heads", "num_kv_heads"),
         *("encoder_attention_heads", "decoder_attention_heads", "num_local_experts", "num_experts"),
+        *("n_routed_experts", "n_shared_experts"),
     )
 )
 """What a configuration calls the numbers of parts of a model, each of which takes time and memory before any tensor is read."""
@@ -118,13 +119,16 @@ class Config:
         return default
 
     def numbers(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """Return as many numbers as the default has."""
+        """Return as many numbers as the default has; the default's infinities may be stated too."""
         found = self.rows.get(name)
         found = default if found is None else found
         if not isinstance(found, list | tuple) or len(found) != len(default):
             self.faults.append(Fact(name, f"{found!r}, and must be {len(default)} numbers"))
             return default
-        return tuple(Config({name: each}, self.faults).number(name, 0.0) for each in found)
+        return tuple(
+            usual if each == usual else Config({name: each}, self.faults).number(name, 0.0)
+            for each, usual in zip(found, default, strict=True)
+        )
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A table of its own; an empty one where there is none."""

@@ -194,11 +194,11 @@ def _exported(module: Any, inputs: Mapping[str, Input], sizes: Mapping[str, int]
         raise UnsupportedError(f"from_pretrained: {called} refuses its inputs: {error}", inputs_of) from error
     try:
         return from_torch(module, (), given, dynamic_shapes=shapes, name=called)
-    except torch._dynamo.exc.UserError as error:
-        named = re.search(r"Constraints violated \(([\w, ]+)\)", str(error))
+    except UnsupportedError as error:
+        named = re.search(r"Constraints violated \(([\w, ]+)\)", str(error.__cause__))
         fixed = [name for name in free if named and name in named[1].split(", ")]
         if not fixed:
-            raise UnsupportedError(f"from_pretrained: torch.export refuses {called}: {error}") from error
+            raise
         example = ", ".join(f"{name!r}: {EXAMPLES[name]}" for name in fixed)
         raise UnsupportedError(
             f"from_pretrained: {called} is exported at a fixed {' and '.join(fixed)} only",
