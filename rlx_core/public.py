@@ -217,15 +217,14 @@ def lazy_names(
             return found
         try:
             # Here, because importing rlx imports none of its parts.
-            from rlx_core.system.interpreters import expect_main_interpreter
             from rlx_core.system.locks import forks_wait
-
-            expect_main_interpreter()
 
             # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
             with forks_wait:  # a module that a fork finds half imported stays so in the child
                 from rlx_core.system.collecting import collecting_seldom  # as above
+                from rlx_core.system.interpreters import expect_main_interpreter
 
+                expect_main_interpreter()
                 with collecting_seldom():
                     found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
         except Exception as error:
