@@ -73,7 +73,9 @@ BOUNDED = {
         "rlx_core/transforms/sweeps.py": (
             "backward pull _by_decomposition _by_transposition pushforward push _push_by_decomposition _push_by_transposition"
         ),
-        "rlx_core/pipeline/select/dispatch.py": "Dispatcher.decomposes_to_best Dispatcher.runs_best",
+        "rlx_core/pipeline/select/dispatch.py": (
+            "Dispatcher.decomposes_to_best Dispatcher.runs_best Dispatcher.runs_all_of Dispatcher.runs"
+        ),
     },
     "configurations are refused below MOST_NESTED (pipeline/config_reading)": {
         "rlx_core/ir/fingerprint.py": "canonical",

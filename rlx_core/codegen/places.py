@@ -100,6 +100,12 @@ class Fault:
         Raises:
             FormatError: It is none.
         """
+        further = need(need(form, dict, "a fault").get("alternatives"), list, "alternatives")
+        return evolve(cls._one(form), alternatives=tuple(map(cls._one, further)))
+
+    @classmethod
+    def _one(cls, form: Json) -> Fault:
+        """A fault without its alternatives."""
         row = need(form, dict, "a fault")
         pairs = (pair(each, "a fact") for each in need(row.get("facts"), list, "facts"))
         return cls(
@@ -108,7 +114,6 @@ class Fault:
             tuple(need(each, int, "a size") for each in need(row.get("dims"), list, "sizes")),
             tuple((need(label, str, "a label"), need(found, str, "a fact")) for label, found in pairs),
             optional(row.get("hint"), str, "a hint"),
-            tuple(map(cls.from_json, need(row.get("alternatives"), list, "alternatives"))),
         )
 
     @property

@@ -152,8 +152,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What the laws came to, a line for each op, rule and kernel; and the seed that tries the same again."""
     if seed := terminalreporter.config.getoption("--rlx-seed"):
         terminalreporter.line(f"these are the samples and cases of --rlx-seed={seed}")
-    kinds = ("passed", "failed", "skipped")
-    reports = [r for kind in kinds for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
+    found_of = [r for kind in ("passed", "failed", "skipped") for r in terminalreporter.stats.get(kind, ())]
+    # Files that are skipped whole have reports of another class.
+    reports = [r for r in found_of if isinstance(r, pytest.TestReport) and r.user_properties]
     if not reports:
         return
     from rlx_core.testing.summary import declined, lines
