@@ -6,9 +6,9 @@ done. So it lets go of what it has, waits until no other run is going on, and tr
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import Final
 
@@ -40,18 +40,33 @@ class Turns:
         """A run."""
         return self._run
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """A run during which no other thread has one."""
-        if self.is_inside:
-            yield
-            return
-        me = get_ident()
-        with self.alone_lock:
-            while any(thread != me for thread in list(self.running)):
+        return self._run if self.is_inside else _Alone(self, self._run)
+
+
+class _Alone(AbstractContextManager[None]):
+    """See `Turns.alone`; a class, because a lock cannot be a generator's."""
+
+    def __init__(self, turns: Turns, run: AbstractContextManager[None]) -> None:
+        self._turns, self._run = turns, run
+
+    def __enter__(self) -> None:
+        turns, me = self._turns, get_ident()
+        turns.alone_lock.__enter__(sys._getframe(1))
+        try:
+            while any(thread != me for thread in list(turns.running)):
                 time.sleep(_LOOK_AGAIN)
-            with self._run:
-                yield
+            self._run.__enter__()
+        except BaseException:
+            turns.alone_lock.__exit__()
+            raise
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._run.__exit__(None, None, None)
+        finally:
+            self._turns.alone_lock.__exit__()
 
 
 class _Run(AbstractContextManager[None]):

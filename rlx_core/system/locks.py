@@ -18,6 +18,7 @@ child by `in_child`.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from functools import cached_property
 from threading import get_ident
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -89,7 +90,11 @@ class Waited(Protocol):
 
 
 class Lock:
-    """A re-entrant lock, for `with`.
+    """A re-entrant lock, for `with` in a function that is no generator: other threads look whether the function goes on.
+
+    A signal handler may raise on entry to `__exit__`, before anything is released. So a thread that waits looks now and then
+    whether the function that has the lock is still among the calls of its thread, and takes the lock away if it is not. A fork
+    of another thread still counts it, and waits as long as for any thread.
 
     Args:
         what: What is behind it, for the error.
@@ -98,53 +103,104 @@ class Lock:
         DeadlockError: Whoever has it waits for something that this thread has (on entering).
     """
 
-    __slots__ = ("__weakref__", "_depth", "_lock", "owner", "what")
+    __slots__ = ("__weakref__", "_depth", "_frame", "_lock", "owner", "what")
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.owner: int | None = None
         self._depth = 0
+        self._frame: FrameType | None = None
         self._lock = threading.RLock()
         _locks.add(self)
 
-    def __enter__(self) -> None:
+    def __enter__(self, frame: FrameType | None = None) -> None:
+        """Acquire it. `frame` is of the function that has it until `__exit__`, where that is not the caller."""
+        frame = frame or sys._getframe(1)
         me = get_ident()
         depth = _held.get(me, 0)  # `_begin`, written out because locks are taken often
         _held[me] = depth + 1
         if depth == 0 and _forking:
             _let_fork(me)
-        if not self._lock.acquire(blocking=False):
-            try:
-                self._wait(me)
-            except BaseException:
-                _end(me)
-                raise
-        self.owner = me
-        self._depth += 1
+        try:
+            while True:
+                lock = self._lock
+                if not lock.acquire(blocking=False):
+                    lock = self._wait(me)
+                if self._depth and not _is_called(self._frame, me):
+                    self._depth = 0  # this thread left it without releasing
+                if lock is self._lock:  # nothing is called from here on, so that nobody takes it away
+                    break
+                lock.release()
+            if not self._depth:
+                self._frame = frame
+            self.owner = me
+            self._depth += 1
+        except BaseException:
+            if not self._depth and self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
+                self._lock.release()
+            _end(me)
+            raise
 
     def __exit__(self, *raised: object) -> None:
         self._depth -= 1
-        if self._depth == 0:
-            self.owner = None
-        self._lock.release()
+        if self._depth:
+            self._lock.release()
+        else:
+            self.owner = self._frame = None
+            self._lock.release()
+            while self._lock._is_owned():  # type: ignore[attr-defined]  # of a block that was left without releasing
+                self._lock.release()
         _end(get_ident())
 
-    def _wait(self, me: int) -> None:
+    def _wait(self, me: int) -> threading.RLock:
         with waiting(self):
-            while not self._lock.acquire(timeout=LOOK_AGAIN):
+            while True:
+                lock = self._lock
+                if lock.acquire(timeout=LOOK_AGAIN):
+                    return lock
                 if _is_deadlock(me) and _gives_way(me):
                     raise DeadlockError(
                         f"deadlock: {self.what} is another thread's, which waits for what this thread holds",
                         Fact("asked from", "a signal handler, most likely: it interrupted what it waits for"),
                         hint="let the handler set a flag, and call when it has returned",
                     )
+                self._take_away()
+
+    def _take_away(self) -> None:
+        """Be free, if the function that has it has ended."""
+        lock, frame, owner, depth = self._lock, self._frame, self.owner, self._depth
+        found = _OWNER.search(repr(lock))
+        holder = int(found[1]) if found else 0
+        if not holder or _is_called(frame, holder, besides=_TAKING):
+            return
+        fresh = threading.RLock()
+        # Without calls in between, in which other threads could run.
+        if self._lock is lock and self._frame is frame and self.owner == owner and self._depth == depth:
+            self._lock, self.owner, self._frame, self._depth = fresh, None, None, 0
 
     def renew(self) -> None:
         """In a forked child: be free, if whoever had it is not in this process."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
-            self._lock, self.owner, self._depth = threading.RLock(), None, 0
+            self._lock, self.owner, self._frame, self._depth = threading.RLock(), None, None, 0
+
+
+_OWNER: Final = re.compile(r"owner=(\d+)")
+"""In the text of a lock of Python's, the only place that has the thread while `Lock.owner` is not set yet."""
+
+_TAKING: Final = frozenset({Lock.__enter__.__code__, Lock.__exit__.__code__})
+"""The functions that acquire and release: a thread in one of them may have a lock whose frame is not set."""
+
+
+def _is_called(frame: FrameType | None, thread: int, besides: frozenset[CodeType] = frozenset()) -> bool:
+    """Whether a function, or one of the code `besides`, is among the calls that a thread is in."""
+    at = sys._getframe(1) if thread == get_ident() else sys._current_frames().get(thread)
+    while at is not None:
+        if at is frame or at.f_code in besides:
+            return True
+        at = at.f_back
+    return False
 
 
 class _Section(ContextDecorator):

@@ -7,6 +7,7 @@ the streams are one queue.
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ class Queue:
         self._thread = _Thread()
 
     def __enter__(self) -> Any:
-        self._lock.__enter__()
+        self._lock.__enter__(sys._getframe(1))
         try:
             self.device.__enter__()
             try:
