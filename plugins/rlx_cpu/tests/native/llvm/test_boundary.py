@@ -225,5 +225,7 @@ SWEEP = """
 
 @pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_other_threads_compile_after_an_interrupt_at_any_call(stride: int, tmp_path: Path) -> None:
-    ran = run(SWEEP.format(inside=("rlx_cpu.native.llvm", "rlx_core.system", "contextlib"), stride=stride), 600, tmp_path)
+    ran = run(
+        SWEEP.format(inside=("rlx_cpu.native.llvm", "rlx_core.system", "contextlib"), stride=stride), 600, tmp_path
+    )
     assert ran.returncode == 0, ran.stderr[-2000:]

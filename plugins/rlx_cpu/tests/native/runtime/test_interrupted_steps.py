@@ -1,4 +1,4 @@
-"""Ctrl-C at any call within a training step, a program that calls Python functions, and a bound program.
+"""Ctrl-C at any call within a training step, a program that calls Python functions, a bound program and a compile.
 
 Afterwards the same call works, in this thread and in another; other threads can compile; parameters are as they were, or donated.
 """
@@ -65,8 +65,17 @@ def check(function, expected):
     return lambda: np.testing.assert_array_equal(np.asarray(function(X)), expected)
 
 
+programs = iter(range(10**6))
+
+
+def compiling():
+    number = next(programs)
+    assert float(rlx.jit(lambda x: rlx.sum(rlx.exp(x) + number))(np.zeros(3, np.float32))) == 3 + 3 * number
+
+
 work = {
     "training": training,
+    "compiling": compiling,
     "calling": check(calling, 3),
     "telling": check(telling, 2),
     "looping": check(looping, 8),
@@ -135,8 +144,10 @@ assert ended > 0.9 * len(range(1, total + 1, int(sys.argv[2]))), (ended, total)
 
 
 @pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("work", ["training", "calling", "telling", "looping", "bound"])
+@pytest.mark.parametrize("work", ["training", "calling", "telling", "looping", "bound", "compiling"])
 def test_the_same_call_works_after_an_interrupt_at_any_other(work: str, stride: int, tmp_path: Path) -> None:
+    if work == "compiling":  # some 30,000 calls
+        stride *= 151
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, work, str(stride)],
         env={**os.environ, "RLX_CACHE_DIR": str(tmp_path)},
