@@ -61,7 +61,9 @@ def decode(data: Data) -> Program:
     compiled = rlx.jit(partial(step, data["params"]), donate=("cache",))  # so the weights are constants of the program
 
     def written() -> list[Any]:
-        cache, token, tokens, scores = no_cache(), np.int64(1), [], None
+        # Arrays of rlx, because those of NumPy are never overwritten: the first call would copy them.
+        cache: list[Any] = [rlx.asarray(each) for each in no_cache()]
+        token, tokens, scores = np.int64(1), [], None
         for place in range(data["tokens"]):
             token, scores, cache = compiled(cache, np.int64(token), np.int64(place))
             tokens.append(int(token))

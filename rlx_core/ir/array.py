@@ -48,10 +48,15 @@ _OPERATORS: Final = {
 class _Donated:
     """What a donated array has in place of its elements: to whom it was donated."""
 
-    __slots__ = ("to", "type")
+    __slots__ = ("dtype", "shape", "to")
 
-    def __init__(self, to: str, type: TensorType) -> None:
-        self.to, self.type = to, type
+    def __init__(self, to: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self.to, self.dtype, self.shape = to, dtype, shape
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the elements that it had: made for errors alone, because donating takes part in every step."""
+        return TensorType(dtype_of(self.dtype), self.shape)
 
 
 class HostArray(ArrayMethods):
@@ -257,7 +262,7 @@ class HostArray(ArrayMethods):
         """
         with _donating:
             array = self._array
-            self._data = _Donated(to, TensorType(dtype_of(array.dtype), array.shape))
+            self._data = _Donated(to, array.dtype, array.shape)
         # What the caller may still look at through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view refers
         # to the array whose memory it shows, and that array is referred to here and by the call below.
         is_own = array.base is None or not isinstance(array.base, np.ndarray)
