@@ -28,7 +28,7 @@ from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import PluginHost
-from rlx_core.system.budget import Work, working
+from rlx_core.system.budget import CountedWork, working
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
@@ -83,7 +83,7 @@ def compile_graph(
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
 
 
-def expect_parameters(lir: Lir, work: Work) -> None:
+def expect_parameters(lir: Lir, work: CountedWork) -> None:
     """Require that a program's parameters have no more bytes than its budget allows; sizes with symbols are not known yet.
 
     Raises:

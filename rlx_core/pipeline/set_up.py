@@ -13,7 +13,7 @@ from rlx_core.pipeline.config.records import Configuration, PluginConfig
 from rlx_core.pipeline.providers import activate_options
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 from rlx_core.plugins.host import enabled_by
-from rlx_core.system.budget import Work, current_work, working
+from rlx_core.system.budget import CountedWork, current_work, working
 
 __all__ = ["Config", "set_up", "working_on"]
 
@@ -44,7 +44,7 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
 
 
 @contextmanager
-def working_on(task: str, config: Config = None, host: PluginHost | None = None) -> Iterator[Work]:
+def working_on(task: str, config: Config = None, host: PluginHost | None = None) -> Iterator[CountedWork]:
     """Count the work of reading a file, under the budget of a configuration; a reader that another one calls is part of its work.
 
     Raises:

@@ -19,7 +19,7 @@ from attrs.validators import ge, gt
 from rlx_core.errors import BudgetError, Fact
 from rlx_core.system.records import frozen
 
-__all__ = ["Budget", "Work", "current_work", "working"]
+__all__ = ["Budget", "CountedWork", "current_work", "working"]
 
 NODES_PER_CHECK: Final = 64
 """Nodes between two looks at the clock, which takes about as long as a tenth of a node."""
@@ -47,7 +47,7 @@ class Budget:
     variants: int = field(default=1024, validator=ge(1))
 
 
-class Work:
+class CountedWork:
     """What was done so far within one `working` block.
 
     Args:
@@ -141,18 +141,18 @@ class Work:
         )
 
 
-_work: ContextVar[Work | None] = ContextVar("work", default=None)
+_work: ContextVar[CountedWork | None] = ContextVar("work", default=None)
 
 
-def current_work() -> Work | None:
+def current_work() -> CountedWork | None:
     """The work that is counted now, or `None` if none is."""
     return _work.get()
 
 
 @contextmanager
-def working(budget: Budget, task: str) -> Iterator[Work]:
+def working(budget: Budget, task: str) -> Iterator[CountedWork]:
     """Count what is done inside of the block, from nothing, against a budget."""
-    token = _work.set(work := Work(budget, task))
+    token = _work.set(work := CountedWork(budget, task))
     try:
         yield work
     finally:

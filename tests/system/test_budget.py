@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rlx_core.errors import BudgetError
-from rlx_core.system.budget import Budget, Work, current_work, working
+from rlx_core.system.budget import Budget, CountedWork, current_work, working
 
 
 def spin(seconds: float) -> None:
@@ -53,7 +53,7 @@ def test_as_much_as_the_limit_is_allowed():
 
 
 def test_a_step_has_a_time_of_its_own():
-    work = Work(Budget(seconds=0.05), "compiling main")
+    work = CountedWork(Budget(seconds=0.05), "compiling main")
     with (
         pytest.raises(BudgetError, match=r"the pass rlx.slow takes longer than 0.05 s"),
         work.step("the pass rlx.slow"),
@@ -69,7 +69,7 @@ def test_waiting_takes_no_time_of_the_processor():
 
 
 def test_an_error_within_a_step_is_kept():
-    work = Work(Budget(seconds=0.01), "compiling main")
+    work = CountedWork(Budget(seconds=0.01), "compiling main")
     with pytest.raises(KeyError), work.step("the pass rlx.slow"):
         refused_slowly()
 

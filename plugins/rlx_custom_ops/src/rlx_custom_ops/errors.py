@@ -124,7 +124,7 @@ def listed(index: Sequence[object]) -> str:
 
 
 @frozen
-class Refusal:
+class MatrixRefusal:
     """What an op says of a matrix that it cannot take.
 
     Native code reports where and what it met as a number, so both may be fields of a format in place of numbers.
@@ -146,21 +146,23 @@ class Refusal:
         return self.error(self.message(index, found), Fact(BATCH_INDEX, listed(index)), hint=self.hint)
 
 
-def no_minor(op: str, size: int) -> Refusal:
+def no_minor(op: str, size: int) -> MatrixRefusal:
     """The refusal of a matrix for the order of its first leading minor that is not positive."""
     says = f"not positive definite: its leading minor of order {{found}} (of {size}) is not positive"
-    return Refusal(NotPositiveDefiniteError, op, says)
+    return MatrixRefusal(NotPositiveDefiniteError, op, says)
 
 
-def no_pivot(op: str, size: int) -> Refusal:
+def no_pivot(op: str, size: int) -> MatrixRefusal:
     """The refusal of a matrix with a pivot of exactly 0, for its numerical rank."""
     says = f"singular: a pivot is exactly 0, the numerical rank is {{found}} of {size}"
-    return Refusal(SingularMatrixError, op, says, hint="`lstsq` solves systems of any rank")
+    return MatrixRefusal(SingularMatrixError, op, says, hint="`lstsq` solves systems of any rank")
 
 
-def no_divisor(op: str, size: int) -> Refusal:
+def no_divisor(op: str, size: int) -> MatrixRefusal:
     """The refusal of a triangular matrix without an inverse, for the first row with a 0 on the diagonal."""
-    return Refusal(SingularMatrixError, op, f"singular: element {{found}} of its diagonal (of {size}) is exactly 0")
+    return MatrixRefusal(
+        SingularMatrixError, op, f"singular: element {{found}} of its diagonal (of {size}) is exactly 0"
+    )
 
 
 def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> LinearAlgebraError:

@@ -16,7 +16,7 @@ import optree
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
 
-__all__ = ["Fixed", "parted", "register_nodes"]
+__all__ = ["FixedLeaves", "parted", "register_nodes"]
 
 KNOWN = (dict, list, tuple, type(None))
 """Containers of both."""
@@ -63,7 +63,7 @@ def register_class(cls: type[Any]) -> None:
             raise
 
 
-class Fixed:
+class FixedLeaves:
     """The leaves of an argument that are part of the program, because they are no numbers: functions, texts, flags.
 
     Attributes:
@@ -80,12 +80,12 @@ class Fixed:
         return jax.tree_util.tree_unflatten(structure, leaves)
 
 
-def parted(argument: Any) -> tuple[Any, Fixed]:
+def parted(argument: Any) -> tuple[Any, FixedLeaves]:
     """An argument with `None` in the place of what is no number, and this."""
     leaves, structure = jax.tree_util.tree_flatten(argument, is_leaf=lambda each: each is None)
     arrays = [leaf if is_number(leaf) else None for leaf in leaves]
     fixed = [None if is_number(leaf) else leaf for leaf in leaves]
-    return jax.tree_util.tree_unflatten(structure, arrays), Fixed(fixed)
+    return jax.tree_util.tree_unflatten(structure, arrays), FixedLeaves(fixed)
 
 
 def is_number(leaf: Any) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rlx_core.kit import Fault
-from rlx_custom_ops.errors import BATCH_INDEX, Refusal, listed
+from rlx_custom_ops.errors import BATCH_INDEX, MatrixRefusal, listed
 
 __all__ = ["fault_of"]
 
 
-def fault_of(refusal: Refusal, leading: tuple[int, ...], most: int) -> Fault:
+def fault_of(refusal: MatrixRefusal, leading: tuple[int, ...], most: int) -> Fault:
     """The fault whose number says which matrix of a stack is refused, and what was found in it.
 
     Args:

@@ -20,7 +20,7 @@ class Cached:
         at: The place i64[] of the first new token.
         padding: How many places i64[batch] at the beginning of the room nobody sees.
         steps: How many tokens are new.
-        heads, kv_heads: Heads of queries, and of keys and values.
+        heads, kv_heads: HeadCounts of queries, and of keys and values.
 
     Attributes:
         places: Those of the new tokens in the room, i64[steps].
@@ -63,7 +63,7 @@ class Cached:
         Args:
             window: How many places, that of a token included, it sees; `None` is all before it.
             bias: Added to scores.
-            sinks: Scores f32[heads] for no key.
+            sinks: ScoreOptions f32[heads] for no key.
         """
         pair = zip(self._cache[number], (k, v), strict=True)
         keys, values = (nn.update_cache(old, new, self._at) for old, new in pair)

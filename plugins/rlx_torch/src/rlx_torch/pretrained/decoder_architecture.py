@@ -8,9 +8,9 @@ from rlx_core import nn
 from rlx_torch.pretrained.decoder_kinds import DecoderKind
 from rlx_torch.pretrained.decoder_layers import Layer, layer_of
 from rlx_torch.pretrained.decoder_norms import norm_shapes, normed
-from rlx_torch.pretrained.decoder_options import Sizes, cap, factor_of
+from rlx_torch.pretrained.decoder_options import SizeOptions, cap, factor_of
 from rlx_torch.pretrained.decoder_positions import NEAR, layer_types, rotations, slopes
-from rlx_torch.pretrained.decoders import DecoderAttention, Logits, Scores, States, decoder
+from rlx_torch.pretrained.decoders import DecoderAttention, LogitsHead, ScoreOptions, States, decoder
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Architecture, Parameters, linear
 
@@ -21,7 +21,7 @@ def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
     """Return the architecture of a row: ids i64[batch, length] -> logits f32[batch, length, words]."""
     for name, known in kind.expected.items():
         config.known(name, *known, default=known[0])
-    size = Sizes(kind, config)
+    size = SizeOptions(kind, config)
     d, words, count = size("hidden_size"), size("vocab_size"), size("num_hidden_layers")
     width = d if kind.embed_size is None else config.size(kind.embed_size.name, d)
     positions = None if kind.rope is None and kind.learned is None else size("max_position_embeddings", 2048)
@@ -57,7 +57,7 @@ def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
         shapes,
         kind.prefix,
         layers,
-        Logits(
+        LogitsHead(
             head_name,
             kind.head_bias,
             layer.factors.get("logits", 1.0),
@@ -72,7 +72,7 @@ def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
     )
 
 
-def _scores(kind: DecoderKind, config: Config, layer: Layer, types: list[str], size: Sizes) -> Scores:
+def _scores(kind: DecoderKind, config: Config, layer: Layer, types: list[str], size: SizeOptions) -> ScoreOptions:
     windows: tuple[int | None, ...] = ()
     option = None if kind.window is None else kind.window.size
     if option is not None and config.rows.get(option.name, option.default) is not None:
@@ -80,7 +80,7 @@ def _scores(kind: DecoderKind, config: Config, layer: Layer, types: list[str], s
         windows = tuple(window if each == NEAR else None for each in types)
     scale = factor_of(config, kind.scale) if layer.latent is None else layer.latent.scale
     costs = slopes(size("num_attention_heads")) if kind.has_slopes else None
-    return Scores(windows, scale, cap(config, kind.cap), costs)
+    return ScoreOptions(windows, scale, cap(config, kind.cap), costs)
 
 
 def _predictors(config: Config, kind: DecoderKind, count: int) -> tuple[str, ...]:

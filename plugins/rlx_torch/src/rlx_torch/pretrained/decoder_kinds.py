@@ -11,16 +11,16 @@ from rlx_torch.pretrained.folder import Option
 
 __all__ = [
     "LLAMA_NAMES",
+    "ConfigFactor",
     "DecoderKind",
-    "Factor",
     "HeadNorm",
     "Latent",
     "Learned",
     "Mixture",
     "Norm",
     "Projections",
-    "Rope",
-    "Shared",
+    "RopeKind",
+    "SharedExpert",
     "Window",
 ]
 
@@ -41,7 +41,7 @@ Projections = Literal["separate", "concatenated", "by-head", "by-group"]
 
 
 @frozen
-class Factor:
+class ConfigFactor:
     """A multiplier: the number of an option, raised to a power.
 
     Attributes:
@@ -76,7 +76,7 @@ class Norm:
 
 
 @frozen
-class Rope:
+class RopeKind:
     """Rotary position embeddings (Su et al. 2021, arXiv:2104.09864).
 
     Attributes:
@@ -137,7 +137,7 @@ class Window:
 
 
 @frozen
-class Shared:
+class SharedExpert:
     """An expert of all tokens.
 
     Attributes:
@@ -182,7 +182,7 @@ class Mixture:
     score: Literal["softmax", "sigmoid"] = "softmax"
     is_normalised: bool | Option = True
     is_packed: bool = False
-    shared: Shared | None = None
+    shared: SharedExpert | None = None
     every: Option | None = None
     dense_layers: str | None = None
     first: Option | None = None
@@ -260,18 +260,18 @@ class DecoderKind:
     biases: Mapping[str, bool | Option] = field(factory=dict)
     is_turned: bool = False
     head_norm: HeadNorm | None = None
-    rope: Rope | None = field(factory=Rope)
+    rope: RopeKind | None = field(factory=RopeKind)
     learned: Learned | None = None
     has_slopes: bool = False
     window: Window | None = None
     has_sinks: bool = False
-    scale: Factor | None = None
+    scale: ConfigFactor | None = None
     cap: Option | None = None
     latent: Latent | None = None
     act: Option | str = field(factory=lambda: Option("hidden_act", "silu"))
     mixture: Mixture | None = None
     has_state_space: bool = False
-    factors: Mapping[str, Factor] = field(factory=dict)
+    factors: Mapping[str, ConfigFactor] = field(factory=dict)
     logits_cap: Option | None = None
     tied: bool | Option = field(factory=lambda: Option("tie_word_embeddings", False))
     expected: Mapping[str, tuple[Any, ...]] = field(factory=dict)

@@ -10,9 +10,9 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_torch.pretrained.decoder_kinds import DecoderKind, HeadNorm, Projections
 from rlx_torch.pretrained.decoder_norms import head_norm_shapes, norm_shapes, normed, plain_norm
-from rlx_torch.pretrained.decoder_options import Sizes, factor_of
+from rlx_torch.pretrained.decoder_options import SizeOptions, factor_of
 from rlx_torch.pretrained.decoder_positions import Turn
-from rlx_torch.pretrained.decoders import DecoderAttention, Heads, States
+from rlx_torch.pretrained.decoders import DecoderAttention, HeadCounts, States
 from rlx_torch.pretrained.experts import Experts, experts_of
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.latent_attention import LatentAttention, latent_attention
@@ -33,7 +33,7 @@ class Layer:
     kind: DecoderKind
     d: int
     inner: int
-    heads: Heads
+    heads: HeadCounts
     eps: float
     act: Callable[[Any], Any] = field(eq=False)
     has_bias: dict[str, bool]
@@ -160,7 +160,7 @@ class Layer:
         return self.scaled("net", self._part(parameters, at, "down", gate * up))
 
 
-def layer_of(kind: DecoderKind, config: Config, size: Sizes) -> Layer:
+def layer_of(kind: DecoderKind, config: Config, size: SizeOptions) -> Layer:
     d, heads = size("hidden_size"), size("num_attention_heads")
     head = size("head_dim", kind.head_size or max(1, d // heads))
     has_norms = kind.head_norm is not None and (kind.head_norm.when is None or config.option(kind.head_norm.when))
@@ -174,7 +174,7 @@ def layer_of(kind: DecoderKind, config: Config, size: Sizes) -> Layer:
         kind=kind,
         d=d,
         inner=_inner(kind, size, d, mixture),
-        heads=Heads(heads, keys, head, value),
+        heads=HeadCounts(heads, keys, head, value),
         eps=config.number(kind.norm.eps.name, kind.norm.eps.default),
         act=ACTIVATIONS[act],
         has_bias={group: config.option(kind.biases.get(group, False)) for group in ("qkv", "out", "net")},
@@ -187,14 +187,14 @@ def layer_of(kind: DecoderKind, config: Config, size: Sizes) -> Layer:
     )
 
 
-def _inner(kind: DecoderKind, size: Sizes, d: int, mixture: Experts | None) -> int:
+def _inner(kind: DecoderKind, size: SizeOptions, d: int, mixture: Experts | None) -> int:
     """Return the features within the net; 0 where every layer has a mixture of experts."""
     if mixture is not None and all(mixture.layers):
         return 0
     return size("intermediate_size", None if kind.inner_factor is None else kind.inner_factor * d)
 
 
-def split(order: Projections, x: Any, heads: Heads) -> tuple[Any, Any, Any]:
+def split(order: Projections, x: Any, heads: HeadCounts) -> tuple[Any, Any, Any]:
     """Return queries, keys and values of one product.
 
     `concatenated` has all queries, then all keys, then all values; `by-head` those of a head after those of another; `by-group`

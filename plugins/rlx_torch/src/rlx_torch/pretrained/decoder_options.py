@@ -5,14 +5,14 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlx_core.errors import Fact
-from rlx_torch.pretrained.decoder_kinds import DecoderKind, Factor
+from rlx_torch.pretrained.decoder_kinds import ConfigFactor, DecoderKind
 from rlx_torch.pretrained.folder import Config, Option
 
-__all__ = ["Sizes", "cap", "factor_of"]
+__all__ = ["SizeOptions", "cap", "factor_of"]
 
 
 @frozen
-class Sizes:
+class SizeOptions:
     """Sizes by their standard names, which the file may call otherwise."""
 
     kind: DecoderKind
@@ -22,7 +22,7 @@ class Sizes:
         return self.config.size(self.kind.options.get(name, name), default)
 
 
-def factor_of(config: Config, factor: Factor | None) -> float | None:
+def factor_of(config: Config, factor: ConfigFactor | None) -> float | None:
     """Return a multiplier, or `None` where there is none."""
     if factor is None:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx_core.errors import Fact
 from rlx_torch.pretrained.decoder_kinds import DecoderKind
-from rlx_torch.pretrained.decoder_options import Sizes
+from rlx_torch.pretrained.decoder_options import SizeOptions
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.rope import rotary
 
@@ -38,7 +38,7 @@ def layer_types(kind: DecoderKind, config: Config, count: int) -> list[str]:
     return [Config({"layer_types": name}, config.faults).known("layer_types", NEAR, FULL) for name in names]
 
 
-def rotations(kind: DecoderKind, config: Config, size: Sizes, types: list[str], room: int) -> list[Turn | None]:
+def rotations(kind: DecoderKind, config: Config, size: SizeOptions, types: list[str], room: int) -> list[Turn | None]:
     """Return the rotation of each layer, or `None` for one that does not rotate."""
     rope = kind.rope
     assert rope is not None, "a decoder without rope does not ask"

@@ -13,15 +13,15 @@ from attrs import evolve
 from rlx_torch.pretrained.decoder_architecture import decoder_of
 from rlx_torch.pretrained.decoder_kinds import (
     LLAMA_NAMES,
+    ConfigFactor,
     DecoderKind,
-    Factor,
     HeadNorm,
     Latent,
     Learned,
     Mixture,
     Norm,
-    Rope,
-    Shared,
+    RopeKind,
+    SharedExpert,
     Window,
 )
 from rlx_torch.pretrained.folder import Config, Option
@@ -58,14 +58,14 @@ GEMMA: Final = DecoderKind(
     # The first files state "gelu" as `hidden_act`, and mean this.
     act="gelu_pytorch_tanh",
     biases=PROJECTED,
-    factors={"embed": Factor("hidden_size", power=0.5)},
+    factors={"embed": ConfigFactor("hidden_size", power=0.5)},
     tied=TIED,
     expected={"hidden_activation": (None, "gelu_pytorch_tanh")},
 )
 GEMMA2: Final = evolve(
     GEMMA,
     names=GEMMA_NAMES,
-    scale=Factor("query_pre_attn_scalar", 256.0, -0.5),
+    scale=ConfigFactor("query_pre_attn_scalar", 256.0, -0.5),
     cap=Option("attn_logit_softcapping", 50.0),
     logits_cap=Option("final_logit_softcapping", 30.0),
     window=Window(Option("sliding_window", 4096), full_every=2),
@@ -75,7 +75,7 @@ GEMMA3: Final = evolve(
     head_norm=HeadNorm("head"),
     cap=None,
     logits_cap=Option("final_logit_softcapping"),
-    rope=Rope(defaults={"rope_theta": 1_000_000.0}, local_theta=Option("rope_local_base_freq", 10_000.0)),
+    rope=RopeKind(defaults={"rope_theta": 1_000_000.0}, local_theta=Option("rope_local_base_freq", 10_000.0)),
     window=Window(Option("sliding_window", 4096), full_every=Option("sliding_window_pattern", 6)),
     expected={
         "hidden_activation": ("gelu_pytorch_tanh", None),
@@ -86,7 +86,7 @@ GEMMA3: Final = evolve(
 )
 MIXTRAL: Final = DecoderKind(
     norm=Norm(eps=Option("rms_norm_eps", 1e-5)),
-    rope=Rope(defaults={"rope_theta": 1_000_000.0}),
+    rope=RopeKind(defaults={"rope_theta": 1_000_000.0}),
     window=Window(),
     mixture=Mixture(
         name="block_sparse_moe",
@@ -114,7 +114,9 @@ QWEN2_MOE: Final = evolve(
         count=Option("num_experts", 60),
         chosen=Option("num_experts_per_tok", 4),
         inner=Option("moe_intermediate_size", 1408),
-        shared=Shared("shared_expert", Option("shared_expert_intermediate_size", 5632), gate="shared_expert_gate"),
+        shared=SharedExpert(
+            "shared_expert", Option("shared_expert_intermediate_size", 5632), gate="shared_expert_gate"
+        ),
     ),
 )
 
@@ -140,16 +142,18 @@ OLMO2: Final = DecoderKind(
 )  # fmt: skip
 GRANITE: Final = evolve(
     LLAMA,
-    scale=Factor("attention_multiplier", 1.0),
+    scale=ConfigFactor("attention_multiplier", 1.0),
     factors={
-        "embed": Factor("embedding_multiplier", 1.0),
-        "residual": Factor("residual_multiplier", 1.0),
-        "logits": Factor("logits_scaling", 1.0, -1.0),
+        "embed": ConfigFactor("embedding_multiplier", 1.0),
+        "residual": ConfigFactor("residual_multiplier", 1.0),
+        "logits": ConfigFactor("logits_scaling", 1.0, -1.0),
     },
 )
 SMOLLM3: Final = evolve(
     LLAMA,
-    rope=Rope(defaults={"rope_theta": 2_000_000.0}, skipped=("no_rope_layers", Option("no_rope_layer_interval", 4))),
+    rope=RopeKind(
+        defaults={"rope_theta": 2_000_000.0}, skipped=("no_rope_layers", Option("no_rope_layer_interval", 4))
+    ),
     tied=TIED,
     expected=LOCAL,
 )
@@ -166,9 +170,9 @@ COHERE: Final = DecoderKind(
     norm=Norm("layer", Option("layer_norm_eps", 1e-5)),
     is_parallel=True,
     biases=PROJECTED,
-    rope=Rope("interleaved", {"rope_theta": 500_000.0}),
+    rope=RopeKind("interleaved", {"rope_theta": 500_000.0}),
     head_norm=HeadNorm("heads", Option("use_qk_norm", False)),
-    factors={"logits": Factor("logit_scale", 0.0625)},
+    factors={"logits": ConfigFactor("logit_scale", 0.0625)},
     tied=TIED,
 )
 GLM4: Final = DecoderKind(
@@ -177,13 +181,13 @@ GLM4: Final = DecoderKind(
     norm=Norm(eps=Option("rms_norm_eps", 1.5625e-7)),
     head_size=128,
     biases={"qkv": Option("attention_bias", True)},
-    rope=Rope("interleaved", {"partial_rotary_factor": 0.5}),
+    rope=RopeKind("interleaved", {"partial_rotary_factor": 0.5}),
 )  # fmt: skip
 GPT_OSS: Final = DecoderKind(
     norm=Norm(eps=Option("rms_norm_eps", 1e-5)),
     head_size=64,
     biases=dict.fromkeys(("qkv", "out"), Option("attention_bias", True)),
-    rope=Rope(
+    rope=RopeKind(
         defaults={
             "rope_theta": 150_000.0,
             "rope_scaling": {
@@ -214,7 +218,7 @@ DEEPSEEK_V3: Final = DecoderKind(
         inner=Option("moe_intermediate_size", 2048),
         score="sigmoid",
         is_normalised=Option("norm_topk_prob", True),
-        shared=Shared("shared_experts", count=Option("n_shared_experts", 1)),
+        shared=SharedExpert("shared_experts", count=Option("n_shared_experts", 1)),
         first=Option("first_k_dense_replace", 3),
     ),
 )
@@ -233,14 +237,14 @@ FALCON_H1: Final = evolve(
     norm=Norm(eps=Option("rms_norm_eps", 1e-5)),
     has_state_space=True,
     factors={
-        "embed": Factor("embedding_multiplier", 1.0),
-        "logits": Factor("lm_head_multiplier", 1.0),
-        "keys": Factor("key_multiplier", 1.0),
-        "attention_in": Factor("attention_in_multiplier", 1.0),
-        "attention_out": Factor("attention_out_multiplier", 1.0),
-        "mamba_out": Factor("ssm_out_multiplier", 1.0),
-        "gate": Factor("mlp_multipliers", 1.0, index=0, count=2),
-        "net": Factor("mlp_multipliers", 1.0, index=1, count=2),
+        "embed": ConfigFactor("embedding_multiplier", 1.0),
+        "logits": ConfigFactor("lm_head_multiplier", 1.0),
+        "keys": ConfigFactor("key_multiplier", 1.0),
+        "attention_in": ConfigFactor("attention_in_multiplier", 1.0),
+        "attention_out": ConfigFactor("attention_out_multiplier", 1.0),
+        "mamba_out": ConfigFactor("ssm_out_multiplier", 1.0),
+        "gate": ConfigFactor("mlp_multipliers", 1.0, index=0, count=2),
+        "net": ConfigFactor("mlp_multipliers", 1.0, index=1, count=2),
     },
 )
 
@@ -253,7 +257,7 @@ def stablelm(config: Config) -> DecoderKind:
         norm=LAYER_NORM,
         is_parallel=is_parallel,
         biases={"qkv": Option("use_qkv_bias", False)},
-        rope=Rope(defaults={"partial_rotary_factor": 0.25}),
+        rope=RopeKind(defaults={"partial_rotary_factor": 0.25}),
         head_norm=HeadNorm("listed", Option("qk_layernorm", False), ("self_attn.q_layernorm", "self_attn.k_layernorm")),
     )
 
@@ -276,7 +280,7 @@ GPT_NEOX: Final = DecoderKind(
     is_parallel=Option("use_parallel_residual", True),
     projections="by-head",
     biases={**dict.fromkeys(("qkv", "out"), Option("attention_bias", True)), "net": True},
-    rope=Rope(
+    rope=RopeKind(
         defaults={"partial_rotary_factor": 0.25},
         aliases={"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
     ),
@@ -290,7 +294,7 @@ PHI: Final = DecoderKind(
     norm=LAYER_NORM,
     is_parallel=True,
     biases=EVERYWHERE,
-    rope=Rope(defaults={"partial_rotary_factor": 0.5}),
+    rope=RopeKind(defaults={"partial_rotary_factor": 0.5}),
     act=Option("hidden_act", "gelu_new"),
     tied=False,
     expected={"qk_layernorm": (False,), "tie_word_embeddings": (False,)},

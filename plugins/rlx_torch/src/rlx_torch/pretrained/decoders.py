@@ -16,7 +16,7 @@ from rlx_torch.pretrained.parts import Architecture, Decoding, Parameters
 from rlx_torch.pretrained.recurrent import Kept, State, empty, unpadded
 from rlx_torch.pretrained.sinks import hidden_by, with_sink
 
-__all__ = ["DecoderAttention", "Heads", "Logits", "Scores", "States", "decoder"]
+__all__ = ["DecoderAttention", "HeadCounts", "LogitsHead", "ScoreOptions", "States", "decoder"]
 
 UNUSED = (
     "attn.bias",
@@ -40,7 +40,7 @@ class DecoderAttention(Protocol):
 
 
 @frozen
-class Heads:
+class HeadCounts:
     """The heads of a decoder.
 
     Attributes:
@@ -55,7 +55,7 @@ class Heads:
 
 
 @frozen
-class Scores:
+class ScoreOptions:
     """How layers score keys.
 
     Attributes:
@@ -85,11 +85,11 @@ class Scores:
         return self.slopes[None, :, None, None] * rlx.astype(keys[None, :] - queries[:, None], rlx.f32)
 
 
-ORDINARY: Final = Scores()
+ORDINARY: Final = ScoreOptions()
 
 
 @frozen
-class Logits:
+class LogitsHead:
     """The product of features with rows of a table.
 
     Attributes:
@@ -133,12 +133,12 @@ def decoder(
     shapes: Shapes,
     prefix: str,
     layers: Layers,
-    logits: Logits,
-    heads: Heads,
+    logits: LogitsHead,
+    heads: HeadCounts,
     *,
     count: int,
     positions: int | None,
-    scores: Scores = ORDINARY,
+    scores: ScoreOptions = ORDINARY,
     state: Kept | None = None,
     unused: tuple[str, ...] = (),
 ) -> Architecture:

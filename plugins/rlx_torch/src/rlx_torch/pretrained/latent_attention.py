@@ -1,6 +1,6 @@
 """Multi-head latent attention: the cache has one latent vector and one rotated key a token, whatever the number of heads.
 
-Scores of a head are `q·(K c)`, with the latent vector c and the head's matrix K, and are computed as `(Kᵀ q)·c`; likewise
+ScoreOptions of a head are `q·(K c)`, with the latent vector c and the head's matrix K, and are computed as `(Kᵀ q)·c`; likewise
 values as `V (Σ p c)`. So all heads attend to the same keys and values, and nothing of a token is computed again in later steps.
 
 Source:
@@ -17,7 +17,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.decoder_kinds import Latent
-from rlx_torch.pretrained.decoders import DecoderAttention, Heads
+from rlx_torch.pretrained.decoders import DecoderAttention, HeadCounts
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Parameters, layer_shapes, linear
 from rlx_torch.pretrained.rope import rope_config, rotary, yarn_factor, yarn_scale
@@ -54,9 +54,9 @@ class LatentAttention:
     rope: Callable[[Any, Any], Any] = field(eq=False)
 
     @property
-    def heads(self) -> Heads:
+    def heads(self) -> HeadCounts:
         """The heads of queries, and the one of keys and values: the latent vector and the rotated key."""
-        return Heads(self.count, 1, self.rank + self.rotated, self.rank)
+        return HeadCounts(self.count, 1, self.rank + self.rotated, self.rank)
 
     def shapes(self, at: str) -> dict[str, tuple[int, ...]]:
         """Return the tensors of the attention called `at`, without those of `out`."""

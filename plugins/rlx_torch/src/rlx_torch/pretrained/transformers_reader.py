@@ -24,7 +24,7 @@ __all__ = ["read"]
 
 
 @frozen
-class Input:
+class ModuleInput:
     """An input of a module.
 
     Attributes:
@@ -39,17 +39,17 @@ class Input:
 
 
 INPUTS: Final = {
-    "input_ids": Input("ids", ("batch", "length")),
-    "attention_mask": Input("mask", ("batch", "length")),
-    "decoder_input_ids": Input("decoder_ids", ("batch", "steps")),
-    "pixel_values": Input("pixels", ("batch",), is_whole=False),
-    "input_values": Input("audio", ("batch", "samples"), is_whole=False),
+    "input_ids": ModuleInput("ids", ("batch", "length")),
+    "attention_mask": ModuleInput("mask", ("batch", "length")),
+    "decoder_input_ids": ModuleInput("decoder_ids", ("batch", "steps")),
+    "pixel_values": ModuleInput("pixels", ("batch",), is_whole=False),
+    "input_values": ModuleInput("audio", ("batch", "samples"), is_whole=False),
 }
 """By the names in Transformers."""
 
 TEXTS_AND_PICTURES: Final = {
-    "input_ids": Input("ids", ("texts", "length")),
-    "pixel_values": Input("pixels", ("pictures",), is_whole=False),
+    "input_ids": ModuleInput("ids", ("texts", "length")),
+    "pixel_values": ModuleInput("pixels", ("pictures",), is_whole=False),
 }
 
 EXAMPLES: Final = {"batch": 2, "length": 7, "steps": 5, "samples": 16000, "texts": 2, "pictures": 3}
@@ -147,7 +147,7 @@ def _module(place: Path, config: Config, *, head: bool) -> tuple[Any, list[str]]
     return module.eval(), missing
 
 
-def _inputs(module: Any) -> dict[str, Input]:
+def _inputs(module: Any) -> dict[str, ModuleInput]:
     """Return the inputs that are given, by the names in Transformers."""
     accepted, main = inspect.signature(module.forward).parameters, module.main_input_name
     if main not in INPUTS:
@@ -165,7 +165,7 @@ def _inputs(module: Any) -> dict[str, Input]:
     return {name: INPUTS[name] for name in names}
 
 
-def _exported(module: Any, inputs: Mapping[str, Input], sizes: Mapping[str, int]) -> TorchModel:
+def _exported(module: Any, inputs: Mapping[str, ModuleInput], sizes: Mapping[str, int]) -> TorchModel:
     """Return the module by `from_torch`, at sizes that are free unless they are given."""
     rows = module.config.to_dict()
     longest = rows.get("text_config", rows).get("max_position_embeddings")
@@ -206,7 +206,7 @@ def _exported(module: Any, inputs: Mapping[str, Input], sizes: Mapping[str, int]
         ) from error
 
 
-def _example(given: Input, sizes: Mapping[str, int], vision: Mapping[str, Any]) -> torch.Tensor:
+def _example(given: ModuleInput, sizes: Mapping[str, int], vision: Mapping[str, Any]) -> torch.Tensor:
     shape = [sizes[name] for name in given.sizes]
     if given.is_whole:
         return torch.ones(shape, dtype=torch.int64)
