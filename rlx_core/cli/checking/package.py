@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
-from rlx_core.cli.processes import cause, module_command, variables
 from rlx_core.cli.session import Session
 from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
@@ -25,6 +24,7 @@ from rlx_core.plugins import Claim, PluginEntry, PluginHost
 from rlx_core.plugins.conditions import COMPILE, conditions_of
 from rlx_core.plugins.entry import Origin, named_entry
 from rlx_core.plugins.states import attempt
+from rlx_core.system.processes import cause, module_command, variables
 from rlx_core.system.records import frozen
 
 __all__ = ["Package", "findings"]

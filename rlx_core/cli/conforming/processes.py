@@ -13,8 +13,8 @@ from typing import Final
 from attrs import asdict
 
 from rlx_core.cli.conforming.laws import Laws, LawVerdict
-from rlx_core.cli.processes import cause, module_command, started
 from rlx_core.cli.session import Session
+from rlx_core.system.processes import cause, module_command, started
 
 __all__ = ["LAW_SECONDS", "MAX_ENDS", "in_processes"]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rlx_core.cli.processes import cause, module_command, started
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.results import END, CheckRow, StepResult, append, archive, read_rows, status_of
 from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
 from rlx_core.errors import ConfigError, Fact
+from rlx_core.system.processes import cause, module_command, started
 
 __all__ = ["validate"]
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from rlx_core.cli import validating
 from rlx_core.cli.main import app
-from rlx_core.cli.processes import cause
 from rlx_core.cli.session import Session
 from rlx_core.cli.validating.bench import Bench, Skip
 from rlx_core.cli.validating.probes import basics, large, speed
@@ -24,6 +23,7 @@ from rlx_core.cli.validating.results import BAD, StepResult
 from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
+from rlx_core.system.processes import cause
 from rlx_core.testing.shim.driver import ShimDriver
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")

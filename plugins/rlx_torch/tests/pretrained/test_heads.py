@@ -14,7 +14,7 @@ from rlx_torch.pretrained.heads import HEADS
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 pytest.importorskip("transformers", reason="python -m pip install transformers")
 
-from .test_architectures import DECODERS, ENCODERS, READERS, saved  # noqa: E402  # it needs both
+from .random_checkpoints import DECODERS, ENCODERS, READERS, saved  # noqa: E402  # it needs both
 
 CASES = {
     "bert": "bert",

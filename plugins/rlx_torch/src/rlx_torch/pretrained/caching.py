@@ -7,7 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.sinks import hidden_by, with_sink
+from rlx_torch.pretrained.decoding.sinks import hidden_by, with_sink
 
 __all__ = ["Cached"]
 

@@ -11,10 +11,10 @@ from attrs import define, field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.caching import Cached
+from rlx_torch.pretrained.decoding.recurrent import Kept, State, empty, unpadded
+from rlx_torch.pretrained.decoding.sinks import hidden_by, with_sink
 from rlx_torch.pretrained.folder import Shapes
 from rlx_torch.pretrained.parts import Architecture, Decoding, Parameters
-from rlx_torch.pretrained.recurrent import Kept, State, empty, unpadded
-from rlx_torch.pretrained.sinks import hidden_by, with_sink
 
 __all__ = ["DecoderAttention", "HeadCounts", "LogitsHead", "ScoreOptions", "States", "decoder"]
 

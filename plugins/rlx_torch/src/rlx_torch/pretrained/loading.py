@@ -25,13 +25,13 @@ from rlx_torch.pretrained.bart import bart, marian
 from rlx_torch.pretrained.bert import albert, bert, distilbert, electra, mpnet, roberta
 from rlx_torch.pretrained.clip import clip
 from rlx_torch.pretrained.deberta import deberta
-from rlx_torch.pretrained.decoder_table import DECODERS
+from rlx_torch.pretrained.decoding.mamba import mamba
+from rlx_torch.pretrained.decoding.rwkv import rwkv
+from rlx_torch.pretrained.decoding.table import DECODERS
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_generation, read_tensors
 from rlx_torch.pretrained.heads import ENCODERS, expect_generative, with_head
-from rlx_torch.pretrained.mamba import mamba
 from rlx_torch.pretrained.modernbert import modernbert
 from rlx_torch.pretrained.parts import Architecture
-from rlx_torch.pretrained.rwkv import rwkv
 from rlx_torch.pretrained.t5 import t5
 from rlx_torch.pretrained.vit import vit
 from rlx_torch.pretrained.whisper import whisper

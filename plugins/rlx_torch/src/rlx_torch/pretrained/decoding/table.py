@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_torch.pretrained.decoder_architecture import decoder_of
-from rlx_torch.pretrained.decoder_kinds import (
+from rlx_torch.pretrained.decoding.architecture import decoder_of
+from rlx_torch.pretrained.decoding.kinds import (
     LLAMA_NAMES,
     ConfigFactor,
     DecoderKind,

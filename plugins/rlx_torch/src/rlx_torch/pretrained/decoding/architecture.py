@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core import nn
-from rlx_torch.pretrained.decoder_kinds import DecoderKind
-from rlx_torch.pretrained.decoder_layers import Layer, layer_of
-from rlx_torch.pretrained.decoder_norms import norm_shapes, normed
-from rlx_torch.pretrained.decoder_options import SizeOptions, cap, factor_of
-from rlx_torch.pretrained.decoder_positions import NEAR, layer_types, rotations, slopes
 from rlx_torch.pretrained.decoders import DecoderAttention, LogitsHead, ScoreOptions, States, decoder
+from rlx_torch.pretrained.decoding.kinds import DecoderKind
+from rlx_torch.pretrained.decoding.layers import Layer, layer_of
+from rlx_torch.pretrained.decoding.norms import norm_shapes, normed
+from rlx_torch.pretrained.decoding.options import SizeOptions, cap, factor_of
+from rlx_torch.pretrained.decoding.positions import NEAR, layer_types, rotations, slopes
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Architecture, Parameters, linear
 

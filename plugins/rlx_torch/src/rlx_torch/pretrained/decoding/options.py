@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlx_core.errors import Fact
-from rlx_torch.pretrained.decoder_kinds import ConfigFactor, DecoderKind
+from rlx_torch.pretrained.decoding.kinds import ConfigFactor, DecoderKind
 from rlx_torch.pretrained.folder import Config, Option
 
 __all__ = ["SizeOptions", "cap", "factor_of"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx_core import nn
-from rlx_torch.pretrained.decoder_kinds import HeadNorm, Norm
+from rlx_torch.pretrained.decoding.kinds import HeadNorm, Norm
 from rlx_torch.pretrained.parts import Parameters
 
 __all__ = ["head_norm_shapes", "norm_shapes", "normed", "plain_norm"]

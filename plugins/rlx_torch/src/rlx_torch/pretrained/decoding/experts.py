@@ -11,7 +11,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import Fact
-from rlx_torch.pretrained.decoder_kinds import Mixture
+from rlx_torch.pretrained.decoding.kinds import Mixture
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Parameters, linear
 

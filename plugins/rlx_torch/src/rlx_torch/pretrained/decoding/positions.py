@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rlx_core.errors import Fact
-from rlx_torch.pretrained.decoder_kinds import DecoderKind
-from rlx_torch.pretrained.decoder_options import SizeOptions
+from rlx_torch.pretrained.decoding.kinds import DecoderKind
+from rlx_torch.pretrained.decoding.options import SizeOptions
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.rope import rotary
 

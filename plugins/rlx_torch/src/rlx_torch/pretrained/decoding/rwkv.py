@@ -13,9 +13,9 @@ from attrs import frozen
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.decoding.recurrent import State, recurrent
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Architecture, Parameters, layer_shapes, linear, norm, norm_shapes
-from rlx_torch.pretrained.recurrent import State, recurrent
 
 __all__ = ["rwkv"]
 

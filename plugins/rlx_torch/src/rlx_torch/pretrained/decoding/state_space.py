@@ -15,9 +15,9 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import Fact
+from rlx_torch.pretrained.decoding.recurrent import State, convolved
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Parameters, layer_shapes, linear
-from rlx_torch.pretrained.recurrent import State, convolved
 
 __all__ = ["StateSpace", "state_space"]
 

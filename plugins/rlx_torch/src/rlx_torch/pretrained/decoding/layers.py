@@ -8,16 +8,16 @@ from typing import Any, Final
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_torch.pretrained.decoder_kinds import DecoderKind, HeadNorm, Projections
-from rlx_torch.pretrained.decoder_norms import head_norm_shapes, norm_shapes, normed, plain_norm
-from rlx_torch.pretrained.decoder_options import SizeOptions, factor_of
-from rlx_torch.pretrained.decoder_positions import Turn
 from rlx_torch.pretrained.decoders import DecoderAttention, HeadCounts, States
-from rlx_torch.pretrained.experts import Experts, experts_of
+from rlx_torch.pretrained.decoding.experts import Experts, experts_of
+from rlx_torch.pretrained.decoding.kinds import DecoderKind, HeadNorm, Projections
+from rlx_torch.pretrained.decoding.latent_attention import LatentAttention, latent_attention
+from rlx_torch.pretrained.decoding.norms import head_norm_shapes, norm_shapes, normed, plain_norm
+from rlx_torch.pretrained.decoding.options import SizeOptions, factor_of
+from rlx_torch.pretrained.decoding.positions import Turn
+from rlx_torch.pretrained.decoding.state_space import StateSpace, state_space
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.latent_attention import LatentAttention, latent_attention
 from rlx_torch.pretrained.parts import ACTIVATIONS, Parameters, linear
-from rlx_torch.pretrained.state_space import StateSpace, state_space
 
 __all__ = ["Layer", "layer_of"]
 

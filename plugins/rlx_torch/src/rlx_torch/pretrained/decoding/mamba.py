@@ -14,9 +14,9 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.decoding.recurrent import State, convolved, recurrent
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear
-from rlx_torch.pretrained.recurrent import State, convolved, recurrent
 
 __all__ = ["mamba"]
 

@@ -16,8 +16,8 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_torch.pretrained.decoder_kinds import Latent
 from rlx_torch.pretrained.decoders import DecoderAttention, HeadCounts
+from rlx_torch.pretrained.decoding.kinds import Latent
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import Parameters, layer_shapes, linear
 from rlx_torch.pretrained.rope import rope_config, rotary, yarn_factor, yarn_scale
