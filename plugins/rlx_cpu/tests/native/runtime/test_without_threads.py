@@ -78,5 +78,5 @@ def test_everything_runs_on_one_thread(way: str, tmp_path: Path) -> None:
         timeout=300,
     )
     if found.returncode == 77:
-        pytest.skip("threads cannot be limited here")
+        pytest.skip("RLIMIT_NPROC has no effect in this container; the same program runs with threads refused")
     assert found.returncode == 0, found.stderr[-2000:]

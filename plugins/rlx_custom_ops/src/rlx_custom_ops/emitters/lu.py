@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from rlx_core import i32, i64
 from rlx_core.kit import Node
 from rlx_cpu.emitters import (
-    WORTH_THREADS,
     Elimination,
     Emitted,
     Layout,
-    SystemRows,
     aligned,
     constant,
     counting,
@@ -23,7 +20,7 @@ from rlx_cpu.emitters import (
     share,
     starting,
 )
-from rlx_custom_ops.emitters.small import is_small
+from rlx_custom_ops.emitters.small import Systems, is_small
 from rlx_custom_ops.native import native
 from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.lu import Lu
@@ -35,8 +32,8 @@ __all__ = ["determinant", "factors"]
 def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
     """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1), a thread a matrix."""
     a = layout.results[0].type
-    *leading, n, _ = a.static_shape
-    stack, size, rows = prod(leading), a.dtype.itemsize, SystemRows.of(isa, a.dtype, n)
+    systems, size = Systems.of(isa, a), a.dtype.itemsize
+    stack, rows, n = systems.stack, systems.rows, systems.rows.n
     b, buffers, tid, nthreads = starting(module, name)
     if not stack * n:
         b.ret_void()
@@ -61,15 +58,15 @@ def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emi
             b.store(lower, ends[0], align=4)
             b.store(upper, ends[1], align=4)
     b.ret_void()
-    return Emitted(name, workspace=room, uses_threads=stack > 1 and stack * rows.products * size >= WORTH_THREADS)
+    return Emitted(name, workspace=room, uses_threads=systems.uses_threads)
 
 
 @native.register(Slogdet, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
 def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
     """The diagonal of LU with partial pivoting, a thread a matrix."""
     (a,) = (v.type for v in node.present())
-    *leading, n, _ = a.static_shape
-    stack, size, rows = prod(leading), a.dtype.itemsize, SystemRows.of(isa, a.dtype, n)
+    systems, size = Systems.of(isa, a), a.dtype.itemsize
+    stack, rows, n = systems.stack, systems.rows, systems.rows.n
     b, buffers, tid, nthreads = starting(module, name)
     if not stack:
         b.ret_void()
@@ -93,5 +90,4 @@ def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) ->
             for at, value, combine in ((sign_at, direction, b.fmul), (log_at, matrix.log_modulus(x), b.fadd)):
                 b.store(combine(b.load(at, typ=element, align=size), value), at, align=size)
     b.ret_void()
-    uses_threads = stack > 1 and stack * rows.products * size >= WORTH_THREADS
-    return Emitted(name, workspace=max(1, rows.nbytes), uses_threads=uses_threads)
+    return Emitted(name, workspace=max(1, rows.nbytes), uses_threads=systems.uses_threads)

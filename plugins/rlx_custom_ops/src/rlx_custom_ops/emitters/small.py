@@ -1,4 +1,4 @@
-"""Stacks of small matrices: which ones are small, and a function in which each thread takes its share of them."""
+"""Stacks of small matrices: which ones are small, how they lie in memory, and whether threads share them."""
 
 from __future__ import annotations
 
