@@ -225,7 +225,7 @@ class PackagedFunction(Bundled):
         with self._lock:
             found.runs += 1
             if found.runs == RUNS_BEFORE_ENTRY:
-                found.entry = found.program.entry()
+                found.entry = found.program.entry(self._contents.report.name)
             if not self._is_rebound:
                 self._door.entry = found.entry
 
