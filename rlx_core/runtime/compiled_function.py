@@ -66,7 +66,7 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
-            found: R_co = self._straight(args)
+            found: R_co = self._straight.call(args)
             if found is not NotImplemented:
                 return found
         return self._checked(args, kwargs)

@@ -115,7 +115,7 @@ class Jitted(Generic[P, R_co]):
                 args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
             if not kwargs:
                 for straight in self._straight:
-                    found: R_co = straight(args)
+                    found: R_co = straight.call(args)
                     if found is not NotImplemented:
                         return found
             return self._checked(args, kwargs)

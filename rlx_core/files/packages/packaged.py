@@ -116,7 +116,7 @@ class PackagedFunction(Bundled):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            found = self._straight(args)
+            found = self._straight.call(args)
             if found is not NotImplemented:
                 return found
         return self._checked(args, kwargs)
