@@ -62,7 +62,9 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         self._free = signature.free
         self._results = signature.results
         donated = options.get("donations") or ()
-        self._straight = StraightCall.of(executable.door, signature.wanted, signature.leaves, signature.results, donated)
+        self._straight = StraightCall.of(
+            executable.door, signature.wanted, signature.leaves, signature.results, donated
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
