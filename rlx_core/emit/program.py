@@ -33,6 +33,7 @@ from rlx_core.emit.poison import Poison
 from rlx_core.emit.runs import Started, StepFault, in_turn
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.errors.contained import reraise
+from rlx_core.ir.array import unwrapped, wrapped
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.profile import Profile, active, watchers
@@ -149,22 +150,23 @@ class DeviceProgram(Program):
     def traffic(self) -> Traffic:
         return self._traffic
 
-    def entry(self) -> Callable[..., Any] | None:
+    def entry(self, name: str) -> Callable[..., Any] | None:
         if self.reason_without_entry is not None:
             return None
         device = self._device
         wanted = [(e.type, e.type.dtype.numpy, e.type.static_shape) for e in self._lir.manifest.inputs]
 
-        def call(*arrays: Any) -> Any:
-            if len(arrays) != len(wanted) or watchers[0]:
+        def call(*given: Any) -> Any:
+            if len(given) != len(wanted) or watchers[0]:
                 return NotImplemented
+            arrays = [unwrapped(each) for each in given]
             for array, (type_, dtype, shape) in zip(arrays, wanted, strict=True):
                 if type(array) is DeviceArray:
                     if array.device is not device or array.type != type_:
                         return NotImplemented
                 elif type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
                     return NotImplemented
-            return tuple(self.run_to(arrays, None))
+            return tuple(map(wrapped, self.run_to(arrays, None)))
 
         return call
 

@@ -36,7 +36,7 @@ def program(fast: Any) -> NativeProgram:
 
 def entry_of(fast: Any) -> Callable[..., Any]:
     """The entry of a jitted function that was called before."""
-    made = program(fast).entry()
+    made = program(fast).entry("lambda")
     assert made is not None, program(fast).reason_without_entry
     return made
 

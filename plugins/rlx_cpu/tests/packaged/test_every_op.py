@@ -67,7 +67,7 @@ def test_every_native_op_agrees(isa: str) -> None:
         packed = program_from(json.loads(form), store.nbytes, image.exports)
         found = PackagedProgram(packed, code, store.arrays(list(packed.buffers)), 2, 100)
         wanted = executable.run(dict(zip(program.graph.input_types, given, strict=True)))
-        entry = found.entry()
+        entry = found.entry(program.graph.name)
         for results in (found.run(given), found.run(given), None if entry is None else entry(*given)):
             if results is None or results is NotImplemented:
                 continue

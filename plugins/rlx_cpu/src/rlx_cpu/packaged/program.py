@@ -87,7 +87,7 @@ class PackagedProgram(Program):
         finally:
             self._frames.append(frame)
 
-    def entry(self) -> Callable[..., Any] | None:
+    def entry(self, name: str) -> Callable[..., Any] | None:
         return None if self.reason_without_entry is not None else build(self._entry_parts(self._take()))
 
     @property
@@ -192,7 +192,7 @@ def ends(
     def at(words: Sequence[Word]) -> list[tuple[int, int]]:
         return [(table + 8 * word, offset) for word, offset in words]
 
-    given = [Given(each.type, False, at(each.words)) for each in form.inputs]
+    given = [Given(each.type, places=at(each.words)) for each in form.inputs]
     results = [Made(output.type) for output in form.outputs]
     fresh = {output.number: made for output, made in zip(form.outputs, results, strict=True) if not output.is_copied}
     for number, made in fresh.items():

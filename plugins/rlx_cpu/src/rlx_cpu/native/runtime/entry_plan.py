@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 from attrs import field
 
+from rlx_core.ir.array import Donated, donation_text
 from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Alias, Delivery, Lir
+from rlx_core.ir.lir import Alias, Delivery, Entry, Lir
 from rlx_core.ir.strides import is_dense
 from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.system.records import frozen
@@ -69,14 +70,16 @@ class Ends:
     words: list[np.ndarray] = field(factory=list)
 
 
-def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mapping[Value, int]) -> Ends:
+def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mapping[Value, int], program: str) -> Ends:
     """The ends of a program that `reason_against` has nothing against.
 
     Args:
+        program: Its name, for errors about donated arguments.
         per_run: For inputs and for roots of own outputs, the addresses of words that hold theirs, with bytes to add.
         fixed: Where all other roots of outputs lie in the entry's frame.
     """
-    found = Ends([Given(e.type, e.is_donated, list(per_run.get(e.value, ()))) for e in lir.manifest.inputs], [])
+    inputs = [Given(e.type, _donated(e, program), list(per_run.get(e.value, ()))) for e in lir.manifest.inputs]
+    found = Ends(inputs, [])
     at: dict[Value, Given | Made] = {e.value: g for e, g in zip(lir.manifest.inputs, found.inputs, strict=True)}
     numbers = {e.value: i for i, e in enumerate(lir.manifest.inputs)}
     pairs = list(zip(lir.graph.outputs, lir.deliveries, strict=True))
@@ -94,6 +97,13 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
         into = made if delivery.donor is None else at[delivery.donor]
         found.copies.append(_copy(found, place, at.get(place.root), fixed, into, value.type.static_nbytes))
     return found
+
+
+def _donated(entry: Entry, program: str) -> Donated | None:
+    """What the array of a donated input refers to after a call."""
+    if not entry.is_donated:
+        return None
+    return Donated(donation_text(entry.name, program), entry.type.dtype.numpy, entry.type.static_shape)
 
 
 def _copy(

@@ -113,11 +113,11 @@ class NativeProgram(Program):
         finally:
             frames.give_back(frame)
 
-    def entry(self) -> Callable[..., Any] | None:
+    def entry(self, name: str) -> Callable[..., Any] | None:
         if self.reason_without_entry is not None:
             return None
         frame = self._frames.take()  # the entry's own from now on
-        return build(self._entry_parts(frame))
+        return build(self._entry_parts(frame, name))
 
     @property
     def reason_without_entry(self) -> str | None:
@@ -199,8 +199,8 @@ class NativeProgram(Program):
         )
         return Run(words, tuple(each.step for each, _ in phases), uses_threads, has_threaded)
 
-    def _entry_parts(self, frame: Frame) -> NativeEntry:
-        """What an entry that owns this frame is made of."""
+    def _entry_parts(self, frame: Frame, name: str) -> NativeEntry:
+        """What an entry that owns this frame is made of; `name` is the program's in errors."""
         frames, lir = self._frames, self._frames.lir
         table: Table = frame.own if frame.own is not None else self._new_table(frame)
         base, places = table.words.ctypes.data, frames.places
@@ -211,7 +211,7 @@ class NativeProgram(Program):
         }
         roots = {lir.root_of(value) for value in lir.graph.outputs}
         fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
-        ends = entry_plan.ends(lir, per_run, fixed)
+        ends = entry_plan.ends(lir, per_run, fixed, name)
         params = [frame.arrays[places[v]] for v in lir.graph.params]
         held = [(address_of(a), address_of(a) + a.nbytes) for a in params if a.size]
         runs = [part for part in self._parts if isinstance(part, Run)]
