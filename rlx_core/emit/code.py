@@ -22,6 +22,7 @@ from rlx_core.emit.modules import Modules, build_modules
 from rlx_core.emit.recordings import Recordings
 from rlx_core.emit.steps import Emissions, emissions, padded
 from rlx_core.errors import Fact
+from rlx_core.ir.array import unwrapped, wrapped
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.profile import Profile, watchers
@@ -306,20 +307,21 @@ class DeviceCode(Code):
 
     # ---------------------------------------------------------------------------------------- the fast path
 
-    def entry(self, program: PlannedProgram) -> Callable[..., Any] | None:
+    def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:
         device = self.device
         expected = [(leaf.type, leaf.type.dtype.numpy, leaf.type.static_shape) for leaf in program.plan.inputs]
 
-        def call(*arrays: Any) -> Any:
-            if len(arrays) != len(expected) or watchers[0]:
+        def call(*given: Any) -> Any:
+            if len(given) != len(expected) or watchers[0]:
                 return NotImplemented
+            arrays = [unwrapped(each) for each in given]
             for array, (type_, dtype, shape) in zip(arrays, expected, strict=True):
                 if type(array) is DeviceArray:
                     if array.device is not device or array.type != type_:
                         return NotImplemented
                 elif type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
                     return NotImplemented
-            return tuple(program.run_to(arrays, None))
+            return tuple(map(wrapped, program.run_to(arrays, None)))
 
         return call
 

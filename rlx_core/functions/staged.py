@@ -45,8 +45,8 @@ class GuardedCall:
     guards: Guards
     straight: StraightCall
 
-    def __call__(self, args: tuple[Any, ...]) -> Any:
-        return self.straight(args) if self.guards.hold() else NotImplemented
+    def call(self, args: tuple[Any, ...]) -> Any:
+        return self.straight.call(args) if self.guards.hold() else NotImplemented
 
 
 @frozen(eq=False)

@@ -21,10 +21,12 @@ from rlx_core.ir.graph import ArrayMethods, Value, ambient_builder, operator
 from rlx_core.ir.types import TensorType
 
 __all__ = [
+    "Donated",
     "HostArray",
     "as_index",
     "donate_together",
     "donated_error",
+    "donation_text",
     "is_array",
     "read_only_view",
     "unwrapped",
@@ -46,8 +48,8 @@ _OPERATORS: Final = {
 """NumPy's functions of Python's binary operators → the operators."""
 
 
-class _Donated:
-    """What a donated array has in place of its elements: to whom it was donated."""
+class Donated:
+    """What a donated array refers to in place of its elements: the call that it was donated to, and the type that it had."""
 
     __slots__ = ("dtype", "shape", "to")
 
@@ -70,7 +72,7 @@ class HostArray(ArrayMethods):
     __slots__ = ("__weakref__", "_data")
 
     def __init__(self, data: np.ndarray) -> None:
-        self._data: np.ndarray | _Donated = data
+        self._data: np.ndarray | Donated = data
 
     # ------------------------------------------------------------------------------ what it is
 
@@ -82,7 +84,7 @@ class HostArray(ArrayMethods):
             DonatedError: They were given to a program that may have overwritten them.
         """
         data = self._data
-        if type(data) is _Donated:
+        if type(data) is Donated:
             raise donated_error(data.to, data.type)
         return data  # type: ignore[return-value]
 
@@ -119,7 +121,7 @@ class HostArray(ArrayMethods):
     @property
     def is_donated(self) -> bool:
         """Whether its elements were given to a program, so that every other use of it raises."""
-        return type(self._data) is _Donated
+        return type(self._data) is Donated
 
     def block_until_ready(self) -> HostArray:
         """This array: programs on the host have ended when they return."""
@@ -208,7 +210,7 @@ class HostArray(ArrayMethods):
 
     def __repr__(self) -> str:
         data = self._data
-        if type(data) is _Donated:
+        if type(data) is Donated:
             return f"<donated array {data.type}>"
         text = np.array_repr(self._array, max_line_width=_LINE_WIDTH)
         return text.replace("array(", "Array(", 1)
@@ -263,7 +265,7 @@ class HostArray(ArrayMethods):
         """
         with _donating:
             array = self._array
-            self._data = _Donated(to, array.dtype, array.shape)
+            self._data = Donated(to, array.dtype, array.shape)
         # What the caller may still look at through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view refers
         # to the array whose memory it shows, and that array is referred to here and by the call below.
         is_own = array.base is None or not isinstance(array.base, np.ndarray)
@@ -311,6 +313,11 @@ def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.n
                 hint="pass x.copy() for one of them",
             ) from None
     return taken
+
+
+def donation_text(argument: str, program: str) -> str:
+    """What errors say of an array that was donated to a program."""
+    return f"argument {argument} of {program}"
 
 
 def donated_error(to: str, type: TensorType) -> DonatedError:

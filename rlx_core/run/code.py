@@ -89,7 +89,7 @@ class Code(ABC):
         """The scratch memory beyond what a step may use, for poison mode."""
         return None
 
-    def entry(self, program: PlannedProgram) -> Callable[..., Any] | None:
+    def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:
         """See `Program.entry`."""
         return None
 

@@ -125,8 +125,8 @@ class PlannedProgram(Program):
             self.plan, self.memory, self.compiled, self._make_parts, self.shared, guard=self.guard, lir=self.lir
         )
 
-    def entry(self) -> Callable[..., Any] | None:
-        return None if self.reason_without_entry is not None else self.compiled.entry(self)
+    def entry(self, name: str) -> Callable[..., Any] | None:
+        return None if self.reason_without_entry is not None else self.compiled.entry(self, name)
 
     @property
     def reason_without_entry(self) -> str | None:

@@ -134,7 +134,7 @@ class BoundPrograms:
                 return
             bound.runs += 1
             if bound.runs == RUNS_BEFORE_ENTRY:
-                bound.entry = bound.program.entry()
+                bound.entry = bound.program.entry(self.compiled.report.name)
             self.door.entry = bound.entry
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:

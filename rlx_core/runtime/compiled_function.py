@@ -61,12 +61,14 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         self._arguments = signature.bound
         self._free = signature.free
         self._results = signature.results
-        taken = {name: executable.donation(name) for name in options.get("donations") or {}}
-        self._straight = StraightCall.of(executable.door, signature.wanted, signature.leaves, signature.results, taken)
+        donated = options.get("donations") or ()
+        self._straight = StraightCall.of(
+            executable.door, signature.wanted, signature.leaves, signature.results, donated
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
-            found: R_co = self._straight(args)
+            found: R_co = self._straight.call(args)
             if found is not NotImplemented:
                 return found
         return self._checked(args, kwargs)

@@ -18,7 +18,7 @@ from rlx_core.errors.contained import reraise
 from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir import nonfinite
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.array import HostArray, donate_together, unwrapped, wrapped
+from rlx_core.ir.array import HostArray, donate_together, donation_text, wrapped
 from rlx_core.ir.bind import infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
@@ -206,9 +206,9 @@ class Executable:
         """The outputs for inputs in manifest order; handles take no part."""
         entry = self._shared.door.entry
         if entry is not None and outputs is None and not self._shared.has_donations:
-            found = entry(*map(unwrapped, arrays))
+            found: tuple[Any, ...] = entry(*arrays)
             if found is not NotImplemented:
-                return tuple(map(wrapped, found))
+                return found
         return tuple(map(wrapped, self._run_checked(arrays, outputs or self._wanted)))
 
     @in_standard_modes
@@ -242,13 +242,10 @@ class Executable:
         owned = [number for number in donated if type(arrays[number]) is HostArray]
         for number in donated:
             ready[number] = None if number in owned else ready[number].copy()  # nothing else refers to the elements
-        names = [self.donation(self._entries[number].name) for number in owned]
+        program = self._compiled.report.name
+        names = [donation_text(self._entries[number].name, program) for number in owned]
         for number, elements in zip(owned, donate_together([arrays[n] for n in owned], names), strict=True):
             ready[number] = elements.astype(self._entries[number].stored, copy=False)
-
-    def donation(self, name: str) -> str:
-        """What errors say of an array that was donated as the input `name`."""
-        return f"argument {name} of {self._compiled.report.name}"
 
     def _run_observed(self, bound: Bound, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         """Run a program step by step, and report the run to the profile that is active, if one is."""
@@ -260,7 +257,7 @@ class Executable:
         results = self._run_program(bound, ready, outputs)
         for entry, array in zip(self._entries, ready, strict=True):
             if entry.is_donated and isinstance(array, Placed):
-                array.donate(self.donation(entry.name))
+                array.donate(donation_text(entry.name, self._compiled.report.name))
         if profile is not None:
             profile.run(self._compiled.report.name, bound.lir, start, bound.program.traffic)
         if checks:

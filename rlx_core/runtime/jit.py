@@ -115,7 +115,7 @@ class Jitted(Generic[P, R_co]):
                 args, kwargs = self._static.wrapped(args, kwargs)  # type: ignore[assignment]
             if not kwargs:
                 for straight in self._straight:
-                    found: R_co = straight(args)
+                    found: R_co = straight.call(args)
                     if found is not NotImplemented:
                         return found
             return self._checked(args, kwargs)
@@ -215,8 +215,7 @@ class Jitted(Generic[P, R_co]):
         executable = Executable(compiled, outputs=self._outputs or outputs, traced=traced.graph)
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         tree, *_ = key
-        taken = {name: executable.donation(name) for name in donations}
-        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, taken)
+        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results, donations)
         return Variant(executable, traced, inputs, straight)
 
     def _kept(self, key: Any, variant: Variant, most: int) -> Variant:

@@ -116,7 +116,7 @@ class PackagedFunction(Bundled):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            found = self._straight(args)
+            found = self._straight.call(args)
             if found is not NotImplemented:
                 return found
         return self._checked(args, kwargs)
@@ -225,7 +225,7 @@ class PackagedFunction(Bundled):
         with self._lock:
             found.runs += 1
             if found.runs == RUNS_BEFORE_ENTRY:
-                found.entry = found.program.entry()
+                found.entry = found.program.entry(self._contents.report.name)
             if not self._is_rebound:
                 self._door.entry = found.entry
 

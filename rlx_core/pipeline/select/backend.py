@@ -206,15 +206,22 @@ class Program(ABC):
         """What crossed between the host and the device; `None` for programs in the host's memory."""
         return None
 
-    def entry(self) -> Callable[..., Any] | None:
+    def entry(self, name: str) -> Callable[..., Any] | None:
         """A shorter way in for plain calls, or `None` if there is none, which is always right.
 
-        It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
-        raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
-        array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
-        with another argument) or cannot be served now, and any call while runs are observed
-        (`rlx_core.pipeline.profile.watchers` is not 0), makes it return `NotImplemented` before anything has happened. The
-        caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
+        It takes the inputs as positional arguments, each a `HostArray`, a NumPy array or one of the device's, and returns the
+        tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It may look at
+        the arguments itself instead of trusting that they were checked, and must: whatever is not an array that `run` would
+        take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or
+        cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
+        return `NotImplemented` before anything has happened. The caller then checks and runs. It is for the parameters bound
+        when it was made; after `bind`, ask for another.
+
+        A `HostArray` that is a donated input is donated by the call, all of them or none; `NotImplemented` if its elements are
+        referred to from elsewhere. A NumPy array that is one is overwritten: the caller gives it away.
+
+        Args:
+            name: The program's, for the errors of donated arrays.
         """
         return None
 

@@ -46,7 +46,7 @@ def mode_of(made: PlannedProgram) -> Mode:
 
 def entry_of(fast: Any) -> Callable[..., Any]:
     """The entry of a jitted function that was called before."""
-    made = program(fast).entry()
+    made = program(fast).entry("lambda")
     assert made is not None, program(fast).reason_without_entry
     return made
 

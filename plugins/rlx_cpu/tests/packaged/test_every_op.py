@@ -68,7 +68,7 @@ def test_every_native_op_agrees(isa: str) -> None:
         packed = PackedProgram.from_json(json.loads(form), store.nbytes, image.exports)
         found = program_of(packed, code, store, RunSettings(2, 100))
         wanted = executable.run(dict(zip(program.graph.input_types, given, strict=True)))
-        entry = found.entry()
+        entry = found.entry(program.graph.name)
         for results in (found.run(given), found.run(given), None if entry is None else entry(*given)):
             if results is None or results is NotImplemented:
                 continue

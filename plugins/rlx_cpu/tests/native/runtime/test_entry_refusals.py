@@ -147,7 +147,7 @@ def test_another_layout_of_objects_means_no_entry(monkeypatch: pytest.MonkeyPatc
     fast = jitted(lambda x: rlx.exp(x))
     fast(X)
     monkeypatch.setattr(interpreter, "reason_against", lambda: "NumPy's arrays have another layout")
-    assert program(fast).entry() is None
+    assert program(fast).entry("lambda") is None
     assert program(fast).reason_without_entry == "NumPy's arrays have another layout"
 
 
@@ -163,5 +163,5 @@ def test_a_program_with_a_numpy_step_has_no_entry_and_its_report_says_why() -> N
     for _ in range(3):
         np.testing.assert_allclose(fast(x), np.exp(x) / 2, rtol=1e-5)
     (kernel,) = [k for _, k, _ in fast.report.kernels if not k.startswith("native_")]
-    assert program(fast).entry() is None
+    assert program(fast).entry("lambda") is None
     assert f"every call is checked in Python: {kernel} runs with NumPy" in str(fast.report)

@@ -13,7 +13,7 @@ __all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "Code", "bring", "codes
 
 STEPS, ENTRY, RESULT_MEMORY = "runtime", "entry", "result memory"
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of what Python and this code say to each other: the words of a control block, of a step, of an entry, and the functions'
 arguments. Raised when one of them changes, so that the code of a package from before is not called."""
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import field
 
+from rlx_core.ir.array import Donated, HostArray
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.profile import watchers
@@ -35,10 +36,10 @@ Places = list[tuple[int, int]]
 
 @frozen(eq=False)
 class Given:
-    """An argument: what it must be, and where its address goes."""
+    """An argument: what it must be, what remains of it if it is donated, and where its address goes."""
 
     type: TensorType
-    is_donated: bool
+    donated: Donated | None = None
     places: Places = field(factory=list)
 
 
@@ -120,11 +121,12 @@ def build(entry: NativeEntry) -> Callable[..., Any]:
     Its arguments are the program's inputs, by position, and its result the tuple of the outputs; `NotImplemented` if the call
     is not plain, and then nothing has happened.
     """
-    donated = [i for i, given in enumerate(entry.inputs) if given.is_donated]
+    donated = [(i, id(given.donated)) for i, given in enumerate(entry.inputs) if given.donated is not None]
     arrays = {
         Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
+        Word.TAKEN: np.zeros(len(entry.inputs), np.int64),
         Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.held for word in span))),
-        Word.DONATED_NUMBERS: _words(donated),
+        Word.DONATED_RECORDS: _words(w for record in donated for w in record),
         Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
         Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
         Word.COPY_RECORDS: _words(w for c in entry.copies for w in (c.into, c.source, c.nbytes)),
@@ -133,6 +135,8 @@ def build(entry: NativeEntry) -> Callable[..., Any]:
     }
     numbers: dict[Word, int] = {
         Word.ARRAY_TYPE: id(np.ndarray),
+        Word.HOST_ARRAY_TYPE: id(HostArray),
+        Word.ELEMENTS_OFFSET: interpreter.elements_offset() or 0,
         Word.NOT_IMPLEMENTED: id(NotImplemented),
         Word.INPUTS: len(entry.inputs),
         Word.HELD: len(entry.held),
@@ -165,7 +169,7 @@ def _words(numbers: Iterable[int]) -> np.ndarray:
 
 
 def _input_record(given: Given) -> list[int]:
-    flags = _DENSE | interpreter.WRITEABLE if given.is_donated else _DENSE
+    flags = _DENSE if given.donated is None else _DENSE | interpreter.WRITEABLE
     head = [_descriptor(given.type.dtype), given.type.rank, flags, given.type.static_nbytes, len(given.places)]
     return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
 

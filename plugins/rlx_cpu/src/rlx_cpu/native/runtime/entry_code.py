@@ -4,6 +4,11 @@ A program's entry is this function with a `self` of its own: a tuple whose first
 arguments must be, which results to make, where their addresses go, and what to run. `enter` decides one thing only: whether a
 call is plain. If it is not, nothing has happened yet and the result is `NotImplemented`; whoever called then takes the checked
 path, which knows what is wrong or what to copy. It runs with the interpreter's lock held but where a program runs long.
+
+Arguments and results are `HostArray`s, each of which refers to a NumPy array; NumPy arrays are arguments too. A call owns a
+reference to every argument's NumPy array while it is inside, because another thread may donate the argument or give it other
+elements. Between the first check of an argument and the donation of all nothing allocates and no Python code runs, so that
+with the interpreter's lock held no other thread intervenes.
 """
 
 from __future__ import annotations
@@ -28,7 +33,10 @@ _MXCSR_MODES: Final = 0xE040
 _FPCR_MODES: Final = 0x1C00000
 """The same of AArch64's."""
 
-_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 5, 2, 3, 2
+_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS, _DONATED_WORDS = 5, 5, 2, 3, 2, 2
+
+_OWNED_ONCE: Final = 2
+"""References to an array that may be overwritten: that of its `HostArray`, and the call's."""
 
 
 def emit_enter(module: ir.Module) -> None:
@@ -53,6 +61,7 @@ class _Enter:
         self.words = self.load(POINTER, self.load(POINTER, self.self, TUPLE_ITEMS), ARRAY.data)
         self.cursor = variable(b, I64)
         self.results = variable(b, POINTER)
+        self.taken = variable(b, I64)  # how many arguments' arrays the call has a reference to
         self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), _word(0)), self.declined)
         watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
         self.go_on_if(b.icmp_signed("==", watched, _word(0)), self.declined)
@@ -61,6 +70,7 @@ class _Enter:
         self.set_word(Word.BUSY, _word(1))
         self.take_inputs()
         self.expect_no_overlap()
+        self.donate()
         self.make_outputs()
         self.run()
         self.expect_no_fault()
@@ -85,11 +95,16 @@ class _Enter:
     def take_inputs(self) -> None:
         """Every argument is an array as it was compiled for; its address goes where steps read it."""
         b = self.b
+        b.store(_word(0), self.taken, align=8)
         self.start_at(Word.INPUT_RECORDS)
         with counted(b, _word(0), self.count) as i:
             descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
-            array = b.load(address(b, self.args, b.shl(i, _word(3))), typ=POINTER, align=8)
-            self.go_on_if(self.same(self.load(I64, array, OBJECT_TYPE), self.word(Word.ARRAY_TYPE)), self.refused)
+            array = b.load(self.reference(i)[0], typ=POINTER, align=8)
+            self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.refused)
+            self.go_on_if(self.same(self.type_of(array), self.word(Word.ARRAY_TYPE)), self.refused)
+            self.incref(array)
+            b.store(array, self.taken_at(i), align=8)
+            b.store(b.add(i, _word(1)), self.taken, align=8)
             self.go_on_if(self.same(self.load(I64, array, ARRAY.descr), descr), self.refused)
             self.go_on_if(self.same(b.sext(self.load(I32, array, ARRAY.ndim), I64), rank), self.refused)
             has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
@@ -104,14 +119,31 @@ class _Enter:
             b.store(b.add(data, nbytes), address(b, span, 8), align=8)
             self.put(data, places)
 
+    def reference(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where the reference to an argument's NumPy array is, and whether that is in a `HostArray`."""
+        b = self.b
+        place = address(b, self.args, b.shl(number, _word(3)))
+        given = b.load(place, typ=POINTER, align=8)
+        is_wrapped = self.same(self.type_of(given), self.word(Word.HOST_ARRAY_TYPE))
+        return b.select(is_wrapped, self.elements(given), place), is_wrapped
+
+    def elements(self, wrapper: ir.Value) -> ir.Value:
+        """Where a `HostArray` has the reference to its NumPy array."""
+        return address(self.b, wrapper, self.word(Word.ELEMENTS_OFFSET))
+
+    def taken_at(self, number: ir.Value) -> ir.Value:
+        """Where the call's reference to an argument's NumPy array is."""
+        return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, _word(3)))
+
     def expect_no_overlap(self) -> None:
-        """A donated argument shares no byte with another, nor with a parameter."""
+        """A donated argument shares no byte with another, nor with a parameter, and nothing else refers to its elements."""
         b = self.b
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
-        numbers = b.inttoptr(self.word(Word.DONATED_NUMBERS), POINTER)
         known = b.add(self.count, self.word(Word.HELD))
-        with counted(b, _word(0), self.word(Word.DONATED)) as i:
-            own = b.load(address(b, numbers, b.shl(i, _word(3))), typ=I64, align=8)
+        self.start_at(Word.DONATED_RECORDS)
+        with counted(b, _word(0), self.word(Word.DONATED)):
+            own, _ = self.record(_DONATED_WORDS)
+            self.expect_owned_once(own)
             begin, end = self.span(spans, own)
             with counted(b, _word(0), known) as other:
                 low, high = self.span(spans, other)
@@ -119,6 +151,50 @@ class _Enter:
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))
                 fine = b.or_(b.or_(self.same(own, other), is_empty), b.not_(meet))
                 self.go_on_if(fine, self.refused)
+
+    def expect_owned_once(self, number: ir.Value) -> None:
+        """Only its `HostArray` refers to an argument's elements: the NumPy array is no view, and there is no view of it."""
+        b = self.b
+        with b.if_then(self.reference(number)[1]):
+            array = b.load(self.taken_at(number), typ=POINTER, align=8)
+            count = b.load(array, typ=I32, align=4)
+            self.go_on_if(b.icmp_signed("==", count, ir.Constant(I32, _OWNED_ONCE)), self.refused)
+            base = self.load(POINTER, array, ARRAY.base)
+            with b.if_then(b.icmp_unsigned("!=", base, _NULL), likely=False):
+                is_subtype = self.outside("PyType_IsSubtype", I32, [POINTER, POINTER])
+                kinds = [b.inttoptr(each, POINTER) for each in (self.type_of(base), self.word(Word.ARRAY_TYPE))]
+                self.go_on_if(self.same(b.call(is_subtype, kinds), ir.Constant(I32, 0)), self.refused)
+
+    def donate(self) -> None:
+        """Take the elements from the `HostArray`s of donated arguments; the call's references remain."""
+        with self.donated() as (place, array, marker):
+            self.incref(marker)
+            self.b.store(marker, place, align=8)
+            self.decref(array)
+
+    def take_back(self) -> None:
+        """Undo `donate`."""
+        with self.donated() as (place, array, marker):
+            self.incref(array)
+            self.b.store(array, place, align=8)
+            self.decref(marker)
+
+    @contextmanager
+    def donated(self) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+        """What is built inside runs for each donated `HostArray`: where its reference is, its elements, and its marker."""
+        b = self.b
+        self.start_at(Word.DONATED_RECORDS)
+        with counted(b, _word(0), self.word(Word.DONATED)):
+            number, marker = self.record(_DONATED_WORDS)
+            place, is_wrapped = self.reference(number)
+            with b.if_then(is_wrapped):
+                yield place, b.load(self.taken_at(number), typ=POINTER, align=8), b.inttoptr(marker, POINTER)
+
+    def release(self) -> None:
+        """Drop the call's references to the arguments' elements."""
+        b = self.b
+        with counted(b, _word(0), b.load(self.taken, typ=I64, align=8)) as i:
+            self.decref(b.load(self.taken_at(i), typ=POINTER, align=8))
 
     def span(self, spans: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
         b = self.b
@@ -128,7 +204,7 @@ class _Enter:
     # ----------------------------------------------------------------------------------- results
 
     def make_outputs(self) -> None:
-        """A tuple of new arrays, and of donated arguments that come back."""
+        """A tuple of `HostArray`s: of new arrays, and of donated arguments that come back."""
         b = self.b
         count = self.word(Word.OUTPUTS)
         made = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
@@ -136,14 +212,17 @@ class _Enter:
         self.go_on_if(b.icmp_unsigned("!=", made, _NULL), self.dropped)
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
+        allocate = self.outside("PyType_GenericAlloc", POINTER, [POINTER, I64])
         with counted(b, _word(0), count) as i:
             argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
-            item = address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3)))
+            wrapper = b.call(allocate, [b.inttoptr(self.word(Word.HOST_ARRAY_TYPE), POINTER), _word(0)])
+            b.store(wrapper, address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3))), align=8)
+            self.go_on_if(b.icmp_unsigned("!=", wrapper, _NULL), self.dropped)
             with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
                 with given:
-                    array = b.load(address(b, self.args, b.shl(argument, _word(3))), typ=POINTER, align=8)
+                    array = b.load(self.taken_at(argument), typ=POINTER, align=8)
                     self.incref(array)
-                    b.store(array, item, align=8)
+                    b.store(array, self.elements(wrapper), align=8)
                 with fresh:
                     kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
                     self.incref(dtype)  # the new array takes it over, also when it is not made
@@ -151,7 +230,7 @@ class _Enter:
                     nothing = ir.Constant(I32, 0)
                     with self.allocated_by(allocator):
                         array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
-                    b.store(array, item, align=8)
+                    b.store(array, self.elements(wrapper), align=8)
                     self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
                     self.advance(b.shl(rank, _word(3)))
                     self.put(self.load(I64, array, ARRAY.data), places)
@@ -194,19 +273,22 @@ class _Enter:
             b.call(memcpy, [*places, nbytes])
 
     def deliver(self) -> None:
+        self.release()
         self.set_word(Word.BUSY, _word(0))
         self.b.ret(self.b.load(self.results, typ=POINTER, align=8))
 
     def write_refusals(self) -> None:
-        """The ways back: before anything, after the frame was taken, after the tuple was made."""
+        """The ways back: before anything, after the frame was taken, after arguments were donated."""
         b = self.b
         b.position_at_end(self.dropped)
         b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path tells how much memory there is not
         results = b.load(self.results, typ=POINTER, align=8)
         with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
             self.decref(results)
+        self.take_back()
         b.branch(self.refused)
         b.position_at_end(self.refused)
+        self.release()
         self.set_word(Word.BUSY, _word(0))
         b.branch(self.declined)
         b.position_at_end(self.declined)
@@ -314,6 +396,7 @@ class _Enter:
     def fail(self) -> None:
         """An exception is set: the results are dropped, and the caller sees it."""
         self.decref(self.b.load(self.results, typ=POINTER, align=8))
+        self.release()
         self.set_word(Word.BUSY, _word(0))
         self.b.ret(_NULL)
 
@@ -351,6 +434,10 @@ class _Enter:
 
     def load(self, type: Any, base: ir.Value, nbytes: int) -> ir.Value:
         return self.b.load(address(self.b, base, nbytes), typ=type, align=4 if type is I32 else 8)
+
+    def type_of(self, thing: ir.Value) -> ir.Value:
+        """An object's type, as a word."""
+        return self.load(I64, thing, OBJECT_TYPE)
 
     def same(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return self.b.icmp_signed("==", x, y)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from attrs import field
 
+from rlx_core.ir.array import Donated, donation_text
 from rlx_core.ir.strides import is_dense
-from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlannedOutput
+from rlx_core.run.plan import BufferId, ExecutionPlan, Leaf, Location, PlannedOutput
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import Given, Made, Source
 from rlx_cpu.native.runtime.entry_words import FRESH
@@ -73,16 +74,20 @@ class Ends:
 
 
 def ends(
-    plan: ExecutionPlan, words: Mapping[BufferId, list[tuple[int, int]]], address: Callable[[BufferId], int]
+    plan: ExecutionPlan,
+    words: Mapping[BufferId, list[tuple[int, int]]],
+    address: Callable[[BufferId], int],
+    program: str,
 ) -> Ends:
     """The ends of a program that `reason_against` has nothing against.
 
     Args:
+        program: Its name, for errors about donated arguments.
         words: For the buffers of inputs and results, the addresses of words that hold theirs, with bytes to add.
         address: Where the other buffers lie in the entry's frame.
     """
     inputs = [
-        Given(leaf.type, leaf.is_donated, list(words.get(BufferId("input", i), ())))
+        Given(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
         for i, leaf in enumerate(plan.inputs)
     ]
     made = Ends(inputs, [])
@@ -100,6 +105,13 @@ def ends(
         into = result if output.donor is None else arrays[output.donor]
         made.copies.append(_copy(made, at, arrays.get(at.buffer), address, into, output.type.static_nbytes))
     return made
+
+
+def _donated(leaf: Leaf, program: str) -> Donated | None:
+    """What the array of a donated input refers to after a call."""
+    if not leaf.is_donated:
+        return None
+    return Donated(donation_text(leaf.name, program), leaf.type.dtype.numpy, leaf.type.static_shape)
 
 
 def _copy(

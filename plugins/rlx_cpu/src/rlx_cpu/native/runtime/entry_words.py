@@ -16,18 +16,24 @@ class Word(IntEnum):
     WATCHED = auto()
     """Address of a word that is not 0 while somebody measures steps, which is done on the checked path."""
     ARRAY_TYPE = auto()
+    HOST_ARRAY_TYPE = auto()
+    ELEMENTS_OFFSET = auto()
+    """Bytes from the start of a `HostArray` to the reference to its NumPy array."""
     NOT_IMPLEMENTED = auto()
     INPUTS = auto()
     """How many arguments there must be."""
     INPUT_RECORDS = auto()
     """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
+    TAKEN = auto()
+    """Room for a reference to the NumPy array of each argument, while a call is inside."""
     SPANS = auto()
     """Room for the address of each argument's elements and of their end, then the same of each parameter."""
     HELD = auto()
     """How many parameters a donated argument must be apart from."""
     DONATED = auto()
     """How many arguments are donated."""
-    DONATED_NUMBERS = auto()
+    DONATED_RECORDS = auto()
+    """For each: the argument's number, and the object that its `HostArray` refers to from then on."""
     OUTPUTS = auto()
     OUTPUT_RECORDS = auto()
     """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places, the allocator of its memory

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from rlx_core.ir.array import HostArray
+
 __all__ = [
     "ARRAY",
     "NEW_ARRAY",
@@ -22,6 +24,7 @@ __all__ = [
     "TUPLE_ITEMS",
     "WRITEABLE",
     "ArrayFields",
+    "elements_offset",
     "reason_against",
 ]
 
@@ -38,6 +41,7 @@ class ArrayFields:
     data: Final = 16
     ndim: Final = 24  # 32 bits
     dims: Final = 32
+    base: Final = 48
     descr: Final = 56
     flags: Final = 64  # 32 bits
 
@@ -56,6 +60,7 @@ _ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
 FUNCTIONS: Final = (
     *("PyTuple_New", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallNoArgs"),
+    *("PyType_GenericAlloc", "PyType_IsSubtype"),
     *("PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release"),
     *("PyThread_get_thread_ident", "PyErr_CheckSignals", "PyErr_Fetch"),
 )
@@ -84,10 +89,15 @@ def _differences() -> Iterator[str]:
         yield "tuples have another layout"
     for probe in (np.zeros((2, 3), np.float32), np.zeros(5, np.int64)[::2], np.zeros((), np.bool_)):
         found = read_array(probe)
-        wanted = (id(np.ndarray), probe.ctypes.data, probe.ndim, probe.shape, id(probe.dtype), probe.flags.num)
+        base = 0 if probe.base is None else id(probe.base)
+        wanted = (id(np.ndarray), probe.ctypes.data, probe.ndim, probe.shape, base, id(probe.dtype), probe.flags.num)
         if found != wanted:
             yield "NumPy's arrays have another layout"
             return
+    wrapper, offset = HostArray(np.zeros(1)), elements_offset()
+    if offset is None or reference_count(word(id(wrapper) + offset)) != 1:
+        yield "arrays of rlx have another layout"
+        return
     table = api_table()
     if table is None or word(table + 8 * _ARRAY_TYPE_SLOT) != id(np.ndarray):
         yield "NumPy's table of functions is not where it is known to be"
@@ -97,7 +107,7 @@ def _differences() -> Iterator[str]:
 
 
 def read_array(array: np.ndarray) -> tuple[Any, ...]:
-    """An array's type, address, rank, dims, descriptor and flags, as native code sees them."""
+    """An array's type, address, rank, dims, base, descriptor and flags, as native code sees them."""
     at = id(array)
     rank = ctypes.c_int32.from_address(at + ARRAY.ndim).value
     dims = word(at + ARRAY.dims)
@@ -106,9 +116,24 @@ def read_array(array: np.ndarray) -> tuple[Any, ...]:
         word(at + ARRAY.data),
         rank,
         tuple(word(dims + 8 * i) for i in range(min(max(rank, 0), 8))),
+        word(at + ARRAY.base),
         word(at + ARRAY.descr),
         ctypes.c_int32.from_address(at + ARRAY.flags).value,
     )
+
+
+@cache
+def elements_offset() -> int | None:
+    """Bytes from the start of a `HostArray` to the reference to its NumPy array; `None` if there is no such reference."""
+    elements = np.zeros(1)
+    probe = HostArray(elements)
+    offsets = range(OBJECT_TYPE + 8, HostArray.__basicsize__, 8)
+    return next((each for each in offsets if word(id(probe) + each) == id(elements)), None)
+
+
+def reference_count(address: int) -> int:
+    """References to the object at an address, as native code reads them."""
+    return ctypes.c_int32.from_address(address).value
 
 
 def makes_arrays(function: int) -> bool:

@@ -256,12 +256,12 @@ class NativeCode(Code):
             return self._reason_on_host(other)
         return entry_plan.reason_against(program.plan)
 
-    def entry(self, program: PlannedProgram) -> Callable[..., Any]:
+    def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
         frame = program.frames.take(program.shared.params)  # the entry's own from now on
-        return build(self._entry_parts(program, frame))
+        return build(self._entry_parts(program, frame, name))
 
-    def _entry_parts(self, program: PlannedProgram, frame: Frame) -> NativeEntry:
-        """What an entry that owns this frame is made of."""
+    def _entry_parts(self, program: PlannedProgram, frame: Frame, name: str) -> NativeEntry:
+        """What an entry that owns this frame is made of; `name` is the program's in errors."""
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
@@ -274,7 +274,7 @@ class NativeCode(Code):
             at = frame.bound[buffer]
             return address_of(at.buffer) + at.offset
 
-        ends = entry_plan.ends(program.plan, words, address)
+        ends = entry_plan.ends(program.plan, words, address, name)
         params = [array for array in frame.params.arrays.values() if array.size]
         runs = [self.run_of(part) for part in program.parts if isinstance(part, Calls)]
         calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
