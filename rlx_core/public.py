@@ -55,6 +55,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.at": "at",
+        "rlx_core.ops.collectives": "axis_index axis_size pmax pmean pmin psum",
         "rlx_core.ops.indexing": "gather scatter_add",
         "rlx_core.ops.scatter": "scatter",
         "rlx_core.ops.gather_nd": "gather_nd scatter_nd",

@@ -16,6 +16,7 @@ from rlx_core.ir.apply import array_value, as_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, LiftedArrays, Value, building, lifting, operator, refused_ufunc
+from rlx_core.ir.mesh import current_mesh, expect_named_axes
 from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
@@ -128,6 +129,9 @@ def trace_flat(
     """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured.
 
     Arrays of `lifted` that `call` uses become inputs after the leaves, and are appended to `used` in the order of these.
+
+    Raises:
+        AxisNameError: An op is over a named axis that no enclosing mapping adds.
     """
     builder = Builder(name, capturing=capturing)
     arrays = None if lifted is None else LiftedArrays(builder, lifted, leaf_type)
@@ -138,6 +142,7 @@ def trace_flat(
             returned, results = flatten(_called(call, stand_ins), "result")
             outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
         graph = builder.finish(outputs)
+        expect_named_axes(graph, current_mesh())
         if arrays is not None and used is not None:
             used += [arrays.arrays[each] for each in arrays.inputs]
     finally:
