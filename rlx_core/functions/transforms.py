@@ -376,7 +376,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     {'total': f32[], 'root': f32[3]}
     """
     with forks_wait, transforming_for(None, None):
-        traced = _trace(function, args, kwargs)
+        traced = _trace(function, args, kwargs, capturing=ambient_builder() is not None)
     return traced.results.unflatten([v.type for v in traced.graph.outputs])
 
 

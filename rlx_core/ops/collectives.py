@@ -1,14 +1,14 @@
 """Collectives: values combined over the members of named axes, and the position of a member.
 
-A function is written for one member of an axis, and `rlx.vmap(axis_name=)` maps it over all of them. Each collective has rules for
-one member and, as `over`, what it is where its axis has become an ordinary axis. Derivatives are those of the sum of all members'
-results: a member's operand reaches the results of all others, so the pullback of a sum is the sum of the cotangents.
+A function is written for one member of an axis, and `rlx.vmap(axis_name=)` maps it over all of them. Each collective has rules
+for one member and, as `over`, an expression for the mapped axis. Derivatives are those of the sum of the results of all members:
+the operand of a member reaches the results of all others, so the pullback of a sum is the sum of the cotangents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from attrs import evolve, field
 
@@ -30,13 +30,35 @@ from rlx_core.ops.structural import as_shape, sum_axes
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import map_leaves
 
-__all__ = ["OPS", "AxisIndex", "PMax", "PMean", "PMin", "PSum", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
+if TYPE_CHECKING:
+    from rlx_core.typing import Array
+
+__all__ = [
+    "OPS",
+    "AxisIndex",
+    "PMax",
+    "PMean",
+    "PMin",
+    "PSum",
+    "axis_index",
+    "axis_size",
+    "pmax",
+    "pmean",
+    "pmin",
+    "psum",
+]
+
+T = TypeVar("T")
 
 
 def times(x: Value, size: Dim) -> Value:
     """The sum of `size` copies of `x`: narrow floats are rounded once, integers wrap."""
     wide = widened(x)
     return as_dtype(wide * cast(dim_value(size=size), to=wide.dtype), x.dtype)
+
+
+def as_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
 
 
 @frozen(slots=False)
@@ -50,7 +72,7 @@ class Collective(OverNamedAxes, Op):
 
     category: ClassVar[Category] = "reduction"
     is_barrier: ClassVar[bool] = True  # members meet in one order, and a member alone knows no value to fold
-    axis_names: tuple[str, ...] = field(converter=tuple)
+    axis_names: tuple[str, ...] = field(converter=as_names)
     sizes: Shape = field(converter=as_shape)
 
     def __attrs_post_init__(self) -> None:
@@ -66,7 +88,9 @@ class Collective(OverNamedAxes, Op):
     def over(self, name: str, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Replicated:
         at = self.axis_names.index(name)
         if self.sizes[at] != size:
-            raise AxisNameError(f"{self.title}: axis {name!r} has size {size}, and the op was made for {self.sizes[at]}")
+            raise AxisNameError(
+                f"{self.title}: axis {name!r} has size {size}, and the op was made for {self.sizes[at]}"
+            )
         combined = self.combined(x[0]) if is_batched[0] else self.of_equal(x[0], size)
         names, sizes = ((*each[:at], *each[at + 1 :]) for each in (self.axis_names, self.sizes))
         return Replicated(evolve(self, axis_names=names, sizes=sizes)(combined) if names else combined)
@@ -262,7 +286,7 @@ def _over(op: type[Collective], x: Any, axis_name: str | Sequence[str]) -> Any:
 
 
 @checked_call
-def psum(x: Any, axis_name: str | Sequence[str]) -> Any:
+def psum(x: T, axis_name: str | Sequence[str]) -> T:
     """The sum of `x` over all examples of the axes that `rlx.vmap` gives these names.
 
     The result is equal for all examples. In a derivative the results of all examples count: the pullback of a sum is the sum of
@@ -290,7 +314,7 @@ def psum(x: Any, axis_name: str | Sequence[str]) -> Any:
 
 
 @checked_call
-def pmean(x: Any, axis_name: str | Sequence[str]) -> Any:
+def pmean(x: T, axis_name: str | Sequence[str]) -> T:
     """The mean of `x` over all examples of the axes that `rlx.vmap` gives these names.
 
     Args:
@@ -307,7 +331,7 @@ def pmean(x: Any, axis_name: str | Sequence[str]) -> Any:
 
 
 @checked_call
-def pmax(x: Any, axis_name: str | Sequence[str]) -> Any:
+def pmax(x: T, axis_name: str | Sequence[str]) -> T:
     """The largest value of `x` over all examples of the axes that `rlx.vmap` gives these names, element by element.
 
     NaN propagates, and ties share the derivative evenly.
@@ -324,7 +348,7 @@ def pmax(x: Any, axis_name: str | Sequence[str]) -> Any:
 
 
 @checked_call
-def pmin(x: Any, axis_name: str | Sequence[str]) -> Any:
+def pmin(x: T, axis_name: str | Sequence[str]) -> T:
     """The smallest value of `x` over all examples of the axes that `rlx.vmap` gives these names, element by element.
 
     Arguments, derivatives and errors are those of `pmax`.
@@ -333,7 +357,7 @@ def pmin(x: Any, axis_name: str | Sequence[str]) -> Any:
 
 
 @checked_call
-def axis_index(axis_name: str | Sequence[str]) -> Any:
+def axis_index(axis_name: str | Sequence[str]) -> Array:
     """The position of the example along the axis that `rlx.vmap` gives this name, an i64 scalar.
 
     Args:

@@ -1,8 +1,8 @@
 """Batching: a program for one example becomes a program for many, along a new axis that may be any axis of any operand.
 
 Inside, a batched value carries the new axis first and an unbatched one has none; nodes that no batched value reaches are
-copied as they are. So only the inputs and the outputs know which axis the user meant. Where the new axis has a name, ops over that
-name are replaced by ops over the axis itself, also where no batched value reaches them: a sum of equal values is a multiple.
+copied as they are. So only the inputs and the outputs know which axis the user meant. Where the new axis has a name, ops over
+that name are replaced by ops over the axis itself, also where no batched value reaches them: a sum of equal values is a multiple.
 """
 
 from __future__ import annotations

@@ -164,7 +164,9 @@ class Scan(Op):
         xs = tuple(_turned(v) if is_one else v for v, is_one in zip(xs, per_step, strict=True))
         results = as_results(Scan(body, self.carries, self.consts, self.length, self.reverse)(*carries, *consts, *xs))
         flags = (*carried, *found[self.carries :])
-        stacked = (_turned(v) if flag else v for v, flag in zip(results[self.carries :], found[self.carries :], strict=True))
+        stacked = (
+            _turned(v) if flag else v for v, flag in zip(results[self.carries :], found[self.carries :], strict=True)
+        )
         return with_axis_where((*results[: self.carries], *stacked), flags)
 
     @classmethod
