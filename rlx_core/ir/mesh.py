@@ -188,5 +188,7 @@ def expect_named_axes(graph: Graph, mesh: Mesh) -> None:
         AxisNameError: An op is over another axis.
     """
     for node in graph.nodes:
-        for name in sorted(named_axes(node.op).difference(mesh.names)):
+        used = named_axes(node.op)
+        if used and not used.issubset(mesh.names):
+            name = min(used.difference(mesh.names))
             raise mesh.unknown(node.op.title, name, Fact("node", node.label, node.origin.source))
