@@ -119,7 +119,7 @@ class AxisNameError(RlxError, NameError):
 
     `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped axis.
     They refer to it by the name that `rlx.vmap(axis_name=...)` gives it, and a name
-    that stands for no axis is never ignored. One name stands for one axis: an inner
+    of no axis is never ignored. One name refers to one axis: an inner
     `vmap` takes another name than the enclosing ones.
 
     >>> x = np.float32([1, 2, 5])

@@ -1,6 +1,6 @@
 """Named axes and their sizes, and the ops that communicate over them.
 
-A name stands for an axis that a function does not see: it is written for one member of the axis, and `vmap(axis_name=)` runs it
+A name refers to an axis that a function does not see: it is written for one member of the axis, and `vmap(axis_name=)` runs it
 for all of them. While such a function is traced, the names that it may use are the current mesh. An op over named axes stays in
 the graph until the batching of its axis replaces it by ops over an ordinary axis.
 """
@@ -55,7 +55,7 @@ class Mesh:
             raise AxisNameError(
                 f"{what}: an enclosing vmap has an axis {name!r} already",
                 Fact("axes in scope", self),
-                hint="choose another name: one name stands for one axis",
+                hint="choose another name: one name refers to one axis",
             )
         return Mesh((*self.names, name), (*self.sizes, size))
 
@@ -63,7 +63,7 @@ class Mesh:
         """The axes of these names, in the order of the names.
 
         Args:
-            what: The function that asks, for errors.
+            what: The name of the calling function, for errors.
             names: One name, or a tuple or list of names.
 
         Raises:
@@ -101,9 +101,9 @@ def axis_names(what: str, names: object, expected: str) -> tuple[str, ...]:
     Raises:
         AxisNameError: One of them is not a string, or is empty.
     """
-    given = tuple(names) if isinstance(names, tuple | list) and expected != "a string" else (names,)
+    candidates = tuple(names) if isinstance(names, tuple | list) and expected != "a string" else (names,)
     chosen: list[str] = []
-    for name in given:
+    for name in candidates:
         if not isinstance(name, str):
             raise AxisNameError(f"{what}: axis_name must be {expected}, not {name!r} ({type(name).__name__})")
         if not name:
@@ -134,7 +134,7 @@ class OverNamedAxes:
     """Marks an op over named axes.
 
     Its ordinary rules are for one member: `batch` maps it over another axis, and its operands and results have no axis for the
-    names. Its own value, where no axis is mapped, is that of the first member of a group whose members have equal operands.
+    names. If no axis is mapped, its value is the first member's in a group whose members have equal operands.
 
     Attributes:
         communicates: Whether the result depends on operands of other members, which must all reach the op.
@@ -161,13 +161,13 @@ _NAMES: Final = "_named_axes"
 
 def named_axes(op: Op) -> frozenset[str]:
     """The axis names that an op, or an op of a graph inside it, is over."""
-    kept = vars(op)  # batching asks for every node, and an op does not change
-    found: frozenset[str] | None = kept.get(_NAMES)
-    if found is None:
-        own = op.over_names if isinstance(op, OverNamedAxes) else ()
+    cache = vars(op)  # batching reads this for every node, and an op does not change
+    names: frozenset[str] | None = cache.get(_NAMES)
+    if names is None:
+        direct = op.over_names if isinstance(op, OverNamedAxes) else ()
         nested = (named_axes(n.op) for body in nested_graphs(op).values() for n in body.nodes)
-        found = kept[_NAMES] = frozenset(own).union(*nested)
-    return found
+        names = cache[_NAMES] = frozenset(direct).union(*nested)
+    return names
 
 
 def nodes_over(graph: Graph, names: Sequence[str]) -> Iterator[Node]:

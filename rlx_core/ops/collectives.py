@@ -86,13 +86,12 @@ class Collective(OverNamedAxes, Op):
         return self.axis_names
 
     def over(self, name: str, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Replicated:
-        at = self.axis_names.index(name)
-        if self.sizes[at] != size:
-            raise AxisNameError(
-                f"{self.title}: axis {name!r} has size {size}, and the op was made for {self.sizes[at]}"
-            )
+        position = self.axis_names.index(name)
+        expected = self.sizes[position]
+        if expected != size:
+            raise AxisNameError(f"{self.title}: axis {name!r} has size {size}, and the op was made for {expected}")
         combined = self.combined(x[0]) if is_batched[0] else self.of_equal(x[0], size)
-        names, sizes = ((*each[:at], *each[at + 1 :]) for each in (self.axis_names, self.sizes))
+        names, sizes = ((*each[:position], *each[position + 1 :]) for each in (self.axis_names, self.sizes))
         return Replicated(evolve(self, axis_names=names, sizes=sizes)(combined) if names else combined)
 
     def combined(self, x: Value) -> Value:

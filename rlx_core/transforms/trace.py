@@ -134,9 +134,8 @@ def trace_flat(
         AxisNameError: An op is over a named axis that no enclosing mapping adds.
     """
     builder = Builder(name, capturing=capturing)
-    mesh = (
-        current_mesh() if capturing else NO_AXES
-    )  # a program of its own is not run for the members of an enclosing mapping
+    # A separate program is not run for the members of an enclosing mapping.
+    mesh = current_mesh() if capturing else NO_AXES
     arrays = None if lifted is None else LiftedArrays(builder, lifted, leaf_type)
     try:
         # A trace inside another one that captures nothing of it cannot use its inputs either.
