@@ -14,6 +14,7 @@ from rlx_core.errors import AxisNameError, DtypeError, RlxError, ShapeError
 from rlx_core.ir.graph import Builder, building, ops_inside
 from rlx_core.ir.mesh import Mesh, OverNamedAxes, current_mesh
 from rlx_core.ops.collectives import OPS, AxisIndex, PMax, PSum
+from rlx_core.passes.fold_constants import fold
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.special_points import same_bits
@@ -393,7 +394,15 @@ class TestOtherTransformations:
         assert not any(isinstance(op, OverNamedAxes) for op in ops_inside(graph))
 
     def test_a_position_is_not_folded_before_its_axis_is_mapped(self):
-        """Passes run on a function before it is differentiated, while its axis is still a name."""
+        """Passes may run on a function before it is differentiated, while its axis is still a name."""
+        builder = Builder("positions")
+        with building(builder):
+            graph = builder.finish([AxisIndex("i", 3)() * 2])
+        folded = fold(graph, limit=1 << 20).graph
+        found = Executable(compile_graph(vmap_graph(folded, 0, 0, 3, axis_name="i"))).run_slots([])
+        assert_all(found[0], np.array([0, 2, 4]))
+
+    def test_values_and_gradients_of_constants_and_positions(self):
         found = over(rlx.value_and_grad(lambda a: a * rlx.axis_index("i") * rlx.psum(np.float64(1), "i")))(
             np.float64([1, 1, 1])
         )
