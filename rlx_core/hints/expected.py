@@ -207,7 +207,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "pmap": "there is no function for several devices; rlx.vmap maps over an axis on one",
     **dict.fromkeys(
         (
-            *("sharding", "shard_map", "make_mesh", "Mesh", "psum", "pmean", "all_gather", "with_sharding_constraint"),
+            *("sharding", "shard_map", "make_mesh", "Mesh", "all_gather", "with_sharding_constraint"),
             "pjit",
         ),
         "a program runs on one device; there is no sharding",
