@@ -1,4 +1,4 @@
-"""Names that people know from elsewhere, and what rlx has for them; read when a name of rlx is not found, and at no other time.
+"""Names of NumPy, JAX and PyTorch with their equivalents in rlx; imported only when an unknown name of rlx is used.
 
 `docs/names.md` shows the tables. A test looks up every rlx name in them.
 """
@@ -13,7 +13,7 @@ from rlx_core import errors
 __all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "attribute_hint", "hint_for"]
 
 RENAMED: Final[dict[str, str]] = {
-    # what rlx has → its names in NumPy, JAX and PyTorch, and the op that `rlx ops` lists
+    # name in rlx → names in NumPy, JAX and PyTorch, and of the op that `rlx ops` lists
     "rlx.abs": "absolute fabs",
     "rlx.acos": "arccos",
     "rlx.acosh": "arccosh",
@@ -358,20 +358,20 @@ ELSEWHERE: Final[dict[str, str]] = {
     "inverse_real_fft": "rlx.fft.irfft",
     "unique": "the number of results depends on the data: rlx.sort, and compare neighbours",
 }
-"""A name → what to do instead, where no one function is its equal."""
+"""A name → an alternative, for names without an equivalent function."""
 
 INTERNAL: Final = ("fused_", "folded_", "_backward", "_block", "elementwise_region", "pool_positions")
-"""Parts of the names of ops that passes and derivatives write, and nobody by hand."""
+"""Parts of the names of ops that only passes and derivatives create."""
 
-_FOUND = {name: here for here, names in RENAMED.items() for name in names.split()}
+_EQUIVALENTS = {name: equivalent for equivalent, names in RENAMED.items() for name in names.split()}
 
 
 def hint_for(name: str, known: Iterable[str]) -> str | None:
-    """What to write instead of a name that a module has not, as far as that is known; `known` is what the module has."""
+    """Return an alternative to an unknown name of a module, or `None`; `known` are the names of the module."""
     from rlx_core.public import CORE, FUNCTIONS  # that module's own errors come from here
 
-    if name in _FOUND:
-        return f"rlx calls it {_FOUND[name]}"
+    if name in _EQUIVALENTS:
+        return f"rlx calls it {_EQUIVALENTS[name]}"
     if name in ELSEWHERE:
         return ELSEWHERE[name]
     if name in CORE or name in FUNCTIONS:
@@ -384,7 +384,7 @@ def hint_for(name: str, known: Iterable[str]) -> str | None:
 
 
 def attribute_hint(array: type, name: str) -> str:
-    """What to write instead of an attribute that a class of arrays does not have."""
+    """Return an alternative to an unknown attribute of an array class."""
     known = [attribute for attribute in dir(array) if not attribute.startswith("_")]
     return (
         hint_for(name, known)
