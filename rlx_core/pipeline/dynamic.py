@@ -21,6 +21,7 @@ from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
 from rlx_core.ir.graph import Graph, Node, leaf_name
 from rlx_core.ir.lir import Lir, Origin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
+from rlx_core.pipeline.planning.schedule import Flow
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
@@ -99,7 +100,7 @@ def specialize(
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
     try:
-        made = plan(graph)
+        made = plan(graph, flow=_flow_of(template))
     except NoKernelError:
         # Of no elements some ops mean something else: a gather from nothing is no longer a loop, nor what it was fused with.
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
@@ -131,15 +132,17 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
 
 def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
     """Chooses for the nodes of a bound graph: kernels that take the template's node whatever its sizes are, are found once."""
-    kernels = _settled_kernels(template, target)
-    known = {
-        bound: kernels[node]
-        for bound, node in zip(graph.nodes, template.graph.nodes, strict=True)
-        if node in kernels
-        and not target.kernels.has_failed(kernels[node].name)
-        and not any(0 in type.shape for type in (*bound.types, *filter(None, bound.operand_types)))
-    }
-    return lambda node: known.get(node) or target.kernel_for(node)
+    kernels, unbound = _settled_kernels(template, target), dict(zip(graph.nodes, template.graph.nodes, strict=True))
+    empty = {type for node in graph.nodes for type in node.types if 0 in type.shape}
+
+    def choose(node: Node) -> Kernel | None:
+        kernel = kernels.get(unbound[node]) if node in unbound else None
+        if kernel is None or target.kernels.has_failed(kernel.name):
+            return target.kernel_for(node)
+        is_empty = bool(empty) and not empty.isdisjoint((*node.types, *node.operand_types))
+        return target.kernel_for(node) if is_empty else kernel
+
+    return choose
 
 
 def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
@@ -152,6 +155,15 @@ def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
 
 
 _settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
+
+
+def _flow_of(template: Lir) -> Flow:
+    """What scheduling reads of all bindings of a template."""
+    found = _flows.get(template)
+    return found or _flows.setdefault(template, Flow.of(template.graph))
+
+
+_flows: WeakKeyDictionary[Lir, Flow] = WeakKeyDictionary()
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:

@@ -20,7 +20,7 @@ from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_par
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.planning.phases import phases
-from rlx_core.pipeline.planning.schedule import Order, schedule
+from rlx_core.pipeline.planning.schedule import Flow, Order, schedule
 from rlx_core.pipeline.planning.storage import Reuse, outlets
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import Kernel
@@ -85,6 +85,7 @@ def make_lir(
     options: PlanOptions | None = None,
     resolved: Mapping[str, object] | None = None,
     fingerprint: str = "",
+    flow: Flow | None = None,
 ) -> Lir:
     """The program that runs `graph` on `target`.
 
@@ -99,6 +100,7 @@ def make_lir(
         options: How to plan.
         resolved: The resolved pipeline plan, kept with the program.
         fingerprint: Kept with the program.
+        flow: What scheduling reads of the graph besides sizes, where it is known.
 
     Raises:
         NoKernelError: A node that must run has no kernel; all such nodes are listed.
@@ -108,7 +110,7 @@ def make_lir(
     donated = donated_leaves(graph, donations or {})
     manifest = make_manifest(graph, output_names, donations or {}, prepare)
     find = _Kernels(target, choose)
-    draft = _draft(graph, target, plan, find, donated)
+    draft = _draft(graph, target, plan, find, donated, flow)
     lir = Lir(
         graph,
         target.name,
@@ -184,10 +186,11 @@ def _draft(
     plan: PlanOptions,
     find: _Kernels,
     donated: Mapping[Value, int | None],
+    flow: Flow | None = None,
     *,
     is_nested: bool = False,
 ) -> _Draft:
-    order = schedule(graph, plan.order)
+    order = schedule(graph, plan.order, flow)
     phase = phases(order)
     if graph.symbols:
         steps = tuple(Step(node, kernel.name, phase=phase[node]) for node, kernel in find.for_all(order))
