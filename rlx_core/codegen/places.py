@@ -17,7 +17,7 @@ from rlx_core.system.records import frozen
 __all__ = ["WIDEST", "Fault", "Layout", "Place"]
 
 
-@frozen
+@frozen(eq=True, cache_hash=True)
 class Place:
     """One operand or result.
 
@@ -60,7 +60,7 @@ class Place:
         return cls(type, dense_strides(type))
 
 
-@frozen
+@frozen(eq=True)
 class Layout:
     """Where a step's operands and results lie. Equal ops with equal layouts share one function."""
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from operator import index
+from itertools import accumulate
+from operator import index, mul
 from typing import Final
 
 from attrs import field
@@ -120,6 +121,15 @@ class TensorType:
             ShapeError: A dim is still symbolic.
         """
         return tuple(map(index, self.shape))
+
+    @lazy
+    def dense_strides(self) -> tuple[int, ...]:
+        """The bytes from an element to the next along each axis, in a row-major buffer.
+
+        Raises:
+            ShapeError: A dim is still symbolic.
+        """
+        return tuple(accumulate(reversed(self.static_shape), mul, initial=self.dtype.itemsize))[:-1][::-1]
 
     def with_shape(self, shape: Iterable[Dim]) -> TensorType:
         return self if shape is self.shape else TensorType(self.dtype, tuple(shape))
