@@ -19,7 +19,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
 from rlx_core.ir.types import TensorType
-from rlx_core.system.records import define
+from rlx_core.system.records import define, evolve
 
 __all__ = [
     "bind",
@@ -186,6 +186,4 @@ def _bound(value: Any, places: Places, binding: DimBinding) -> Any:
 
 
 def _with_bound(record: Any, places: Places, binding: DimBinding) -> Any:
-    aliases = {a.name: a.alias for a in attrs.fields(type(record))}
-    changes = {aliases[name]: _bound(getattr(record, name), inside, binding) for name, inside in places.items()}
-    return attrs.evolve(record, **changes)
+    return evolve(record, **{name: _bound(getattr(record, name), inside, binding) for name, inside in places.items()})

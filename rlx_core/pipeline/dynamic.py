@@ -13,7 +13,6 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
@@ -26,7 +25,7 @@ from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.system.lru import CacheCounts, LruCache
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = [
     "Bucket",

@@ -14,11 +14,10 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Slot
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", "plan_memory"]
 

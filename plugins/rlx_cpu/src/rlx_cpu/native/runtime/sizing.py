@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.unknown import PREFIX
@@ -19,7 +19,7 @@ from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Origin, Step
 from rlx_core.system.locks import Lock
-from rlx_core.system.records import define, frozen
+from rlx_core.system.records import define, evolve, frozen
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
