@@ -6,7 +6,7 @@ attribute and nested graph is replaced, and what no longer fits is an error: not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -86,13 +86,9 @@ def check_guards(graph: Graph, binding: DimBinding) -> list[Guard]:
         GuardError: One does not hold.
     """
     checked = [guard.check(binding) for guard in graph.guards]
-    for body in _nested(graph):
+    for body in graph.bodies:
         check_guards(body, binding)
     return [guard for guard in checked if guard is not None]
-
-
-def _nested(graph: Graph) -> Iterable[Graph]:
-    return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
 
 
 @define(eq=False)

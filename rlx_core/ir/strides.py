@@ -33,6 +33,8 @@ def dense_strides(type: TensorType) -> Strides:
 
 def is_dense(type: TensorType, strides: Sequence[int]) -> bool:
     """Whether `strides` visit the elements of a static type in row-major order without gaps."""
+    if strides == type.dense_strides:
+        return True
     shape = type.static_shape
     if 0 in shape:
         return True

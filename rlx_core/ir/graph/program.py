@@ -63,6 +63,11 @@ class Graph(Travels, Drawn):
         return {v: tuple(users) for v, users in found.items()}
 
     @cached_property
+    def bodies(self) -> tuple[Graph, ...]:
+        """The graphs among the attributes of the nodes, in order."""
+        return tuple(body for node in self.nodes for body in nested_graphs(node.op).values())
+
+    @cached_property
     def alike(self) -> tuple[int, ...]:
         """For each node the index of the first one with an equal op and equal types of operands and results.
 

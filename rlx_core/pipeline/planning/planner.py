@@ -206,7 +206,7 @@ def _draft(
     parts = Parts(possible, views, plan.alignment or target.alignment)
     owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
     moved = with_parts({}, {root: alias for parts in owned.values() for root, alias in parts.items()})
-    aliases = place_views(possible, order, moved) if plan.views and moved else moved or views
+    aliases = place_views(possible, order, moved, views) if plan.views and moved else moved or views
     runs = [n for n in order if n.results[0] not in views and not (n in owned and is_made_of_parts(n))]
     assert views.keys() <= aliases.keys(), "what was a view is one where its operand is a part"
     kernels = find.for_all(runs)
@@ -233,8 +233,10 @@ def _step(
         if kernel.runs_nested
         else {}
     )
-    with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
-        own = 0 if kernel.workspace is None else kernel.workspace(node).__index__()
+    own = 0
+    if kernel.workspace is not None:
+        with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
+            own = kernel.workspace(node).__index__()
     own = -(-own // alignment) * alignment if nested else own
     nbytes = own + max((body.arena_nbytes for body in nested.values()), default=0)
     return Step(
