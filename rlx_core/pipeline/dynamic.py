@@ -50,13 +50,23 @@ def template_symbols(template: Lir) -> frozenset[Symbol]:
     return in_nodes | in_guards
 
 
+def _symbols_of(template: Lir) -> frozenset[Symbol]:
+    """The symbols of a template, which every binding asks for."""
+    found = _symbols.get(template)
+    return _symbols.setdefault(template, template_symbols(template)) if found is None else found
+
+
+_symbols: WeakKeyDictionary[Lir, frozenset[Symbol]] = WeakKeyDictionary()
+
+
 def binding_key(binding: DimBinding, symbols: Iterable[Symbol]) -> str:
     """The sizes of `symbols` as text that is the same in every process: by name, and without sizes nobody asked for.
 
     >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
     'BATCH=2 SEQ=8'
     """
-    sizes = {s.name: n for s, n in binding.sizes.items() if s in frozenset(symbols)}
+    asked = frozenset(symbols)
+    sizes = {s.name: n for s, n in binding.sizes.items() if s in asked}
     return " ".join(f"{name}={sizes[name]}" for name in sorted(sizes))
 
 
@@ -76,7 +86,7 @@ def specialize(
         ShapeError: A node does not fit its bound operands.
         LegalizeError: No kernel takes a bound node, nor what it decomposes to.
     """
-    symbols = template_symbols(template)
+    symbols = _symbols_of(template)
     missing = sorted(s.name for s in symbols if s not in binding.sizes)
     if missing:
         raise BindingError(
