@@ -39,7 +39,7 @@ def evolve(record: _Record, /, **changes: Any) -> _Record:
         TypeError: The initialiser does not take a field of that name.
     """
     cls = type(record)
-    aliases, values = _initialised(cls)
+    aliases, values = _initialised(cls)  # type: ignore[arg-type]  # a class is hashable
     given = dict(zip(aliases.values(), values(record), strict=True))
     for name, value in changes.items():
         given[aliases.get(name, name)] = value

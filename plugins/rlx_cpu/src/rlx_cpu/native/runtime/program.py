@@ -87,8 +87,9 @@ class NativeProgram(Program):
         driven = [step for number, step in enumerate(lir.steps) if number not in self.compiled.steps]
         read = {v for step in driven for v in (*step.node.present(), *step.node.results)}
         read.update(lir.graph.outputs, map(lir.root_of, lir.graph.outputs))
-        native = self.compiled.steps.values()
-        read.update(each.step.node.operands[pack.operand] for each in native for pack in each.emitted.packs)
+        for each in self.compiled.steps.values():
+            packed = (each.step.node.operands[pack.operand] for pack in each.emitted.packs)
+            read.update(value for value in packed if value is not None)
         order = (v for node in lir.graph.nodes for v in node.results)
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or SharedParams(), {i for i, v in enumerate(order) if v in read}, output)

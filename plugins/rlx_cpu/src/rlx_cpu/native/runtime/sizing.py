@@ -126,7 +126,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
             numbers = alike.setdefault((step.kernel, node.op, layout), [])  # the template's op, whose hash is known
             numbers.append(number)
             find = table.sized(step.kernel) if len(numbers) == 1 else None
-            form = find and forms.of(step, node, layout, sizes, partial(find, isa=isa))
+            form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
             if form is not None:
                 found.append((numbers, *form))
         _make([made for _, made, _ in found if not made.is_made], isa)
