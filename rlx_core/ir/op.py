@@ -172,8 +172,13 @@ class Op(Travels):
             return True
         return isinstance(other, Op) and type(self) is type(other) and self.exact_attributes == other.exact_attributes
 
-    def __hash__(self) -> int:
+    @lazy
+    def _hash(self) -> int:
+        """The hash of the exact attributes, which for an op that holds other ops is a walk through all of them."""
         return hash((type(self), self.exact_attributes))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @cache

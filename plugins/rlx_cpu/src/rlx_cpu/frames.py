@@ -19,7 +19,7 @@ from rlx_core.pipeline.planning.alias import covers_root
 from rlx_core.system.records import define, frozen
 from rlx_cpu.arena import allocate, empty
 
-__all__ = ["Frame", "Frames", "Params", "SharedParams", "view"]
+__all__ = ["Frame", "Frames", "Params", "SharedParams", "address_of", "view"]
 
 
 @frozen(eq=False)
@@ -67,7 +67,8 @@ class Frames:
     Args:
         lir: The program.
         shared: The bound parameters.
-        viewed: Places whose arrays are read in Python, so that views of inputs and outputs are made for them; all if `None`.
+        viewed: Places whose arrays are read in Python; all if `None`. Others that lie in the arena or in other bytes have
+            an address alone.
         output: Makes the array of an output from its shape, its dtype and what it is called.
     """
 
@@ -97,7 +98,18 @@ class Frames:
             for v, a in lir.aliases.items()
             if a.root in per_run and (viewed is None or self.places[v] in viewed)
         ]
-        self._per_run = {self.places[v] for v, a in lir.aliases.items() if a.root in per_run}
+        self._fixed_views = [
+            (self.places[v], self.places[a.root], *self._layout(v)[1:], a.byte_offset, a.strides)
+            for v, a in lir.aliases.items()
+            if a.root not in per_run and (viewed is None or self.places[v] in viewed)
+        ]
+        self._starts = {self.places[v]: slot.offset for v, slot in lir.slots.items()}
+        roots = {root for _, root, *_ in self._fixed_views}
+        self._in_arena = [
+            (self._layout(v), slot)
+            for v, slot in lir.slots.items()
+            if viewed is None or self.places[v] in viewed or self.places[v] in roots
+        ]
         self._lent = [*self.inputs, *(f[0] for f in self.fresh), *(v[0] for v in self._per_run_views)]
         self._deliveries = self._plan_deliveries()
         self._frames: list[Frame] = []
@@ -154,6 +166,13 @@ class Frames:
             frame.arrays[place] = None
         self._frames.append(frame)
 
+    def addresses(self, frame: Frame, places: Collection[int]) -> dict[int, int]:
+        """The addresses of values or workspaces that lie in the arena, or in arrays that the frame has, by place."""
+        arena, starts = address_of(frame.arena), self._starts
+        return {
+            place: arena + starts[place] if place in starts else address_of(frame.arrays[place]) for place in places
+        }
+
     # ----------------------------------------------------------------------------------------- details
 
     def _plan_deliveries(self) -> list[tuple[int, str, int]]:
@@ -182,21 +201,23 @@ class Frames:
         for node in lir.graph.nodes:
             if isinstance(node.op, Constant):
                 arrays[self.places[node.result]] = node.op.value.array
-        for value, slot in lir.slots.items():
-            dense = arena[slot.offset : slot.end]
-            arrays[self.places[value]] = dense.view(value.dtype.numpy).reshape(value.type.static_shape)
-        for value in self.places:
+        for (place, shape, dtype), slot in self._in_arena:
+            arrays[place] = arena[slot.offset : slot.end].view(dtype).reshape(shape)
+        for value, place in self.places.items():
             if value.type.size == 0:
-                arrays[self.places[value]] = np.empty(value.type.static_shape, value.dtype.numpy)
-        for value, alias in lir.aliases.items():
-            place, shape, dtype = self._layout(value)
-            if place not in self._per_run:
-                root = arrays[self.places[alias.root]]
-                arrays[place] = view(root, shape, dtype, alias.byte_offset, alias.strides)
+                arrays[place] = np.empty(value.type.static_shape, value.dtype.numpy)
+        for place, root, shape, dtype, offset, strides in self._fixed_views:
+            arrays[place] = view(arrays[root], shape, dtype, offset, strides)
         for step in lir.steps:
             if step.workspace is not None:
                 arrays[self.workspaces[id(step)]] = arena[step.workspace.offset : step.workspace.end]
         return Frame(arrays, arena, params)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where an array's first element is."""
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 def usable(array: np.ndarray) -> np.ndarray:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_core.pipeline.planning.alias import placement
-
 if TYPE_CHECKING:
     from rlx_cpu.frames import Frames
     from rlx_cpu.native.runtime.steps import Compiled
@@ -32,9 +30,9 @@ def read_addresses(frames: Frames, compiled: Compiled) -> tuple[Static, PerRun]:
         for i, value in enumerate((*node.operands, *node.results)):
             if value is None:
                 continue
-            at = placement(value, lir.aliases)
-            place = frames.places[at.root]
-            offset = at.byte_offset if value.type.size else 0
+            alias = lir.aliases.get(value)
+            place = frames.places[value if alias is None else alias.root]
+            offset = alias.byte_offset if alias is not None and value.type.size else 0
             if place in brought:
                 per_run.setdefault(place, []).append((each.first + i, offset))
             else:

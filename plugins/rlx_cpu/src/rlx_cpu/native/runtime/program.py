@@ -22,7 +22,7 @@ from rlx_core.pipeline.profile import Profile, active
 from rlx_core.system.locks import lazy
 from rlx_core.system.records import define, frozen
 from rlx_cpu.arena import allocate, empty
-from rlx_cpu.frames import Frame, Frames, SharedParams
+from rlx_cpu.frames import Frame, Frames, SharedParams, address_of
 from rlx_cpu.native.contract import ALIGNMENT, Emitters, Pack
 from rlx_cpu.native.llvm.background import share_out
 from rlx_cpu.native.llvm.c_library import has_clock
@@ -84,10 +84,13 @@ class NativeProgram(Program):
     ) -> None:
         self._kernels, self._table, self._guard = kernels, table, guard
         self.compiled = compiled or compile_steps(lir, table, settings)
-        read = {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.present()}
-        read |= {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.results}
-        read.update(lir.graph.outputs)
-        order = [v for node in lir.graph.nodes for v in node.results]
+        driven = [step for number, step in enumerate(lir.steps) if number not in self.compiled.steps]
+        read = {v for step in driven for v in (*step.node.present(), *step.node.results)}
+        read.update(lir.graph.outputs, map(lir.root_of, lir.graph.outputs))
+        for each in self.compiled.steps.values():
+            packed = (each.step.node.operands[pack.operand] for pack in each.emitted.packs)
+            read.update(value for value in packed if value is not None)
+        order = (v for node in lir.graph.nodes for v in node.results)
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or SharedParams(), {i for i, v in enumerate(order) if v in read}, output)
         self._static, self._per_run = read_addresses(self._frames, self.compiled)
@@ -274,24 +277,23 @@ class NativeProgram(Program):
     def _new_table(self, frame: Frame) -> Table:
         compiled = self.compiled
         statuses = [s for s in compiled.steps.values() if s.status is not None]
-        table = Table(
-            np.zeros(compiled.table_words, np.int64),
-            allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT),
-            status_rows([s.emitted.polls for s in statuses]),
-            self._packed(frame),
-        )
+        scratch = allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT)
+        status, packed = status_rows([s.emitted.polls for s in statuses]), self._packed(frame)
+        words = [0] * compiled.table_words
+        at = self._frames.addresses(frame, {place for _, place, _ in self._static})
         for word, place, offset in self._static:
-            table.words[word] = address_of(frame.arrays[place]) + offset
+            words[word] = at[place] + offset
         for number, each in enumerate(statuses):
-            table.words[each.status] = table.status[number].ctypes.data
+            assert each.status is not None, "they are those that have a status"
+            words[each.status] = address_of(status[number])
+        scratch_address = address_of(scratch)
         for number, each in compiled.steps.items():
-            for i, size in enumerate(each.words):
-                table.words[each.first - 1 - i] = size
+            words[each.first - len(each.words) : each.first] = reversed(each.words)
             if each.workspace is not None:
-                table.words[each.workspace] = table.scratch.ctypes.data
+                words[each.workspace] = scratch_address
             for i, word in enumerate(each.packs):
-                table.words[word] = table.packed[number, i].ctypes.data
-        frame.own = table
+                words[word] = address_of(packed[number, i])
+        frame.own = table = Table(np.array(words, np.int64), scratch, status, packed)
         return table
 
     def _packed(self, frame: Frame) -> Mapping[tuple[int, int], np.ndarray]:
@@ -366,9 +368,3 @@ class NativeProgram(Program):
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
         raise at_step(each.emitted.fault.kinds[kind - 1](offender), each.step)
-
-
-def address_of(array: np.ndarray) -> int:
-    """Where an array's first element is."""
-    found: int = array.__array_interface__["data"][0]
-    return found
