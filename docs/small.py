@@ -1,13 +1,13 @@
-"""The idea of rlx in one file that can be read whole, with NumPy alone: `python docs/small.py` trains a model with it.
+"""The design of rlx in one file, with NumPy only: `python docs/small.py` trains a model with it.
 
     function ──trace──▶ graph ──gradient──▶ graph ──optimise──▶ graph ──legalise──▶ graph ──plan──▶ program ──run──▶ arrays
 
-Everything on the way is a graph, and every step is a function from graph to graph. An op is a class: its attributes are
-fields, its operands are arguments, its rules are methods. What it *means* is its decomposition into simpler ops, and
-whatever else is written about it (a gradient, a kernel) is an optimisation of that meaning.
+Every stage is a graph, and every step is a function from graph to graph. An op is a class: its attributes are fields, its
+operands are arguments, its rules are methods. Its semantics are defined by its decomposition into simpler ops, and every
+other rule (a gradient, a kernel) is an optimisation of that definition.
 
 rlx also has dtypes, symbolic sizes, several results, source lines, forward mode, batching, views, fusion and generated
-code. The words here are the same, and each part names the module of rlx that does the same.
+code. The terms here are the same, and each part names the corresponding module of rlx.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ define_op = dataclass(frozen=True)
 # ------------------------------------------------------------------------ ops, values, graphs (rlx_core/ir)
 @define_op
 class Op:
-    """The base of every op. A primitive has the other rules; any other op needs `decompose` alone.
+    """The base class of ops. A primitive has `reference` and `vjp`; any other op needs `decompose` only.
 
-    reference(*arrays)    what a primitive computes, with NumPy
-    decompose(*x)         what any other op means, in simpler ops
-    vjp(g, *x, y)         one cotangent an operand, for the cotangent `g` of the result `y`
+    reference(*arrays)    the result of a primitive, with NumPy
+    decompose(*x)         the definition of any other op, in simpler ops
+    vjp(g, *x, y)         one cotangent per operand, for the cotangent `g` of the result `y`
     """
 
     reference = decompose = vjp = None
 
     def __call__(self, *operands: Value | float) -> Value:
-        """This op applied to operands; a number becomes a constant of its neighbour's shape."""
+        """Apply this op to operands; a number becomes a constant with the shape of another operand."""
         shape = next((x.shape for x in operands if isinstance(x, Value)), ())
         return self.node(*(x if isinstance(x, Value) else Fill(float(x), shape)() for x in operands))
 
     def node(self, *x: Value) -> Value:
-        is_pattern = any(each.shape is None for each in x)  # a variable of a rewrite rule stands for any shape
+        is_pattern = any(each.shape is None for each in x)  # a variable of a rewrite rule matches any shape
         return Value(self, x, None if is_pattern else self.infer(*(each.shape for each in x)))
 
     def infer(self, *shapes: Shape) -> Shape:
-        """The shape of the result, derived from what the op computes; an op may say it in fewer steps."""
+        """The shape of the result, derived from decomposition or reference; an op may override it for speed."""
         if self.decompose:
             return self.decompose(*(Input("", shape)() for shape in shapes)).shape
         return self.reference(*(np.broadcast_to(1.0, shape) for shape in shapes)).shape
@@ -60,12 +60,12 @@ class Op:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """The result of an op on operands. Told apart by identity; Python's operators build further values."""
+    """The result of an op on operands, compared by identity; Python's operators build further values."""
 
     op: Op
     operands: tuple[Value, ...]
     shape: Shape | None
-    __array_ufunc__ = None  # `array + value` then asks the value, instead of making an array of objects
+    __array_ufunc__ = None  # `array + value` then calls the value's operator, instead of creating an object array
 
     __add__ = __radd__ = lambda self, other: Add()(self, other)
     __mul__ = __rmul__ = lambda self, other: Mul()(self, other)
@@ -81,17 +81,17 @@ class Value:
 
 
 class Graph:
-    """Outputs and what they need (up to the values of `stop`), each after its operands; nothing else is ever there."""
+    """Outputs and the values that they depend on (up to the values of `stop`), in topological order."""
 
     def __init__(self, outputs: Iterable[Value], stop: Sequence[Value] = ()) -> None:
         self.outputs = tuple(outputs)
-        order, waiting = {}, list(self.outputs)
-        while waiting:
-            missing = [] if waiting[-1] in stop else [x for x in waiting[-1].operands if x not in order]
+        order, stack = {}, list(self.outputs)
+        while stack:
+            missing = [] if stack[-1] in stop else [x for x in stack[-1].operands if x not in order]
             if missing:
-                waiting += missing
+                stack += missing
             else:
-                order[waiting.pop()] = None
+                order[stack.pop()] = None
         self.values = tuple(order)
 
     def __str__(self) -> str:
@@ -102,32 +102,32 @@ class Graph:
 
 
 def rebuild(graph: Graph, replace: Callable[[Value], Value | None], stop: Sequence[Value] = ()) -> Graph:
-    """The walk that every transformation is: `replace` is offered each value, and answers another or `None`.
+    """Replace values of a graph until nothing changes: `replace` returns another value, or `None` to keep it.
 
-    It goes on until nothing is replaced any more. On the way, equal ops on the same operands become one value.
+    Every transformation uses this traversal. Equal ops on the same operands become one value.
     """
     new, seen, fired = {v: v for v in stop}, {}, False
     for old in graph.values:
         if old not in new:
             operands = tuple(new[x] for x in old.operands)
-            kept = old if operands == old.operands else Value(old.op, operands, old.shape)
-            kept = seen.setdefault((type(kept.op), repr(kept.op), operands), kept)  # repr tells 0.0 from -0.0
-            better = replace(kept)
-            assert better is None or better.shape == old.shape, f"{old.op}: {old.shape} became {better.shape}"
-            new[old], fired = (kept, fired) if better is None else (better, True)
+            copy = old if operands == old.operands else Value(old.op, operands, old.shape)
+            copy = seen.setdefault((type(copy.op), repr(copy.op), operands), copy)  # repr distinguishes 0.0 and -0.0
+            result = replace(copy)
+            assert result is None or result.shape == old.shape, f"{old.op}: {old.shape} became {result.shape}"
+            new[old], fired = (copy, fired) if result is None else (result, True)
     rebuilt = Graph([new[v] for v in graph.outputs], stop)
     return rebuild(rebuilt, replace, stop) if fired else rebuilt
 
 
 def trace(function: Callable[..., Any], **shapes: Shape) -> Graph:
-    """The graph that a Python function is: it is called once, with values in place of arrays."""
+    """The graph of a Python function, which is called once, with values in place of arrays."""
     result = function(*(Input(name, shapes[name])() for name in inspect.signature(function).parameters))
     return Graph(result if isinstance(result, tuple) else (result,))
 
 
 # ------------------------------------------------------------------------------- the ops (rlx_core/ops)
 def row(name: str, *attributes: str, **rules: Callable[..., Any]) -> type[Op]:
-    """An op with no interesting structure: its attributes and its rules."""
+    """A class of ops from its attributes and its rules."""
     return make_dataclass(name, attributes, bases=(Op,), namespace=rules, frozen=True)
 
 
@@ -141,7 +141,7 @@ Input = row("Input", "name", "shape", infer=lambda op: op.shape)
 Fill = row("Fill", "of", "shape", infer=lambda op: op.shape, reference=lambda op: np.full(op.shape, op.of))
 Neg = row("Neg", decompose=lambda op, x: x * -1.0)
 Mean = row("Mean", decompose=lambda op, x: SumTo(())(x) * (1 / math.prod(x.shape)))
-# The linear ones: the vjp of each is its transpose.
+# Linear ops: the vjp of each is its transpose.
 Transpose = row("Transpose", reference=lambda op, x: x.T, vjp=lambda op, g, x, y: [g.T])
 SumTo = row("SumTo", "to", reference=sum_to, vjp=lambda op, g, x, y: [Broadcast(x.shape)(g)])
 Broadcast = row(
@@ -164,22 +164,22 @@ class MatMul(Op):
         return g @ b.T, a.T @ g
 
 
-def of_one_shape(op: Op, *x: Value) -> Value:
-    """The node, its operands broadcast by ops of their own, so that their own rule differentiates them."""
+def with_broadcasting(op: Op, *x: Value) -> Value:
+    """The node, with explicit `Broadcast` ops on its operands, whose rule differentiates the broadcasting."""
     shape = x[0].shape if len({each.shape for each in x}) == 1 else np.broadcast_shapes(*(each.shape for each in x))
     return Op.node(op, *(each if each.shape == shape else Broadcast(shape)(each) for each in x))
 
 
 def elementwise(name: str, function: np.ufunc, *partials: Callable[..., Any]) -> type[Op]:
-    """A family whose rows are a NumPy function and d/dx for each operand, in terms of the operands and the result."""
+    """An element-wise op from a NumPy function and its partial derivatives by operands, in terms of operands and result."""
 
     def vjp(op: Op, g: Value, *x: Value, y: Value) -> list[Value]:
         return [g * partial(*x, y) for partial in partials]
 
-    return row(name, node=of_one_shape, reference=staticmethod(function), vjp=vjp)
+    return row(name, node=with_broadcasting, reference=staticmethod(function), vjp=vjp)
 
 
-#                 name          meaning         d/dx
+#                 name          function        d/dx
 Add = elementwise("Add", np.add, lambda a, b, y: 1.0, lambda a, b, y: 1.0)
 Mul = elementwise("Mul", np.multiply, lambda a, b, y: b, lambda a, b, y: a)
 Exp = elementwise("Exp", np.exp, lambda x, y: y)
@@ -188,7 +188,7 @@ Reciprocal = elementwise("Reciprocal", np.reciprocal, lambda x, y: -(y * y))
 
 @define_op
 class Tanh(Op):
-    """1 - 2 / (exp(2x) + 1), which is right where exp overflows: 1 - 2/inf."""
+    """1 - 2 / (exp(2x) + 1), which is correct where exp overflows: 1 - 2/inf."""
 
     def decompose(self, x):
         return 1.0 - 2.0 * Reciprocal()(Exp()(2.0 * x) + 1.0)
@@ -199,7 +199,7 @@ class Tanh(Op):
 
 # -------------------------------------------------------------------- gradients (rlx_core/transforms/vjp)
 def gradient(loss: Value, wrt: Sequence[Value]) -> tuple[Value, ...]:
-    """The cotangents of `wrt`, as more values of the same program; each of `wrt` is independent of the others."""
+    """The cotangents of `wrt`, as values of the same program; the values of `wrt` are independent of each other."""
 
     def to_differentiable(v: Value) -> Value | None:
         return v.op.decompose(*v.operands) if v.op.vjp is None and v.op.decompose else None
@@ -219,39 +219,39 @@ def gradient(loss: Value, wrt: Sequence[Value]) -> tuple[Value, ...]:
 # ---------------------------------------------------------------------- rewriting (rlx_core/passes/rules)
 @define_op
 class Rewrite:
-    """An equation: where `left` is found, `right` may stand. Both are written with the functions that users call."""
+    """A rule that replaces `left` by `right`, both written with the functions that users call."""
 
     name: str
     left: Callable[..., Value]
     right: Callable[..., Value]
-    giving_up: str = ""  # what floating point loses by it; such a rule fires only where that is allowed
+    giving_up: str = ""  # the floating-point property that the rule violates; it fires only where that is allowed
 
     def __call__(self, value: Value) -> Value | None:
         variables = [Value(Input(name, ()), (), None) for name in inspect.signature(self.left).parameters]
-        found: dict[Value, Value] = {}
-        return self.right(*map(found.get, variables)) if match(self.left(*variables), value, variables, found) else None
+        bound: dict[Value, Value] = {}
+        return self.right(*map(bound.get, variables)) if match(self.left(*variables), value, variables, bound) else None
 
 
-def match(pattern: Value, value: Value, variables: Sequence[Value], found: dict[Value, Value]) -> bool:
-    """Whether `value` has the form of `pattern`; `found` is what each variable stands for."""
+def match(pattern: Value, value: Value, variables: Sequence[Value], bound: dict[Value, Value]) -> bool:
+    """Match `value` with `pattern`; `bound` receives the value of each variable."""
     if pattern in variables:
-        return found.setdefault(pattern, value) is value
+        return bound.setdefault(pattern, value) is value
     return (
         type(pattern.op) is type(value.op)
-        and all(asked is None or repr(asked) == repr(vars(value.op)[k]) for k, asked in vars(pattern.op).items())
-        and all(match(p, v, variables, found) for p, v in zip(pattern.operands, value.operands, strict=True))
+        and all(field is None or repr(field) == repr(vars(value.op)[k]) for k, field in vars(pattern.op).items())
+        and all(match(p, v, variables, bound) for p, v in zip(pattern.operands, value.operands, strict=True))
     )
 
 
 def optimise(graph: Graph, rules: Iterable[Rewrite], allowed: Sequence[str] = ("",)) -> tuple[Graph, Counter[str]]:
-    """The graph after every rule has fired wherever it can, and how often each did."""
+    """Apply rules until none fires; returns the graph and the number of applications of each rule."""
     fired: Counter[str] = Counter()
 
     def first_that_fires(value: Value) -> Value | None:
         for rule in rules:
-            if rule.giving_up in allowed and (better := rule(value)) is not None:
+            if rule.giving_up in allowed and (result := rule(value)) is not None:
                 fired[rule.name] += 1
-                return better
+                return result
         return None
 
     return rebuild(graph, first_that_fires), fired
@@ -260,14 +260,14 @@ def optimise(graph: Graph, rules: Iterable[Rewrite], allowed: Sequence[str] = ("
 # ---------------------------------------- kernels, plugins, legalising (rlx_core/pipeline, rlx_core/plugins)
 @define_op
 class Plugin:
-    """What a package offers; a kernel is called with `(op, *operands, out=...)`, because the plan owns all memory."""
+    """The contributions of a package; kernels are called with `(op, *operands, out=...)`: the plan owns all memory."""
 
     name: str
     kernels: Mapping[type[Op], Callable[..., None]] = field(default_factory=dict)
     rules: tuple[Rewrite, ...] = ()
 
 
-SMALL = Plugin(  # what is in this file comes through the same door as anyone's
+SMALL = Plugin(  # built-in kernels and rules use the same interface as those of other packages
     "small",
     kernels={
         **{op: lambda op, *x, out: op.reference(*x, out=out) for op in (MatMul, Add, Mul, Exp, Reciprocal)},
@@ -284,18 +284,18 @@ SMALL = Plugin(  # what is in this file comes through the same door as anyone's
 
 
 def freeze(plugins: Sequence[Plugin]) -> Mapping[Any, Any]:
-    """One table of all they offer, which never changes again; what two of them claim is an error that names both."""
+    """One immutable table of all contributions; two definitions of one key are an error that names both plugins."""
     table, owner = {}, {}
     for plugin in plugins:
-        for key, thing in [*plugin.kernels.items(), *((rule.name, rule) for rule in plugin.rules)]:
+        for key, contribution in [*plugin.kernels.items(), *((rule.name, rule) for rule in plugin.rules)]:
             if key in table:
                 raise ValueError(f"{getattr(key, '__name__', key)}: both {owner[key]} and {plugin.name} provide it")
-            table[key], owner[key] = thing, plugin.name
+            table[key], owner[key] = contribution, plugin.name
     return MappingProxyType(table)
 
 
 def legalise(graph: Graph, table: Mapping[Any, Any]) -> Graph:
-    """The graph in ops that have a kernel: any other is replaced by its decomposition."""
+    """Replace every op without a kernel by its decomposition."""
 
     def to_supported(value: Value) -> Value | None:
         if type(value.op) in table or isinstance(value.op, Input):
@@ -313,7 +313,7 @@ def nbytes(value: Value) -> int:
 
 
 def plan(graph: Graph) -> dict[Value, int]:
-    """An offset in one arena for each result: largest first, at the lowest place free for as long as it is needed."""
+    """An offset in one arena for each result: largest first, at the lowest offset that is free during its live range."""
     last = {x: i for i, v in enumerate(graph.values) for x in (v, *v.operands)}
     last.update(dict.fromkeys(graph.outputs, len(graph.values)))
     lives = {v: (i, last[v]) for i, v in enumerate(graph.values) if not isinstance(v.op, Input)}
@@ -331,30 +331,30 @@ def plan(graph: Graph) -> dict[Value, int]:
 
 
 class Program:
-    """A legal graph made ready: the arena is allocated, and every step has its kernel and its place, once."""
+    """A legal graph with an allocated arena, and with a kernel and a buffer for every step."""
 
     def __init__(self, graph: Graph, table: Mapping[Any, Any]) -> None:
         self.graph, self.offsets = graph, plan(graph)
-        self.nbytes = max((at + nbytes(v) for v, at in self.offsets.items()), default=0)
+        self.nbytes = max((offset + nbytes(v) for v, offset in self.offsets.items()), default=0)
         arena = np.empty(self.nbytes // 8)
-        self.places = {v: arena[at // 8 :][: math.prod(v.shape)].reshape(v.shape) for v, at in self.offsets.items()}
+        self.buffers = {v: arena[i // 8 :][: math.prod(v.shape)].reshape(v.shape) for v, i in self.offsets.items()}
         self.steps = [(table[type(v.op)], v) for v in graph.values if v in self.offsets]
 
     def __call__(self, **inputs: Any) -> tuple[np.ndarray, ...]:
-        arrays = dict(self.places)
+        arrays = dict(self.buffers)
         for value in self.graph.values:
             if isinstance(value.op, Input):
                 arrays[value] = np.asarray(inputs[value.op.name], float)
                 if arrays[value].shape != value.shape:
                     raise ValueError(f"run: {value.op.name} must be {value.shape}, not {arrays[value].shape}")
-        with np.errstate(all="ignore"):  # what is an infinity or a NaN is for the operands to say
+        with np.errstate(all="ignore"):  # infinities and NaN are regular results
             for kernel, value in self.steps:
                 kernel(value.op, *(arrays[x] for x in value.operands), out=arrays[value])
         return tuple(arrays[v].copy() for v in self.graph.outputs)
 
 
 def compile(graph: Graph, plugins: Sequence[Plugin] = (), show: Callable[..., None] = lambda *_: None) -> Program:
-    """The whole way down; `show` is told what each stage made."""
+    """Compile a graph; `show` is called with the result of each stage."""
     table = freeze([SMALL, *plugins])
     graph, fired = optimise(graph, [rule for rule in table.values() if isinstance(rule, Rewrite)])
     show(f"optimised ({', '.join(f'{name} {n} times' for name, n in fired.items()) or 'no rule fired'})", graph)
@@ -363,14 +363,14 @@ def compile(graph: Graph, plugins: Sequence[Plugin] = (), show: Callable[..., No
     return Program(graph, table)
 
 
-# ---------------------------------------------------------------------------------------------- all together
+# ------------------------------------------------------------------------------------------------ example
 def loss_of(x: Value, t: Value, w1: Value, b1: Value, w2: Value, b2: Value) -> Value:
     error = Tanh()(x @ w1 + b1) @ w2 + b2 - t
     return Mean()(error * error)
 
 
 def step(x, t, w1, b1, w2, b2) -> tuple[Value, ...]:
-    """A step of gradient descent: the loss and the next parameters, as one program."""
+    """One step of gradient descent: the loss and the next parameters."""
     params = (w1, b1, w2, b2)
     loss = loss_of(x, t, *params)
     return loss, *(p - 0.1 * g for p, g in zip(params, gradient(loss, params), strict=True))
@@ -384,9 +384,9 @@ def main() -> None:
     arrays = {"x": x, "t": np.sin(2 * x), **params}
     graph = trace(step, **{name: array.shape for name, array in arrays.items()})
     print(f"# traced, with its gradient\n{graph}\n")
-    program = compile(graph, show=lambda stage, made: print(f"# {stage}\n{made}\n"))
-    apart = sum(map(nbytes, program.offsets))
-    print(f"# planned: {len(program.steps)} steps in {program.nbytes} bytes; with a buffer each it would be {apart}")
+    program = compile(graph, show=lambda stage, graph: print(f"# {stage}\n{graph}\n"))
+    separate = sum(map(nbytes, program.offsets))
+    print(f"# planned: {len(program.steps)} steps in {program.nbytes} bytes; with separate buffers {separate}")
     for n in range(1001):
         loss, *new = program(**arrays)
         arrays |= zip(params, new, strict=True)

@@ -106,6 +106,12 @@ from rlx_core.ops.array_search import UniqueAllResult
 from rlx_core.ops.array_search import UniqueCountsResult
 from rlx_core.ops.array_search import UniqueInverseResult
 from rlx_core.ops.at import _At
+from rlx_core.ops.collectives import axis_index as axis_index
+from rlx_core.ops.collectives import axis_size as axis_size
+from rlx_core.ops.collectives import pmax as pmax
+from rlx_core.ops.collectives import pmean as pmean
+from rlx_core.ops.collectives import pmin as pmin
+from rlx_core.ops.collectives import psum as psum
 from rlx_core.runtime.compiled_function import compile as compile
 from rlx_core.runtime.devices import device_put as device_put
 from rlx_core.runtime.devices import devices as devices

@@ -135,6 +135,7 @@ CORE = _table(
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
         "rlx_core.functions.transforms": "eval_shape grad hessian hvp jacfwd jacrev jvp linearize trace value_and_grad vjp vmap",
+        "rlx_core.ops.collectives": "axis_index axis_size pmax pmean pmin psum",
         "rlx_core.functions.callbacks": "pure_callback",
         "rlx_core.functions.checkpoint": "checkpoint checkpoint_name",
         "rlx_core.functions.custom_jvp": "custom_jvp",

@@ -24,8 +24,14 @@ def image(x: Any) -> Any:
     return rlx.reshape(x, (1, 3, 2, 2))
 
 
+def over_rows(function: Callable[[Any], Any], x: Any) -> Any:
+    return rlx.vmap(function, axis_name="rows")(x)
+
+
 CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "rlx.astype": lambda x: rlx.astype(x, "f64"),
+    "rlx.axis_index": lambda x: over_rows(lambda row: row + rlx.astype(rlx.axis_index("rows"), "f32"), x),
+    "rlx.axis_size": lambda x: over_rows(lambda row: row * rlx.axis_size("rows"), x),
     "rlx.bincount": lambda x: rlx.bincount(rlx.astype(x[0] > 0, "i32"), length=3),
     "rlx.bitcast": lambda x: rlx.bitcast(x, "i32"),
     "rlx.bitwise_and": lambda x: rlx.bitwise_and(rlx.bitcast(x, "i32"), 255),
@@ -52,7 +58,11 @@ CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "rlx.outer": lambda x: rlx.outer(x[0], x[1]),
     "rlx.pad": lambda x: rlx.pad(x, ((1, 0), (0, 2))),
     "rlx.permute_dims": lambda x: rlx.permute_dims(x, (1, 0)),
+    "rlx.pmax": lambda x: over_rows(lambda row: rlx.pmax(row, "rows"), x),
+    "rlx.pmean": lambda x: over_rows(lambda row: rlx.pmean(row, "rows"), x),
+    "rlx.pmin": lambda x: over_rows(lambda row: rlx.pmin(row, "rows"), x),
     "rlx.polyval": lambda x: rlx.polyval(np.float32([1, 2, 3]), x),
+    "rlx.psum": lambda x: over_rows(lambda row: rlx.psum(row, "rows"), x),
     "rlx.quantile": lambda x: rlx.quantile(x, 0.7, axis=0),
     "rlx.repeat": lambda x: rlx.repeat(x, 2, axis=1),
     "rlx.roll": lambda x: rlx.roll(x, 1, axis=1),

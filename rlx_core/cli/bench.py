@@ -1,4 +1,4 @@
-"""`rlx bench`: rlx timed beside what a user would pick instead. The programs are in the checkout's `benchmarks/`."""
+"""`rlx bench`: times of rlx and of alternative systems. The programs are in the checkout's `benchmarks/`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bench(
     ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the bar chart goes.")] = Path("bench-out"),
 ) -> None:
-    """Time rlx, and with --peers what a user would pick instead."""
+    """Time rlx, and with --peers alternative systems."""
     session = Session.of(ctx)
     program = loaded(from_checkout("bench") / "benchmarks" / "command.py", "rlx_benchmarks")
     program.bench(

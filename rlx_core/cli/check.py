@@ -1,4 +1,4 @@
-"""`rlx check`: what a user of a package would meet, said to its author before it is published; or a device's validation."""
+"""`rlx check`: tests of a package before it is published, from its users' perspective; or a device's validation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def check(
     step: Annotated[list[str] | None, typer.Option("--step", help="Only this step or family of steps.")] = None,
     limit: Annotated[float, typer.Option("--limit", min=1.0, help="Seconds that a step may take at most.")] = 600.0,
 ) -> None:
-    """Check a package: its plugin, contributions, laws and plans; exits with 1 if something is wrong.
+    """Check a package: its plugin, contributions, laws and plans; exits with 1 if there is a problem.
 
-    With --target, validate a device: kernels, memory, threads, recordings and speed, each step in a process of its own.
+    With --target, validate a device: kernels, memory, threads, recordings and speed, each step in a separate process.
     """
     session = Session.of(ctx)
     if target is not None:

@@ -1,4 +1,4 @@
-"""What the command finds beside it when it runs from a checkout of the repository, and what an installation does not have."""
+"""Files that only a checkout of the repository has, for commands that run from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEEDED: Final = {"demo": "examples/digits.py", "bench": "benchmarks/command.py"
 
 
 def can_work(command: str) -> bool:
-    """Whether what a command runs is there; most bring it with them."""
+    """Return whether the files of a command are available; most commands need none."""
     return command not in _NEEDED or (ROOT / _NEEDED[command]).exists()
 
 
@@ -27,7 +27,7 @@ def from_checkout(command: str) -> Path:
     """The root of the checkout.
 
     Raises:
-        ConfigError: rlx runs from an installed package, which does not have what the command runs.
+        ConfigError: rlx runs from an installed package, which does not have the files of the command.
     """
     if not can_work(command):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What `rlx compile` does: find the program, compile it, bind its sizes, and print what was asked for."""
+"""Implementation of `rlx compile`: find the program, compile it, bind its sizes, and print the requested level."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_lay
 
 @frozen
 class Asked:
-    """The program that a command line names, and what it is compiled for."""
+    """The program and the target of a command line."""
 
     program: str
     types: tuple[str, ...]
@@ -118,7 +118,7 @@ def graph_of(module: Module) -> Graph:
 
 
 def made_of(session: Session, asked: Asked, module: Module) -> Compiled:
-    """The program compiled as the configuration here says."""
+    """The program compiled with the current configuration."""
     if asked.arch is not None and asked.target is None:
         raise ConfigError(f"compile: --arch {asked.arch} is an option of a target", hint="name it with --target")
     target = (asked.target or "").partition(":")[0]
@@ -150,7 +150,7 @@ def planned(made: Compiled, asked: Asked, module: Module) -> Lir:
 
 
 def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
-    """`n=8` as sizes, said with an option.
+    """Sizes from option values such as `n=8`.
 
     Raises:
         ConfigError: It is no name and size.
@@ -168,7 +168,7 @@ def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
 
 
 def text_json(made: Emitted) -> dict[str, Any]:
-    """The text, and what it is of."""
+    """The text, with its subject."""
     return {"program": made.program, "target": made.target, "level": made.level, "text": made.text}
 
 

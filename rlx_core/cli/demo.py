@@ -51,7 +51,7 @@ def example(name: str) -> ModuleType:
 
 
 def run_demo(console: Console, out: Path, json_file: Path | None, target: str | None = None) -> None:
-    """Run both parts, print what a person wants to see, write pictures under `out` and numbers to `json_file`."""
+    """Run both parts, print a summary, write pictures under `out` and numbers to `json_file`."""
     out.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = {}
     numbers |= embed_sentences(console, out, target)
@@ -106,7 +106,7 @@ def train_digits(console: Console, out: Path, target: str | None) -> dict[str, A
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("", total=total, loss=float("nan"))
-        for params, loss in digits.train(epochs, batch, target):  # noqa: B007 - the last parameters are what is wanted
+        for params, loss in digits.train(epochs, batch, target):  # noqa: B007 - only the last parameters are used
             losses.append(loss)
             progress.update(task, advance=1, loss=loss)
     accuracy = digits.accuracy(params, held_x, held_y, target)

@@ -1,6 +1,6 @@
-"""`rlx doctor`: what is wrong with this installation, and what mends it.
+"""`rlx doctor`: problems of this installation, with remedies.
 
-Each check stands alone, and one that breaks is itself a finding: this command must work when nothing else does.
+Each check is independent, and one that raises is itself a finding: this command must work when no other does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["doctor", "findings"]
 
 
 def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Check this installation and say what mends it; exits with 1 if something is wrong."""
+    """Check this installation and print remedies; exits with 1 if there is a problem."""
     session = Session.of(ctx)
     found = session.answer(lambda: findings(session), findings_json if as_json else None, layout)
     if any(each.verdict == "wrong" for each in found):
@@ -32,7 +32,7 @@ def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
 
 
 def findings(session: Session) -> list[Finding]:
-    """Everything that was looked at, in the order in which one thing rests on another."""
+    """All findings, in the order of the dependences of the checks."""
     host, configuration = usable_host(session)
     may_load = configuration.verdict == "ok"
     sections: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
@@ -56,7 +56,7 @@ def findings(session: Session) -> list[Finding]:
 
 
 def usable_host(session: Session) -> tuple[PluginHost, Finding]:
-    """A host in any case, and what is to be said about the configuration.
+    """A host, also after errors, and the findings about the configuration.
 
     If the file that may block plugins cannot be read, the host has the other policies, and nothing may be imported.
     """
@@ -91,7 +91,7 @@ def findings_json(found: list[Finding]) -> dict[str, Any]:
 
 
 def layout(found: list[Finding]) -> Iterator[Any]:
-    """A block a section, its columns in line with the others', and at the end what is to be done."""
+    """One block per section with aligned columns, and at the end the remedies."""
     from rlx_core.cli.tables import facts, heading
 
     width = max(len(each.name) for each in found)
@@ -109,7 +109,7 @@ def layout(found: list[Finding]) -> Iterator[Any]:
 
 
 def block(found: list[Finding], width: int) -> Any:
-    """The findings of one section: the verdict, the name, what was found and below it what mends it."""
+    """The findings of one section: the verdict, the name, the observation and below it the remedy."""
     from rich.console import Group
     from rich.table import Table
 

@@ -1,7 +1,7 @@
 """Commands that are imported when they are run, rlx's own and those of plugins alike.
 
-`LazyGroup` shows what its records say and imports nothing; `LazyCommand` imports the one that is called. A broken
-plugin therefore costs the others nothing: its commands are missing from the list, and asking for one says why.
+`LazyGroup` lists its records and imports nothing; `LazyCommand` imports the command that is called. A broken plugin
+therefore does not affect others: its commands are missing from the list, and calling one raises the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LazyCommand(TyperCommand):
 
 
 def command_from(name: str, thing: object) -> Any:
-    """A command made of what a record led to: a function that typer can read, or a typer application.
+    """A command from the object of a record: a function that typer can read, or a typer application.
 
     Raises:
         PluginError: It is neither.
@@ -54,12 +54,12 @@ def command_from(name: str, thing: object) -> Any:
 
 
 class LazyGroup(TyperGroup):
-    """The `rlx` program: its own commands, then those of plugins, which can never stand in for one of its own."""
+    """The `rlx` program: built-in commands, then those of plugins, which cannot replace a built-in one."""
 
     own: ClassVar[Mapping[str, CommandSpec]] = {}
 
     def offered(self) -> dict[str, CommandSpec]:
-        """Those of its own commands that can work here; the others, asked for by name, say what they lack."""
+        """The built-in commands that are available here; calling another one raises an error that names the missing files."""
         return {name: spec for name, spec in self.own.items() if can_work(name)}
 
     def get_help_option(self, ctx: Any) -> Any:

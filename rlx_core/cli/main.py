@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 # The options that decide which plugins may be imported are eager, so that they are known when `--help` or the name of a
-# command first asks for a plugin.
+# command first requests a plugin.
 @app.callback()
 def options(
     plugin: Annotated[
@@ -70,7 +70,7 @@ def options(
 
 
 def print_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
-    """Print what a warning says to the terminal, without the line of our own that raised it."""
+    """Print the message of a warning, without the source line in rlx that raised it."""
     print(f"warning: {message}", file=sys.stderr)
 
 

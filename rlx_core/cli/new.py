@@ -38,7 +38,7 @@ def new(
 
 
 def as_table(names: Names, files: list[Path]) -> dict[str, Any]:
-    """What was written, with stable keys."""
+    """The written files, with stable keys."""
     return {
         "kind": names.kind,
         "name": names.name,
@@ -49,7 +49,7 @@ def as_table(names: Names, files: list[Path]) -> dict[str, Any]:
 
 
 def layout(names: Names, files: list[Path], into: Path) -> Iterator[Any]:
-    """The files, and what to type next."""
+    """The files, and the next commands."""
     from rlx_core.cli.tables import heading
 
     yield heading(f"{names.distribution}: {names.values['summary']}")

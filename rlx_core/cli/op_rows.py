@@ -1,4 +1,4 @@
-"""Rows of what lists ops: who provides one, how it is called, which rules are written and which follow from others."""
+"""Rows of op listings: owner, call, written and derived rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OpRow:
 
     Args:
         rules: Rule → `written`, `derived`, `none`, or `by PLUGIN` for one that a plugin contributes.
-        op: The class; `None` if it cannot be imported, and then `fault` says why.
+        op: The class; `None` if it cannot be imported, with the reason in `fault`.
     """
 
     name: str
@@ -41,7 +41,7 @@ class OpRow:
 
     @property
     def family(self) -> str:
-        """What it is listed under: the module that defines it, or the folder of rlx's ops that this lies in, in words."""
+        """The heading of its listing: the module that defines it, or its folder among rlx's ops, in words."""
         if self.op is None:
             return ""
         module = self.op.__module__
@@ -77,7 +77,7 @@ class OpRow:
         """The first line of its documentation, or why it cannot be imported."""
         if self.op is None:
             return self.fault or ""
-        # A class without a docstring of its own would show that of its base.
+        # A class without a docstring would show its base's.
         return inspect.cleandoc(vars(self.op).get("__doc__") or "").split("\n")[0]
 
 
@@ -105,10 +105,10 @@ def exact_name(host: PluginHost, word: str) -> str | None:
 
 
 def full_name(host: PluginHost, word: str) -> str:
-    """The name of the op that a word means, usable or not.
+    """The full name of an op for a word, usable or not.
 
     Raises:
-        RlxError: There is none; the error says who failed that might have it, and what is near.
+        RlxError: The op does not exist; the error lists failed plugins that might have it, and similar names.
     """
     found = exact_name(host, word)
     if found is not None:
@@ -152,7 +152,7 @@ def row_of(registry: Registry, name: str) -> OpRow:
 
 
 def python_names(op: type[Op]) -> list[str]:
-    """What an op is called in Python: its function under its public name, and those that write it among others."""
+    """The names of an op in Python: its public function, and functions that create it among other ops."""
     spelt = [name if name.startswith("nn.") else f"rlx.{name}" for name in SPELLINGS.get(op.name, "").split()]
     own = public_functions().get(op, [])
     word = op.name.partition(".")[2]
@@ -183,7 +183,7 @@ def public_functions() -> dict[type[Op], list[str]]:
 
 
 def derivation(rule: str, present: Mapping[str, str]) -> str:
-    """Whether a rule that nobody wrote follows from those that are there."""
+    """Return whether a rule that is not written can be derived from the existing ones."""
     sources = {
         "vjp": {"decompose", "jvp"},
         "jvp": {"decompose", "vjp"},
@@ -194,7 +194,7 @@ def derivation(rule: str, present: Mapping[str, str]) -> str:
 
 
 def default_of(attribute: attrs.Attribute[Any]) -> str | None:
-    """How a default reads; a value that is made anew each time is shown as what it is made of."""
+    """The text of a default; a default factory is shown by the value that it creates."""
     default: Any = attribute.default
     if default is attrs.NOTHING:
         return None

@@ -1,9 +1,9 @@
-"""`rlx ops --targets`: how each op runs on each target, asked with samples of the op; no cell is empty without a reason.
+"""`rlx ops --targets`: how each op runs on each target, determined with its samples; every empty cell has a reason.
 
-A target may run an op on integers and not on floats, so samples are asked about by the kind of number that they are of, and a
-cell says which kinds nothing runs.
+A target may run an op on integers and not on floats, so samples are grouped by kind of number, and a cell lists the kinds
+that nothing runs.
 
-A target that cannot be used here is asked as `TARGET:absent`: what has a kernel follows from its language and not from a device.
+A target that cannot be used here is queried as `TARGET:absent`: kernels follow from its language, not from a device.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ HOW: Final = {
     "decomposed": "what it decomposes into has kernels",
     "absent": "nothing runs it",
 }
-"""The ways, and what they mean; their first letters stand for them, and a dash for the last."""
+"""The ways with their meanings; cells show their first letters, and a dash for the last."""
 
 
 PARTLY: Final = "*"
-"""Beside the letter of a way that numbers of some kind do not have."""
+"""Mark next to the letter of a way that some kinds of number do not have."""
 
 KINDS: Final[Mapping[str, Callable[[DType], bool]]] = {
     "floats": lambda dtype: dtype.is_float,
@@ -51,7 +51,7 @@ KINDS: Final[Mapping[str, Callable[[DType], bool]]] = {
     "numbers": lambda dtype: False,
     "complex numbers": lambda dtype: dtype.is_complex,
 }
-"""Of what numbers an op's samples may be, those first that a cell's letter is of; `numbers` is where none says."""
+"""Kinds of number of samples, in the order of preference for the letter of a cell; `numbers` if unspecified."""
 
 
 @frozen
@@ -76,8 +76,8 @@ class Grid:
     """Ops and targets.
 
     Attributes:
-        targets: Name → what was asked: the target itself, `TARGET:absent`, or why it could not be.
-        cells: Op → target → how.
+        targets: Name → the queried target: itself, `TARGET:absent`, or the reason why it cannot be queried.
+        cells: Op → target → way.
     """
 
     targets: Mapping[str, str]
@@ -109,10 +109,10 @@ def grid(session: Session, pattern: str) -> Grid:
 
 
 def chooser(session: Session, name: str) -> tuple[str, Dispatcher]:
-    """What was asked about ops, and what answers: the target, or its code alone where it cannot be used here.
+    """The name and the target that is queried: the target, or only its code if it cannot be used here.
 
     Raises:
-        RlxError: It cannot be asked at all.
+        RlxError: It cannot be queried at all.
     """
     try:
         return name, dispatcher_of(session, name)
@@ -144,7 +144,7 @@ def cell_of(row: OpRow, dispatcher: Dispatcher) -> Cell:
 
 
 def first_that_runs(op: type[Op], samples: Sequence[Sample], dispatcher: Dispatcher) -> Cell:
-    """How the first sample runs that does, those in f32 before others; what is tried in f64 alone is asked in f32 as well."""
+    """The way of the first sample that runs, f32 before other dtypes; samples in f64 only are also tried in f32."""
     refused = ""
     narrow = (Sample(*narrowed(each.types), **each.attributes) for each in samples)
     for sample in (*samples, *narrow):
@@ -156,7 +156,7 @@ def first_that_runs(op: type[Op], samples: Sequence[Sample], dispatcher: Dispatc
 
 
 def kind_of(sample: Sample) -> str:
-    """Of what numbers a call is: complex if one is, and of floats if one is, whose indices are integers."""
+    """The kind of number of a call: complex if any operand is, else float if any is (indices may be integers)."""
     dtypes = [t.dtype for t in sample.types if t is not None]
     dtypes += [each for each in sample.attributes.values() if isinstance(each, DType)]
     if any(dtype.is_complex for dtype in dtypes):
@@ -197,7 +197,7 @@ def tier_of(kernel: Kernel, target: Target) -> str:
 
 
 def reason_of(choice: Choice) -> str:
-    """Why there is no kernel, in the words of the rows that might have been, or of what it decomposes into."""
+    """The reason why there is no kernel, from the candidate rows, or from the ops of the decomposition."""
     if choice.kernel is not None or choice.answer.means in ("view", "host"):
         return choice.below or (choice.answer.reason if choice.answer.means == "host" else "")
     missing = [row for row in choice.becomes if row.means == "unsupported"]
@@ -230,7 +230,7 @@ def letter(cell: Cell) -> str:
 
 
 def grid_layout(found: Grid) -> Iterator[Any]:
-    """A letter a cell, what the letters mean, and why cells have none."""
+    """One letter per cell, their legend, and the reasons of empty cells."""
     from rlx_core.cli.tables import cell, counted, listing
 
     lines = [(op, *(letter(each) for each in cells.values())) for op, cells in found.cells.items()]

@@ -98,7 +98,7 @@ def letters(row: OpRow) -> str:
 
 
 def list_layout(found: list[OpRow]) -> Iterator[Any]:
-    """A table a family. Two lines an op: the call, then what it is; beside it what it is called in Python."""
+    """One table per family. Two lines per op: the call and its name in Python, then its description."""
     from rlx_core.cli.tables import cell, counted, entry, listing
 
     def family(row: OpRow) -> tuple[str, str]:

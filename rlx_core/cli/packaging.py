@@ -1,4 +1,4 @@
-"""What `rlx package` does: load the function, write the package, read back what it says of itself."""
+"""Implementation of `rlx package`: load the function, write the package, read back its description."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def made(
 
 
 def found(session: Session, file: Path) -> Shown:
-    """What a package says of itself, once every blob is checked; nothing of it is run.
+    """The description of a package, after every blob was checked; nothing of it is run.
 
     Raises:
-        FileError, FormatError: It cannot be read, is no package, or is damaged.
+        FileError, FormatError: The file cannot be read, is not a package, or is damaged.
     """
     at = path_of("package", file)
     with reading("package", at):

@@ -31,7 +31,7 @@ class PassRow:
     """One pass as a listing shows it.
 
     Args:
-        record: The class; `None` if it cannot be imported, and then `fault` says why.
+        record: The class; `None` if it cannot be imported, with the reason in `fault`.
     """
 
     spec: PassSpec | RuleSetSpec
@@ -55,7 +55,7 @@ class PassRow:
 
     @property
     def relations(self) -> dict[str, list[str]]:
-        """What must hold before it, what holds and what no longer holds after it, and its neighbours."""
+        """Its required, ensured and invalidated properties, and its neighbours."""
         names: dict[str, list[str]] = {"requires": [], "ensures": [], "invalidates": []}
         before, after = set(self.spec.before), set(self.spec.after)
         if self.record is not None:
@@ -137,7 +137,7 @@ def list_json(found: list[PassRow]) -> dict[str, Any]:
 
 
 def layout(found: list[PassRow]) -> Iterator[Any]:
-    """A block a pass: its name, what it does, its options, its relations."""
+    """One block per pass: its name, description, options and relations."""
     from rlx_core.cli.tables import cell, counted, entry, facts, listing
 
     lines = []
@@ -151,7 +151,7 @@ def layout(found: list[PassRow]) -> Iterator[Any]:
 
 
 def details(row: PassRow) -> Iterator[tuple[str, str]]:
-    """Options and relations, those that there are."""
+    """Options and relations, if any."""
     yield (
         "options",
         ", ".join(name if default is None else f"{name}={default}" for name, default in row.options.items()),

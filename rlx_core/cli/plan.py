@@ -1,4 +1,4 @@
-"""`rlx plan`: the pipeline that the configuration here resolves to, and who said what."""
+"""`rlx plan`: the pipeline that the current configuration resolves to, with the origin of each setting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlx_core.plugins import Registry
 __all__ = ["configuration_of", "plan", "target_of"]
 
 BY_US = "the program"
-"""What the reader of configurations calls whoever passes overrides; here, that is the command line."""
+"""The configuration reader's name for the source of overrides, which is the command line here."""
 
 
 def plan(
@@ -33,7 +33,7 @@ def plan(
     pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="The pipeline to use.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the pipeline that the configuration here resolves to."""
+    """Show the pipeline that the configuration resolves to."""
     session = Session.of(ctx)
     if config is not None:
         session = evolve(session, config=config)
@@ -58,7 +58,7 @@ def configuration_of(
     pipeline: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """The session's configuration, with what the command line says on top."""
+    """The session's configuration, with overrides from the command line."""
     given = (("target", target), ("use", pipeline), ("options", options))
     said = {key: value for key, value in given if value is not None}
     sources = read_sources(session.config_path, said)
@@ -74,7 +74,7 @@ def target_of(session: Session, configuration: Configuration) -> tuple[Target, R
 
 
 def said_by(found: Plan) -> dict[str, str]:
-    """Key → where it was said, for everything that is not a default."""
+    """Key → its origin, for every setting that is not a default."""
     origins = found.configuration.origins
     leaves = [key for key in origins if not any(other.startswith(f"{key}.") for other in origins)]
     return {key: "the command line" if origins[key] == BY_US else origins[key] for key in sorted(leaves)}
@@ -87,7 +87,7 @@ def plan_json(found: Plan) -> dict[str, Any]:
 
 
 def layout(found: Plan) -> Iterator[Any]:
-    """The plan's own text, then the settings that somebody made."""
+    """The text of the plan, then the settings that are not defaults."""
     from rlx_core.cli.tables import facts, heading
 
     yield str(found)

@@ -1,4 +1,4 @@
-"""`rlx plugins`: every plugin that is known, its state and the reason, and what it provides."""
+"""`rlx plugins`: every known plugin, its state with the reason, and its contributions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["plugins"]
 
 @frozen
 class Survey:
-    """The listing, and what was odd about the metadata and the policy."""
+    """The listing, and irregularities of the metadata and the policy."""
 
     rows: tuple[PluginStatus, ...]
     notes: tuple[str, ...]
@@ -31,7 +31,7 @@ def plugins(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List plugins: their state, why, and what they provide."""
+    """List plugins with their states, reasons and contributions."""
     session = Session.of(ctx)
     session.answer(lambda: survey(session, not no_load), survey_json if as_json else None, layout)
 
@@ -49,7 +49,7 @@ def survey(session: Session, load: bool) -> Survey:
 
 
 def faults_of(row: PluginStatus, faults: Iterable[Fault]) -> Iterator[Fault]:
-    """What is wrong with the contributions of one plugin."""
+    """Faults of the contributions of one plugin."""
     return (each for each in faults if (each.owner.plugin, each.owner.distribution) == (row.name, row.distribution))
 
 
@@ -126,6 +126,6 @@ def remarks(row: PluginStatus) -> Iterator[tuple[str, object]]:
 
 
 def provided(row: PluginStatus, counts: str) -> str:
-    """What a plugin gives, and how much of it is no use."""
+    """The contributions of a plugin, and the number of unusable ones."""
     wrong = sum(fault.is_wrong for fault in row.faults)
     return (counts or "—") + (f"; {wrong} cannot be used" if wrong else "")

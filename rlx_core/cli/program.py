@@ -45,7 +45,7 @@ def program_from(host: PluginHost, name: str, types: Sequence[str]) -> Module:
     """The program that `MODULE:FUNCTION`, `FILE.py:FUNCTION` or a file's name means.
 
     Raises:
-        RlxError: There is none; the error says what was looked for.
+        RlxError: The program does not exist; the error states the searched names.
     """
     place, colon, function = name.rpartition(":")
     if colon and function.isidentifier():
@@ -109,10 +109,10 @@ def from_function(place: str, name: str, types: Sequence[str]) -> Graph:
 
 
 def imported(place: str) -> Any:
-    """A module by its name or by its file; it finds what lies beside its file, or in the working directory.
+    """A module by its name or by its file; it can import modules from the folder of its file, or the working directory.
 
     Raises:
-        ConfigError: It cannot be imported; the error says why.
+        ConfigError: It cannot be imported; the error has the reason.
     """
     path = Path(place)
     folder = str(path.parent.resolve() if path.suffix == ".py" else Path.cwd())

@@ -1,4 +1,4 @@
-"""`rlx demo`: the command; what it runs is `demo.py`, which needs the packages of the extra `demo`."""
+"""`rlx demo`: the command, which runs `demo.py` and needs the packages of the extra `demo`."""
 
 from __future__ import annotations
 

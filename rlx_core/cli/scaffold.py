@@ -1,7 +1,7 @@
-"""What `rlx new` writes: a package of templates with the author's names in them.
+"""Output of `rlx new`: a package from templates with the author's names.
 
-A template is a data file under `templates/`, by the kind of package; a later folder of a kind takes the place of an earlier
-one's file. Where a template says `$domain`, the package has the domain's name.
+A template is a data file under `templates/`, by the kind of package; files of a later folder of a kind replace those of an
+earlier one. `$domain` in a template becomes the domain's name.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Kind:
     """One kind of package.
 
     Attributes:
-        summary: What it is, in the words of a description; `$name` is the full name.
-        folders: Its templates, the later ones first choice.
-        has_name: Whether the author names a thing in a domain, and not the domain alone.
-        provides: The kinds of records that it offers.
-        laws: What `pytest` is told about the laws.
+        summary: Its description; `$name` is the full name.
+        folders: Its templates; later ones take precedence.
+        has_name: Whether the author chooses a name in a domain, and not the domain only.
+        provides: The kinds of records that it contributes.
+        laws: The options of `pytest` for the laws.
     """
 
     summary: str
@@ -65,10 +65,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         "--rlx-plugin=$domain",
     ),
 }
-"""What `rlx new` can write, by its name on the command line."""
+"""The kinds of packages, by their names on the command line."""
 
 EXAMPLES: Final[Mapping[str, str]] = {"op": "shrink", "pass": "guard-exp"}
-"""What a plugin's op and pass are called, which its author does not name."""
+"""Names of the op and the pass of a plugin template, which the author does not choose."""
 
 
 @frozen
@@ -82,12 +82,12 @@ class Names:
 
     @property
     def package(self) -> str:
-        """What is imported."""
+        """The name of the imported package."""
         return re.sub(r"[-.]+", "_", self.distribution)
 
     @property
     def values(self) -> dict[str, str]:
-        """What the templates may say."""
+        """The variables of the templates."""
         own = self.name.partition(".")[2]
         op, pass_ = (own if self.kind == kind else EXAMPLES[kind] for kind in ("op", "pass"))
         kind = KINDS[self.kind]
@@ -122,12 +122,12 @@ def names_for(kind: str, name: str, distribution: str | None, taken: Mapping[str
 
     Args:
         kind: One of `KINDS`.
-        name: `domain.name` for what lies in a domain, otherwise the domain.
-        distribution: What the package is called for installers; the domain and `-rlx` by default.
-        taken: The domains that are in use here, each with whose it is.
+        name: `domain.name` for a kind with names in a domain, otherwise the domain.
+        distribution: The distribution's name; the domain and `-rlx` by default.
+        taken: The domains that are in use, each with its owner.
 
     Raises:
-        ConfigError: A name does not have the form that its kind has, or is somebody else's.
+        ConfigError: A name does not have the form that its kind requires, or is in use.
     """
     if kind not in KINDS:
         listed = ", ".join(KINDS)
@@ -162,10 +162,10 @@ def check_form(kind: str, name: str) -> None:
 
 
 def check_package(names: Names) -> None:
-    """Require that the distribution can be installed and its package imported beside everything that is here.
+    """Require that the distribution can be installed and its package imported together with everything installed.
 
     Raises:
-        ConfigError: One of them is no name, or is in use.
+        ConfigError: One of them is not a valid name, or is in use.
     """
     where = f"new {names.kind} {names.name}"
     if not PACKAGE_NAME.fullmatch(names.distribution):
@@ -212,7 +212,7 @@ def templates(folder: Traversable, inside: str = "") -> Iterator[tuple[str, str]
 
 
 def check_module(names: Names, path: str, text: str) -> None:
-    """Require that a module parses, and says the names that the author chose for nothing else.
+    """Require that a module parses, and uses the author's names for nothing else.
 
     Raises:
         ConfigError: It does not.

@@ -1,7 +1,7 @@
-"""`Session`: what the global options say, the plugin host that follows from them, and how a command prints.
+"""`Session`: the global options, the plugin host that follows from them, and the output of a command.
 
-A command gathers first and prints afterwards. While it gathers, the standard output belongs to nobody: whatever a
-plugin prints when it is imported goes to the error stream, so that `--json` writes JSON and nothing else.
+A command gathers first and prints afterwards. While it gathers, standard output is redirected: text that a plugin prints
+when it is imported goes to the error stream, so that `--json` writes JSON and nothing else.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Session:
 
     Args:
         enable: Plugins that are not installed, by file or module (`--plugin`).
-        block, allow: Plugins that must not, or alone may, be used.
+        block, allow: Plugins that are excluded, or exclusively permitted.
         config: The configuration file; without it the nearest one from the working directory upwards.
         is_plain: Whether to print without colours.
-        make_host: How a policy becomes a host; a program that embeds the command, or a test, passes its own as the
-            context's `obj`.
+        make_host: Creates a host from a policy; a program that embeds the command, or a test, passes another one as
+            the context's `obj`.
     """
 
     enable: tuple[str, ...] = ()
@@ -62,17 +62,17 @@ class Session:
 
     @property
     def is_reproducible(self) -> bool:
-        """Whether `request` describes all of it: its host is made of what is installed and of options."""
+        """Whether `request` describes it completely: its host depends on installed packages and options only."""
         return self.make_host is installed
 
     def request(self) -> dict[str, Any]:
-        """What a process needs for a session like this one, as JSON has it; `make_host` stays here."""
+        """The data of an equal session in another process, as JSON; without `make_host`."""
         config = None if self.config is None else str(self.config.absolute())
         return {"enable": self.enable, "block": self.block, "allow": self.allow, "config": config}
 
     @classmethod
     def of(cls, ctx: Any) -> Session:
-        """The session of a context, made of the options of the outermost one when it is first asked for."""
+        """The session of a context, created from the options of the outermost one at first use."""
         if KEY not in ctx.meta:
             root = ctx.find_root()
             said = root.params
@@ -82,13 +82,13 @@ class Session:
                 tuple(said.get("allow") or ()),
                 said.get("config"),
                 bool(said.get("no_color")),
-                # Typer itself puts a dictionary there when nobody else did.
+                # Typer itself puts a dictionary there by default.
                 root.obj if callable(root.obj) else installed,
             )
         session: Session = ctx.meta[KEY]
         return session
 
-    # ------------------------------------------------------------------------------------- what is said
+    # ------------------------------------------------------------------------------------------- output
 
     @cached_property
     def config_path(self) -> Path | None:
@@ -147,7 +147,7 @@ class Session:
 
     @cached_property
     def console(self) -> Any:
-        """Where tables go. 80 columns when the output is no terminal, unless `COLUMNS` says otherwise."""
+        """The console for tables: 80 columns if the output is not a terminal, unless `COLUMNS` is set."""
         from rich.console import Console  # here, so that --version and --json need not wait for it
 
         return Console(no_color=self.is_plain or None, highlight=False, markup=False, emoji=False)
@@ -181,7 +181,7 @@ class Session:
 
 
 def known_names(host: PluginHost) -> list[str]:
-    """What plugins that can be named are called."""
+    """The names of the known plugins."""
     return [entry.name for entry in host.entries if entry.fault is None]
 
 

@@ -30,7 +30,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a saved program as text: a graph, or a plan with its offsets and steps; the options that it was compiled
-    with are in the JSON alone. Of a compiled function's weights the text says how many there are."""
+    with are in the JSON only. The text has the number of a compiled function's weights."""
     session = Session.of(ctx)
     session.answer(
         lambda: read(session.host, file),
@@ -47,10 +47,10 @@ def brief(program: Program) -> Program:
 
 
 def read(host: PluginHost, file: Path) -> Program:
-    """The program in a file; text is parsed and printed again, so that what is shown is known to be well formed.
+    """The program in a file; text is parsed and printed again, so that the output is well formed.
 
     Raises:
-        FormatError, UnknownNameError, VerifyError: It is no program, or one that cannot be read here.
+        FormatError, UnknownNameError, VerifyError: It is not a program, or cannot be read here.
     """
     data = read_bytes("show", file)
     ops = HostOps(host)
@@ -64,17 +64,17 @@ def read(host: PluginHost, file: Path) -> Program:
 
 
 def read_bytes(command: str, file: Path) -> bytes:
-    """What is in a file.
+    """The content of a file.
 
     Raises:
-        FileError: It cannot be read.
+        FileError: The file cannot be read.
     """
     with reading(command, file):
         return file.read_bytes()
 
 
 def is_plan(words: str) -> bool:
-    """Whether a text begins as a plan does; comments may come first."""
+    """Return whether a text begins like a plan; comments may come first."""
     lines = (line.strip() for line in words.splitlines())
     return next((line.startswith("lir ") for line in lines if line and not line.startswith("#")), False)
 
@@ -87,12 +87,12 @@ def text(program: Program, origins: bool) -> str:
 
 
 def weights(program: Bundle) -> str:
-    """What a file has besides the graph."""
+    """The content of a file in addition to the graph."""
     count = len(program.params)
     return f"a compiled function with {count} {'array' if count == 1 else 'arrays'} bound, {program.nbytes:,} bytes"
 
 
 def program_json(program: Program, origins: bool) -> dict[str, Any]:
-    """What it is, and its text."""
+    """Its kind, and its text."""
     stage = program.stage.name if isinstance(program, Module) else type(program).__name__.lower()
     return {"stage": stage, "text": text(program, origins)}

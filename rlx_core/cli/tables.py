@@ -1,7 +1,7 @@
-"""How tables look: one style for all commands, readable at 80 columns, on a terminal and in a file alike.
+"""Layout of tables: one style for all commands, readable at 80 columns, on a terminal and in a file.
 
 Every cell is a `Text`, never a string with markup, because types such as `f32[batch, 64]` would be read as markup.
-Words are folded, not cut: what is piped to another program must be complete.
+Words are folded, not cut: output that is piped to another program must be complete.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def one_of(kind: str) -> str:
 
 
 def report_tables(report: Report, *, is_complete: bool = False) -> Iterator[Padding]:
-    """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op.
+    """The result of a compilation: stages and memory, then passes, then the kernel and plugin of each op.
 
-    Of the passes those that had an effect, unless it is to be complete.
+    Passes without an effect are listed only in the complete form.
     """
     yield below(heading(f"{report.name} on {report.target}"), facts(report.rows(), indent=0))
     if report.passes:

@@ -28,7 +28,7 @@ def trust(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Agree to run the code of a package on this machine; without FILE, list the known packages. The list is this user's alone.
+    """Allow the code of a package on this machine; without FILE, list the known packages. The list belongs to this user.
 
     \b
     rlx package --show model.rlxpack
@@ -39,7 +39,7 @@ def trust(
 
 
 def changed(host: PluginHost, file: Path | None, remove: str | None) -> Sequence[TrustedPackage]:
-    """Add or remove a package; what was added, or all that are known.
+    """Add or remove a package; returns the added one, or all known ones.
 
     Raises:
         FileError, FormatError: The file is no package, is damaged, or others may have written it; no entry has that digest.

@@ -22,7 +22,7 @@ __all__ = ["Account", "account", "why"]
 
 
 class Why(TyperGroup):
-    """The questions; whoever asks about an op without saying which one asks for its kernel."""
+    """The questions; the default for an op is its kernel."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
@@ -32,7 +32,7 @@ class Why(TyperGroup):
 
 why = typer.Typer(
     cls=Why,
-    help="Say where an op, a pass or a kernel choice comes from. `rlx why OP` is short for `rlx why kernel OP`.",
+    help="Explain the origin of an op, a pass or a kernel selection. `rlx why OP` is short for `rlx why kernel OP`.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -42,16 +42,16 @@ why = typer.Typer(
 
 @frozen
 class Account:
-    """What is known about one name.
+    """Information about one name.
 
     Args:
-        owner: Who provides it; `None` while nobody may, and then `refusal` says why.
-        address: What is imported when it is first used.
-        source: Where the class itself is written, which need not be the plugin's own file.
+        owner: Its provider; `None` if every claim is refused, with the reason in `refusal`.
+        address: The address that is imported at first use.
+        source: The file of the class, which need not be the plugin's module.
         rivals: Others that claim it too.
-        overrides: Those that the configuration took it from, each with the place that says so.
-        rules: Rules that plugins add to an op, by kind, each with the reason why it is left out, if it is.
-        used_in: Pipelines that list a pass, each with the place in it.
+        overrides: Plugins that the configuration overrides, each with the origin of the setting.
+        rules: Rules that plugins add to an op, by kind, each with the reason if it is skipped.
+        used_in: Pipelines that list a pass, each with its position.
     """
 
     kind: str
@@ -74,7 +74,7 @@ def why_op(
     name: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say who provides an op, who else claims it, and who adds rules."""
+    """Show the provider of an op, other claims, and added rules."""
     session = Session.of(ctx)
 
     def gather() -> Account:
@@ -130,10 +130,10 @@ def why_kernel(
 
 
 def account(host: PluginHost, kind: str, name: str) -> Account:
-    """Everything that is known about a name.
+    """All information about a name.
 
     Raises:
-        RlxError: Nobody who works claims it; the error has the cause of whoever failed.
+        RlxError: No working plugin claims it; the error has the causes of failed ones.
     """
     registry = host.activate_all()
     refusal = registry.refused.get((kind, name))
@@ -181,7 +181,7 @@ def rule_state(registry: Registry, spec: RuleSpec) -> str | None:
 
 
 def pass_name(registry: Registry, word: str) -> tuple[str, str]:
-    """The kind and the full name that a word in a pipeline means; a word nobody knows is taken for a pass."""
+    """The kind and the full name of a word in a pipeline; an unknown word is considered a pass."""
     for full in (word, f"rlx.{word}"):
         for kind in ("passes", "rulesets"):
             if full in registry.table(kind) or (kind, full) in registry.refused:

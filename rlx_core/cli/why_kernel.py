@@ -41,11 +41,11 @@ class Choice:
     Args:
         call: The op with its attributes, on its operand types.
         later: Kernels of the op that come after the chosen one.
-        becomes: If no kernel takes it, the nodes that it is replaced by, each with its own answer.
-        tier: Where the kernel runs, on a target that has tiers.
-        below: Why it is not the best of them, if it is not.
-        is_view: Whether it is another look at its operand, so that no kernel runs where the operand need not be copied.
-        is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
+        becomes: If no kernel takes it, the nodes that replace it, each with its selection.
+        tier: The tier of the kernel, on a target with tiers.
+        below: The reason if it is not the best tier.
+        is_view: Whether it is a view of its operand, so that no kernel runs unless the operand must be copied.
+        is_sample: Whether types or attributes come from a sample of the op, because none were given.
         left_out: Tables for the target that cannot be used, each with the reason.
     """
 
@@ -64,7 +64,7 @@ class Choice:
 
     @property
     def can_run(self) -> bool:
-        """Whether there is any way; what becomes one of its operands runs without a kernel."""
+        """Whether it can run; an op that becomes one of its operands runs without a kernel."""
         if self.answer.is_final:
             return True
         return self.answer.means != "unsupported" and all(row.means != "unsupported" for row in self.becomes)
@@ -103,7 +103,7 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
 
 
 def asked(configuration: Configuration, device: Target, registry: Registry) -> Dispatcher:
-    """What answers for a target, under the configuration's policies."""
+    """The kernel selection of a target, under the configuration's policies."""
     return Dispatcher(device, configuration.dispatch, legalization_tables(registry, device.name))
 
 
@@ -168,10 +168,10 @@ def listed_types(text: str) -> list[TensorType | None]:
 
 
 def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
-    """Attributes as the command line has them: `name=value`, the value in Python's spelling, or else a word.
+    """Attributes from the command line: `name=value`, the value as a Python literal, or else a word.
 
     Raises:
-        ConfigError: One has no value, or is none of the op's.
+        ConfigError: One has no value, or is not an attribute of the op.
     """
     import attrs
 
@@ -195,10 +195,10 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
 def program(
     op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None], name: str = "why"
 ) -> tuple[Graph, Node]:
-    """The op applied to inputs of these types, as a user's call would apply it, and its node.
+    """The graph of a call of the op on inputs of these types, and the node.
 
     Raises:
-        RlxError: It does not take them; the message says so in the op's own words.
+        RlxError: The op refuses them; the message is the op's.
     """
     builder = Builder(name)
     names = [f"x{i}" for i in range(len(types))]
@@ -244,7 +244,7 @@ def choice_json(found: Choice) -> dict[str, Any]:
 
 
 def layout(found: Choice) -> Iterator[Any]:
-    """The answer, what was passed over, and what the op becomes where it has no kernel."""
+    """The selected kernel, the rejected candidates, and the replacement of an op without a kernel."""
     from rlx_core.cli.tables import facts, heading, listing
 
     yield heading(verdict(found))

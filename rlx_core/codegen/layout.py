@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from attrs import evolve
-
 from rlx_core.codegen.formula import Affine, Formula, Read
 from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.strides import Strides
 from rlx_core.ops.arithmetic import add
+from rlx_core.system.records import evolve, frozen
 
-__all__ = ["axes_of", "kernel_of", "simplified", "whole_kernel"]
+__all__ = ["Access", "accesses_of", "axes_of", "extents_of", "kernel_of", "simplified", "whole_kernel"]
 
 
 def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
@@ -42,38 +41,26 @@ def whole_kernel(
 ) -> Kernel:
     """The same with all axes of the formula, whose unknown sizes `sizes` says: those of its results, then its rows."""
     order = axes_of(formula)
-    extents = tuple(sizes.bind(formula.extents[a]).__index__() for a in order)
     new = {old: i for i, old in enumerate(order)}
-
-    def located(place: Sequence[Affine], strides: Strides) -> tuple[tuple[int, ...], int]:
-        steps, offset = [0] * len(order), 0
-        for at, stride in zip(place, strides, strict=True):
-            offset += sizes.bind(at.offset).__index__() * stride
-            for axis, scale in at.terms:
-                steps[new[axis]] += scale * stride
-        return tuple(steps), offset
+    loads, written = accesses_of(formula, operands, results, sizes)
 
     values: list[Scalar] = []
-    for term in formula.terms:
+    for i, term in enumerate(formula.terms):
         if isinstance(term, Read):
-            operand = operands[term.operand]
-            assert operand is not None, "a formula reads only operands that are there"
-            number = operand.number
-            if number is not None:
-                values.append(Const(term.dtype, number))
-                continue
-            steps, offset = located(term.place, operand.strides)
-            dynamic = tuple((v, operand.strides[axis]) for axis, v in term.dynamic)
-            values.append(Load(term.operand, term.dtype, steps, offset + term.part * term.dtype.itemsize, dynamic))
+            access = loads[i]
+            if isinstance(access, Access):
+                dynamic = tuple((v, stride) for (_, v), stride in zip(term.dynamic, access.chosen, strict=True))
+                values.append(Load(term.operand, term.dtype, access.strides, access.offset, dynamic))
+            else:
+                values.append(Const(term.dtype, access))
         elif isinstance(term, Index):
             values.append(evolve(term, axis=new[term.axis]))
         else:
             values.append(term)
-    stores = []
-    for w in formula.writes:
-        steps, offset = located(w.place, results[w.result].strides)
-        part = w.part * formula.terms[w.value].dtype.itemsize
-        stores.append(Store(len(operands) + w.result, w.value, steps, offset + part))
+    stores = [
+        Store(len(operands) + w.result, w.value, access.strides, access.offset)
+        for w, access in zip(formula.writes, written, strict=True)
+    ]
     buffers = (
         *(
             Buffer(f"x{i}", m.type.dtype, alignment=m.alignment) if m else Buffer(f"x{i}", results[0].type.dtype)
@@ -81,7 +68,66 @@ def whole_kernel(
         ),
         *(Buffer(f"y{i}", m.type.dtype, is_result=True, alignment=m.alignment) for i, m in enumerate(results)),
     )
+    extents = extents_of(formula, sizes)
     return Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), tuple(stores))
+
+
+@frozen(eq=False)
+class Access:
+    """One load or store of a formula: bytes.
+
+    Attributes:
+        strides: Along each axis of the kernel.
+        offset: Of the first element.
+        chosen: Along each axis of the operand whose place is a value.
+    """
+
+    strides: tuple[int, ...]
+    offset: int
+    chosen: tuple[int, ...] = ()
+
+
+def extents_of(formula: Formula, sizes: DimBinding) -> tuple[int, ...]:
+    """The sizes of the axes of a formula's kernel."""
+    return tuple([sizes.bind(formula.extents[a]).__index__() for a in axes_of(formula)])
+
+
+def accesses_of(
+    formula: Formula, operands: Sequence[Place | None], results: Sequence[Place], sizes: DimBinding
+) -> tuple[dict[int, Access | bool | int | float], list[Access]]:
+    """How a formula's kernel accesses operands and results that lie there.
+
+    Returns:
+        The loads by the numbers of their terms, a number for an operand that is a literal; and the stores.
+    """
+    order = axes_of(formula)
+    new = {old: i for i, old in enumerate(order)}
+
+    def access(place: Sequence[Affine], strides: Strides, part: int, chosen: tuple[int, ...] = ()) -> Access:
+        steps, offset = [0] * len(order), part
+        for at, stride in zip(place, strides, strict=True):
+            if at.offset != 0:
+                offset += sizes.bind(at.offset).__index__() * stride
+            for axis, scale in at.terms:
+                steps[new[axis]] += scale * stride
+        return Access(tuple(steps), offset, chosen)
+
+    loads: dict[int, Access | bool | int | float] = {}
+    for i, term in enumerate(formula.terms):
+        if isinstance(term, Read):
+            operand = operands[term.operand]
+            assert operand is not None, "a formula reads only operands that are there"
+            number = operand.number
+            if number is None:
+                chosen = tuple([operand.strides[axis] for axis, _ in term.dynamic])
+                loads[i] = access(term.place, operand.strides, term.part * term.dtype.itemsize, chosen)
+            else:
+                loads[i] = number
+    stores = [
+        access(w.place, results[w.result].strides, w.part * formula.terms[w.value].dtype.itemsize)
+        for w in formula.writes
+    ]
+    return loads, stores
 
 
 def simplified(kernel: Kernel) -> Kernel:

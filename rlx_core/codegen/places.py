@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.contributions.references import import_address
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.forms import Json, need, optional, pair
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["WIDEST", "Fault", "Layout", "Place"]
 
 
-@frozen
+@frozen(eq=True, cache_hash=True)
 class Place:
     """One operand or result.
 
@@ -60,7 +59,7 @@ class Place:
         return cls(type, dense_strides(type))
 
 
-@frozen
+@frozen(eq=True)
 class Layout:
     """Where a step's operands and results lie. Equal ops with equal layouts share one function."""
 

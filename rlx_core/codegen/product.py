@@ -15,11 +15,10 @@ from math import prod
 from typing import cast
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["Axes", "Matrix", "Product", "is_uneven", "merged", "sizes_of"]
 

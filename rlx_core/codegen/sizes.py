@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from itertools import count, pairwise, starmap
 from typing import TypeVar, cast
 
-from attrs import evolve
-
 from rlx_core.codegen.formula import Formula
-from rlx_core.codegen.layout import axes_of, whole_kernel
+from rlx_core.codegen.layout import Access, accesses_of, axes_of, extents_of, whole_kernel
 from rlx_core.codegen.loops import Index, Kernel, Load, Store
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import unknown
@@ -24,12 +22,15 @@ from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, produc
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import lazy
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
 
 
-Access = TypeVar("Access", Load, Store)
+LoadOrStore = TypeVar("LoadOrStore", Load, Store)
+
+Walked = Load | Store | Access
+"""What has a stride along each axis."""
 
 Groups = tuple[tuple[int, ...], ...]
 """Which axes of a formula are one axis of a kernel."""
@@ -51,15 +52,16 @@ class SizedKernel:
 
     def sizes(self, layout: Layout, binding: DimBinding) -> DimBinding | None:
         """What its expressions are made of, for operands and results that lie there; `None` where they lie in another way."""
-        whole = whole_kernel(self.formula, layout.operands, layout.results, binding)
-        moving = [_moving(whole, group) for group in self.groups]
-        accesses = whole.accesses
-        if not all(_is_one_walk(whole, axes) for axes in moving):
+        extents = extents_of(self.formula, binding)
+        loads, stores = accesses_of(self.formula, layout.operands, layout.results, binding)
+        accesses = [*(a for a in loads.values() if isinstance(a, Access)), *stores]
+        moving = [_moving(extents, group) for group in self.groups]
+        if not all(_is_one_walk(extents, accesses, axes) for axes in moving):
             return None
         found = dict(binding.sizes)
         for expected, plain in zip(self._expected, accesses, strict=True):
             strides = plain.strides
-            numbers = (*(strides[axes[0]] if axes else None for axes in moving), plain.offset, *_chosen(plain))
+            numbers = (*[strides[axes[0]] if axes else None for axes in moving], plain.offset, *plain.chosen)
             for wanted, number in zip(expected, numbers, strict=True):
                 if isinstance(wanted, Symbol):
                     found[wanted] = 0 if number is None else number
@@ -91,7 +93,7 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     def open_number() -> int:
         return unknown(f"{next(numbers)}")
 
-    def opened(access: Access) -> Access:
+    def opened(access: LoadOrStore) -> LoadOrStore:
         held = _strides(whole, access, groups)
         within = [s for s, n in zip(held, extents, strict=True) if s and isinstance(n, Expr)]
 
@@ -152,30 +154,30 @@ def _groups(whole: Kernel, sizes: Sequence[Dim]) -> Groups:
     return tuple(groups)
 
 
-def _moving(whole: Kernel, group: Sequence[int]) -> list[int]:
+def _moving(extents: Sequence[int], group: Sequence[int]) -> list[int]:
     """The axes of a group that have more than one element, the innermost first: strides along others are never followed."""
-    return [axis for axis in reversed(group) if whole.extents[axis] != 1]
+    return [axis for axis in reversed(group) if extents[axis] != 1]
 
 
 def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
     """Whether all accesses walk the axes of a group as if they were one."""
-    return _is_one_walk(whole, _moving(whole, group))
+    return _is_one_walk(whole.extents, whole.accesses, _moving(whole.extents, group))
 
 
-def _is_one_walk(whole: Kernel, moving: Sequence[int]) -> bool:
+def _is_one_walk(extents: Sequence[int], accesses: Sequence[Walked], moving: Sequence[int]) -> bool:
     """The same for axes that have more than one element, the innermost first."""
     if len(moving) < 2:
         return True
     return all(
-        access.strides[outer] == whole.extents[inner] * access.strides[inner]
+        access.strides[outer] == extents[inner] * access.strides[inner]
         for inner, outer in pairwise(moving)
-        for access in whole.accesses
+        for access in accesses
     )
 
 
 def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | None]:
     """The stride along each group; `None` where it has one element."""
-    moving = (_moving(whole, group) for group in groups)
+    moving = (_moving(whole.extents, group) for group in groups)
     return [access.strides[axes[0]] if axes else None for axes in moving]
 
 

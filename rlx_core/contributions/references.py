@@ -58,7 +58,7 @@ class LazyRef:
         except (KeyboardInterrupt, PluginError):
             raise
         except BaseException as cause:
-            # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugins.md.
+            # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugin-discovery-and-isolation.md.
             said = cause.message if isinstance(cause, RlxError) else cause
             raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", said)) from cause
 

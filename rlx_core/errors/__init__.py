@@ -46,6 +46,7 @@ from rlx_core.errors.running import (
 from rlx_core.errors.writing import (
     AbsentNameError,
     AxisError,
+    AxisNameError,
     DtypeError,
     IndexRangeError,
     MissingBiasError,
@@ -58,6 +59,7 @@ from rlx_core.errors.writing import (
 __all__ = [
     "AbsentNameError",
     "AxisError",
+    "AxisNameError",
     "BindingError",
     "BudgetError",
     "CacheError",

@@ -5,6 +5,7 @@ from rlx_core.errors.base import RlxError
 __all__ = [
     "AbsentNameError",
     "AxisError",
+    "AxisNameError",
     "DtypeError",
     "IndexRangeError",
     "MissingBiasError",
@@ -110,6 +111,25 @@ class AxisError(RlxError, ValueError):
 
     >>> rlx.sum(x, axis=-1)
     Array([3., 3.])
+    """
+
+
+class AxisNameError(RlxError, NameError):
+    """A function uses an axis by a name that no enclosing `rlx.vmap` gives to an axis, or the name cannot be used.
+
+    `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped axis.
+    They refer to it by the name that `rlx.vmap(axis_name=...)` gives it, and a name
+    of no axis is never ignored. One name refers to one axis: an inner
+    `vmap` takes another name than the enclosing ones.
+
+    >>> x = np.float32([1, 2, 5])
+    >>> rlx.vmap(lambda a: a / rlx.psum(a, "batch"), axis_name="examples")(x)
+    Traceback (most recent call last):
+        ...
+    AxisNameError: psum: no axis 'batch' is in scope
+
+    >>> rlx.vmap(lambda a: a / rlx.psum(a, "batch"), axis_name="batch")(x)
+    Array([0.125, 0.25 , 0.625], dtype=float32)
     """
 
 

@@ -14,6 +14,7 @@ from rlx_core.errors import AxisError, Fact, ShapeError
 from rlx_core.functions.calls import Call, Function, as_arrays, differentiable_arguments, enter
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value
+from rlx_core.ir.mesh import current_mesh, in_mesh
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.host.effects import without_effects
@@ -230,7 +231,13 @@ def hessian(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
     return jacfwd(jacrev(function, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: Dim | None = None) -> Function:
+def vmap(
+    function: Function,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: Dim | None = None,
+    axis_name: str | None = None,
+) -> Function:
     """The function mapped over an axis of its arguments; see `rlx.vmap`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -241,7 +248,10 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: Dim
         named_axes = {name: _axes_of(0, a) for name, a in kwargs.items()}
         size = _mapped_size([*args, *kwargs.values()], [*axes, *named_axes.values()], axis_size)
         one = [_drop_axes(a, m) for a, m in zip(args, axes, strict=True)]
-        call = enter("vmap", function, one, {name: _drop_axes(a, named_axes[name]) for name, a in kwargs.items()})
+        others = {name: _drop_axes(a, named_axes[name]) for name, a in kwargs.items()}
+        outside = current_mesh()
+        with in_mesh(outside if axis_name is None else outside.extended("vmap", axis_name, size)):
+            call = enter("vmap", function, one, others)
         inputs = {leaf.name for leaf in call.traced.leaves if leaf.role != "static"}
         values, mapped = bind_arguments(function, args, kwargs), bind_arguments(function, axes, named_axes)
         dynamic = [
@@ -252,7 +262,8 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0, axis_size: Dim
         ]
         outs = _out_axes(out_axes, call.traced.results)
         over = {leaf: axis for leaf, _, axis in dynamic}
-        graph = vmap_graph(call.traced.graph, over, outs, size=size, engine=engine_for(call.traced.graph))
+        engine = engine_for(call.traced.graph)
+        graph = vmap_graph(call.traced.graph, over, outs, size, axis_name=axis_name, engine=engine)
         return call.returned(call.inline(graph, leaves={n: as_value(call.builder, v) for n, v, _ in dynamic}))
 
     return transformed

@@ -18,6 +18,7 @@ from rlx_core.functions.staged import Gradient, Staged
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.ir.mesh import NO_AXES
 from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.jit import Jitted, run_compiled
@@ -181,7 +182,12 @@ def grad(
 
 @checked_call
 def vmap(
-    function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Dim | None = None
+    function: Callable[P, R],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    *,
+    axis_name: str | None = None,
+    axis_size: Dim | None = None,
 ) -> Jitted[P, R]:
     """`function` over an axis of its arguments at once, instead of in a loop.
 
@@ -190,10 +196,21 @@ def vmap(
         in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument. Arguments by
             keyword are mapped along their first axis.
         out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
+        axis_name: The name of the axis for collectives inside `function`: `rlx.psum(x, axis_name)` is the sum over all
+            examples. See also `rlx.pmean`, `rlx.pmax`, `rlx.pmin`, `rlx.axis_index` and `rlx.axis_size`.
         axis_size: How many examples there are, where no argument is mapped; otherwise what the mapped axes must have.
+
+    Raises:
+        AxisNameError: `axis_name` is not a string; or, on the call, an enclosing `vmap` has an axis of this name already, or
+            a collective over it stands in a branch or loop that only some of the examples may take.
+
+    >>> rlx.vmap(lambda x: x - rlx.pmax(x, "batch"), axis_name="batch")(np.float32([1, 2, 6]))
+    Array([-5., -4.,  0.], dtype=float32)
     """
-    mapped = functional.vmap(function, in_axes, out_axes, axis_size)
-    return _staged(vmap, function, mapped, in_axes, out_axes, axis_size=axis_size)
+    if axis_name is not None:
+        NO_AXES.extended("vmap", axis_name, 1)  # refuses what is no name, before the first call
+    mapped = functional.vmap(function, in_axes, out_axes, axis_size, axis_name)
+    return _staged(vmap, function, mapped, in_axes, out_axes, axis_name=axis_name, axis_size=axis_size)
 
 
 @checked_call
@@ -359,7 +376,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
     {'total': f32[], 'root': f32[3]}
     """
     with forks_wait, transforming_for(None, None):
-        traced = _trace(function, args, kwargs)
+        traced = _trace(function, args, kwargs, capturing=ambient_builder() is not None)
     return traced.results.unflatten([v.type for v in traced.graph.outputs])
 
 

@@ -1,4 +1,4 @@
-"""What is read when something is not found: names that people know from elsewhere, and what to type to install a package.
+"""Hints of error messages: names of other libraries with their equivalents in rlx, and install commands of packages.
 
-Nothing here is imported by a program that makes no mistake.
+Imported only when an error is raised.
 """

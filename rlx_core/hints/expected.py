@@ -1,4 +1,4 @@
-"""Names that people know from elsewhere, and what rlx has for them; read when a name of rlx is not found, and at no other time.
+"""Names of NumPy, JAX and PyTorch with their equivalents in rlx; imported only when an unknown name of rlx is used.
 
 `docs/names.md` shows the tables. A test looks up every rlx name in them.
 """
@@ -13,7 +13,7 @@ from rlx_core import errors
 __all__ = ["ELSEWHERE", "INTERNAL", "RENAMED", "attribute_hint", "hint_for"]
 
 RENAMED: Final[dict[str, str]] = {
-    # what rlx has → its names in NumPy, JAX and PyTorch, and the op that `rlx ops` lists
+    # name in rlx → names in NumPy, JAX and PyTorch, and of the op that `rlx ops` lists
     "rlx.abs": "absolute fabs",
     "rlx.acos": "arccos",
     "rlx.acosh": "arccosh",
@@ -207,7 +207,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "pmap": "there is no function for several devices; rlx.vmap maps over an axis on one",
     **dict.fromkeys(
         (
-            *("sharding", "shard_map", "make_mesh", "Mesh", "psum", "pmean", "all_gather", "with_sharding_constraint"),
+            *("sharding", "shard_map", "make_mesh", "Mesh", "all_gather", "with_sharding_constraint"),
             "pjit",
         ),
         "a program runs on one device; there is no sharding",
@@ -229,22 +229,22 @@ ELSEWHERE: Final[dict[str, str]] = {
     "register_pytree_with_keys": "rlx.register_pytree_node(cls, flatten, unflatten); flatten may name the children",
     "register_pytree_node_class": "rlx.register_pytree_node(cls, flatten, unflatten), or rlx.register_dataclass",
     "named_call": "names of functions are in error messages and reports as they are",
-    "call": "an op that holds a graph; rlx.jit functions are called inside others as they are",
-    "custom_fn": "a function states its derivative with rlx.custom_vjp or rlx.custom_jvp, an op with a rule",
-    "later": "rlx.checkpoint says what is computed again later, rlx.optimization_barrier keeps things apart",
+    "call": "an op with a nested graph; rlx.jit functions can be called inside others",
+    "custom_fn": "a function defines its derivative with rlx.custom_vjp or rlx.custom_jvp, an op with a rule",
+    "later": "rlx.checkpoint recomputes values in the backward pass, rlx.optimization_barrier is an optimisation barrier",
     "dim_value": "a size is used as a number: x.shape[0]",
-    "float": "dtypes have their sizes: rlx.f32",
-    "double": "dtypes have their sizes: rlx.f64",
-    "half": "dtypes have their sizes: rlx.f16",
-    "int": "dtypes have their sizes: rlx.i64",
-    "long": "dtypes have their sizes: rlx.i64",
-    "no_grad": "only what rlx.grad differentiates has a gradient; rlx.stop_gradient cuts one off",
-    "argwhere": "how many there are is only known when the program runs: rlx.where selects, rlx.count_nonzero counts",
+    "float": "dtype names include the size: rlx.f32",
+    "double": "dtype names include the size: rlx.f64",
+    "half": "dtype names include the size: rlx.f16",
+    "int": "dtype names include the size: rlx.i64",
+    "long": "dtype names include the size: rlx.i64",
+    "no_grad": "only functions inside rlx.grad are differentiated; rlx.stop_gradient blocks a gradient",
+    "argwhere": "the number of results depends on the data: rlx.where selects, rlx.count_nonzero counts",
     "numpy": "the functions are in rlx_core itself: rlx.sum, rlx.concat",
     "lax": "the functions are in rlx_core itself: rlx.scan, rlx.cond, rlx.dynamic_slice, rlx.gather",
     "functional": "the functions that models are written with are in rlx_core.nn",
     "Module": "a model is a function of its parameters, any pytree of arrays: nn.linear(x, params['w'], params['b'])",
-    "manual_seed": "there is no hidden state: rlx.random.key(seed) is passed to what draws",
+    "manual_seed": "there is no hidden state: rlx.random.key(seed) is an argument of random functions",
     "PRNGKey": "rlx.random.key(seed)",
     "random_bits": "rlx.random.bits(key, shape)",
     "random_word": "rlx.random.bits(key, shape)",
@@ -265,16 +265,16 @@ ELSEWHERE: Final[dict[str, str]] = {
     "standard_gamma": "rlx.random.gamma(key, a, shape)",
     "poisson": "rlx.random.poisson(key, lam, shape)",
     "weibull_min": "rlx.random.weibull(key, concentration, scale, shape)",
-    "following_shape": "rlx.random.gamma applies it to what it draws",
-    "undifferentiated": "draws by rejection apply it to their parameters; rlx.stop_gradient cuts a derivative off",
+    "following_shape": "rlx.random.gamma applies it to its samples",
+    "undifferentiated": "rejection sampling applies it to its parameters; rlx.stop_gradient blocks a derivative",
     "tree": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "tree_map": "any pytree of arrays is an argument or a result; optree.tree_map maps over one",
     "tree_util": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "scaled_dot_product_attention": 'nn.attention(q, k, v, layout="bhsd", causal=True)',
     "dot_product_attention": 'nn.attention(q, k, v, layout="bshd", causal=True)',
     "debug_callback": "rlx.debug.callback",
-    "block_until_ready": "a call returns when its results are there",
-    "LinAlgError": "what a factorisation does not find is NaN, so that programs need no branch; rlx.isnan asks",
+    "block_until_ready": "a call returns when its results are available",
+    "LinAlgError": "a factorisation that fails returns NaN, so that programs need no branch; test with rlx.isnan",
     "Sequential": "a net is a function of its parameters, as in examples/digits.py; rlx.from_torch brings a module of PyTorch",
     "kron": "`from rlx_custom_ops import kron`",
     **dict.fromkeys(
@@ -289,7 +289,7 @@ ELSEWHERE: Final[dict[str, str]] = {
             "tril_indices",
             "triu_indices",
         ),
-        "NumPy's own makes an array, which programs take",
+        "use NumPy's function: programs accept its arrays",
     ),
     **{
         name: f"rlx.linalg.{name}"
@@ -356,22 +356,22 @@ ELSEWHERE: Final[dict[str, str]] = {
     },
     "real_fft": "rlx.fft.rfft",
     "inverse_real_fft": "rlx.fft.irfft",
-    "unique": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
+    "unique": "the number of results depends on the data: rlx.sort, and compare neighbours",
 }
-"""A name → what to do instead, where no one function is its equal."""
+"""A name → an alternative, for names without an equivalent function."""
 
 INTERNAL: Final = ("fused_", "folded_", "_backward", "_block", "elementwise_region", "pool_positions")
-"""Parts of the names of ops that passes and derivatives write, and nobody by hand."""
+"""Parts of the names of ops that only passes and derivatives create."""
 
-_FOUND = {name: here for here, names in RENAMED.items() for name in names.split()}
+_EQUIVALENTS = {name: equivalent for equivalent, names in RENAMED.items() for name in names.split()}
 
 
 def hint_for(name: str, known: Iterable[str]) -> str | None:
-    """What to write instead of a name that a module has not, as far as that is known; `known` is what the module has."""
+    """Return an alternative to an unknown name of a module, or `None`; `known` are the names of the module."""
     from rlx_core.public import CORE, FUNCTIONS  # that module's own errors come from here
 
-    if name in _FOUND:
-        return f"rlx calls it {_FOUND[name]}"
+    if name in _EQUIVALENTS:
+        return f"rlx calls it {_EQUIVALENTS[name]}"
     if name in ELSEWHERE:
         return ELSEWHERE[name]
     if name in CORE or name in FUNCTIONS:
@@ -384,7 +384,7 @@ def hint_for(name: str, known: Iterable[str]) -> str | None:
 
 
 def attribute_hint(array: type, name: str) -> str:
-    """What to write instead of an attribute that a class of arrays does not have."""
+    """Return an alternative to an unknown attribute of an array class."""
     known = [attribute for attribute in dir(array) if not attribute.startswith("_")]
     return (
         hint_for(name, known)

@@ -1,4 +1,4 @@
-"""What to type to install something: a package index only where the name there is known to be the right one."""
+"""Install commands: from a package index only if the name there is known to be correct."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIP: Final = "python -m pip install"
 
 @frozen
 class KnownPackage:
-    """A package that is known to have something that may be asked for.
+    """A package that is known to provide a condition.
 
     Args:
         name: The distribution.
@@ -33,7 +33,7 @@ class KnownPackage:
 
 @cache
 def known_packages() -> dict[str, KnownPackage]:
-    """The packages by the condition that they make true, from the table of this folder."""
+    """The packages by the condition that they satisfy, from the table of this folder."""
     import tomllib  # here, because only an error needs it and rlx is imported more often than it fails
 
     table = tomllib.loads(Path(__file__).with_name("known_packages.toml").read_text(encoding="utf-8"))
@@ -41,10 +41,10 @@ def known_packages() -> dict[str, KnownPackage]:
 
 
 def reinstalling(distribution: str, metadata: str, option: str) -> str:
-    """The command that installs a distribution again, from where it was installed.
+    """The command that reinstalls a distribution from its original source.
 
-    One that came from a folder, a file or a repository need not be on the index at all; its installer has written down
-    where it came from (`direct_url.json`).
+    A distribution from a folder, a file or a repository need not be on the index; its installer recorded the origin
+    (`direct_url.json`).
 
     Args:
         metadata: The directory of its metadata.
@@ -55,14 +55,14 @@ def reinstalling(distribution: str, metadata: str, option: str) -> str:
 
 
 def direct_origin(file: Path) -> str | None:
-    """Where a distribution was installed from, if not from an index."""
+    """The origin of a distribution, if it was not installed from an index."""
     try:
-        found = json.loads(file.read_bytes())
-        url = found["url"]
+        record = json.loads(file.read_bytes())
+        url = record["url"]
         parts = urlsplit(url)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if parts.scheme != "file":
         return f'"{url}"'
-    editable = "-e " if (found.get("dir_info") or {}).get("editable") is True else ""
+    editable = "-e " if (record.get("dir_info") or {}).get("editable") is True else ""
     return f"{editable}{unquote(parts.path)}"

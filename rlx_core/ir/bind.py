@@ -6,7 +6,7 @@ attribute and nested graph is replaced, and what no longer fits is an error: not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -14,12 +14,12 @@ from attrs import field
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, Guard
-from rlx_core.ir.graph import Builder, Graph, Node, Value, is_hashable, keep_symbols, nested_graphs, symbols_inside
+from rlx_core.ir.graph import Builder, Graph, Node, Value, keep_symbols, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
 from rlx_core.ir.types import TensorType
-from rlx_core.system.records import define
+from rlx_core.system.records import define, evolve
 
 __all__ = [
     "bind",
@@ -63,9 +63,17 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     remaining = check_guards(graph, binding)
     builder = Builder(graph.name)
     values: dict[Value, Value] = {}
-    known = _Binding(binding)
-    for node in graph.nodes:
-        results = _bind_node(builder, node, known, values)
+    bound: dict[int, tuple[Op, tuple[TensorType, ...]]] = {}
+    types = _BoundTypes(binding)
+    for node, first in zip(graph.nodes, graph.alike, strict=True):
+        operands = [None if v is None else values[v] for v in node.operands]
+        made = bound.get(first)
+        if made is None:
+            guards = len(builder.guards)
+            made = _bound_node(builder, node, operands, types)
+            if len(builder.guards) == guards:  # a guard names the node that needs it
+                bound[first] = made
+        results = builder.emit(made[0], operands, name=node.name, origin=node.origin, types=made[1])
         values.update(zip(node.results, results, strict=True))
     builder.add_guards(remaining)
     return builder.finish(values[v] for v in graph.outputs), values
@@ -78,58 +86,51 @@ def check_guards(graph: Graph, binding: DimBinding) -> list[Guard]:
         GuardError: One does not hold.
     """
     checked = [guard.check(binding) for guard in graph.guards]
-    for body in _nested(graph):
+    for body in graph.bodies:
         check_guards(body, binding)
     return [guard for guard in checked if guard is not None]
 
 
-def _nested(graph: Graph) -> Iterable[Graph]:
-    return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
-
-
 @define(eq=False)
-class _Binding:
-    """What is bound already of one graph. Layers are alike, so that most of a long program is bound once.
+class _BoundTypes:
+    """What declared types are once sizes are bound; each is bound once, because most values share their types.
 
     Attributes:
-        types: Declared types and what they are.
-        nodes: Ops with the bound types of their operands, and the bound op with the types of its results.
+        sizes: What is bound.
+        known: Declared types and what they are.
     """
 
     sizes: DimBinding
-    types: dict[TensorType, TensorType] = field(factory=dict)
-    nodes: dict[Any, tuple[Op, tuple[TensorType, ...] | None]] = field(factory=dict)
+    known: dict[TensorType, TensorType] = field(factory=dict)
 
-    def type(self, declared: TensorType) -> TensorType:
-        found = self.types.get(declared)
+    def of(self, declared: TensorType) -> TensorType:
+        found = self.known.get(declared)
         if found is None:
-            found = self.types[declared] = declared.bind(self.sizes)
+            found = self.known[declared] = declared.bind(self.sizes)
         return found
 
 
-def _bind_node(builder: Builder, node: Node, binding: _Binding, values: Mapping[Value, Value]) -> tuple[Value, ...]:
-    operands = [None if v is None else values[v] for v in node.operands]
-    types = tuple(None if v is None else v.type for v in operands)
-    key = None if nested_graphs(node.op) or not is_hashable(node.op) else (node.op, types)
+def _bound_node(
+    builder: Builder, node: Node, operands: Sequence[Value | None], bound: _BoundTypes
+) -> tuple[Op, tuple[TensorType, ...]]:
+    """The op of a node with its sizes bound, and the types of its results, which are inferred anew and compared."""
     try:
-        op, known = binding.nodes.get(key) or (bind_op(node.op, binding.sizes), None)
-        if op is node.op and types == node.operand_types:
-            known = node.types  # no size changes it; leaves would only be asked for theirs
-        guards = len(builder.guards)
+        op = bind_op(node.op, bound.sizes)
+        if op is node.op and all(v is None or v.type == t for v, t in zip(operands, node.operand_types, strict=True)):
+            return op, node.types  # no size changes it; leaves would only be asked for theirs
         with originating(node.origin):
-            results = builder.emit(op, operands, name=node.name, origin=node.origin, types=known)
+            found = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
     except RlxError as error:
-        raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding.sizes)) from None
-    for old, new in zip(node.types, results, strict=True):
-        if binding.type(old) != new.type:
+        raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", bound.sizes)) from None
+    types = tuple(map(bound.of, node.types))
+    for declared, type in zip(types, found, strict=True):
+        if declared != type:
             raise ShapeError(
-                f"bind: {node.label} = {node.op.name} was declared {binding.type(old)}, and is {new.type} once bound",
+                f"bind: {node.label} = {node.op.name} was declared {declared}, and is {type} once bound",
                 Fact("node", repr(node), node.origin.source),
-                Fact("binding", binding.sizes),
+                Fact("binding", bound.sizes),
             )
-    if key is not None and known is None and len(builder.guards) == guards:  # a guard names the node that needs it
-        binding.nodes[key] = op, results[0].node.types if results else ()
-    return results
+    return op, types
 
 
 def bind_op(op: Op, binding: DimBinding) -> Op:
@@ -181,6 +182,4 @@ def _bound(value: Any, places: Places, binding: DimBinding) -> Any:
 
 
 def _with_bound(record: Any, places: Places, binding: DimBinding) -> Any:
-    aliases = {a.name: a.alias for a in attrs.fields(type(record))}
-    changes = {aliases[name]: _bound(getattr(record, name), inside, binding) for name, inside in places.items()}
-    return attrs.evolve(record, **changes)
+    return evolve(record, **{name: _bound(getattr(record, name), inside, binding) for name, inside in places.items()})

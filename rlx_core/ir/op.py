@@ -89,7 +89,8 @@ class Op(Travels):
         reference(self, *arrays) -> ndarray | tuple          NumPy; sees f32 f64 c64 c128, ints and bool, never f16/bf16
         vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable
         jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents
-        batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first
+        batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first; a
+                                                             result that is equal for all examples may be `Replicated`
         loop_form(self, *x) -> results                       of a primitive: in element-wise ops and reductions, for targets that
                                                              run those and have no kernel of it. No rule is derived from
                                                              it, and what lies between may need much more memory
@@ -171,8 +172,13 @@ class Op(Travels):
             return True
         return isinstance(other, Op) and type(self) is type(other) and self.exact_attributes == other.exact_attributes
 
-    def __hash__(self) -> int:
+    @lazy
+    def _hash(self) -> int:
+        """The hash of the exact attributes, which for an op that holds other ops is a walk through all of them."""
         return hash((type(self), self.exact_attributes))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @cache

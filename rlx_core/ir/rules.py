@@ -14,10 +14,21 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from rlx_core.errors import Fact, MissingRuleError, PluginError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Graph
+from rlx_core.ir.graph import Graph, Value
+from rlx_core.ir.mesh import Mesh
 from rlx_core.ir.op import Op
+from rlx_core.system.records import frozen
 
-__all__ = ["CustomDerivative", "Kind", "NestedTransforms", "RuleTable", "Rules", "nested", "transforming"]
+__all__ = [
+    "CustomDerivative",
+    "Kind",
+    "NestedTransforms",
+    "Replicated",
+    "RuleTable",
+    "Rules",
+    "nested",
+    "transforming",
+]
 
 Kind = Literal["vjp", "jvp", "batch", "decompose"]
 """The rule slots that a transformation reads."""
@@ -120,11 +131,25 @@ class CustomDerivative:
         return None
 
 
+@frozen(eq=False)
+class Replicated:
+    """A result of a batching rule that is equal for all examples, and has no axis for them.
+
+    Every other result has the batch axis first.
+    """
+
+    value: Value
+
+
 class NestedTransforms(Protocol):
     """The transformations of whole graphs, as rules of ops with nested graphs see them.
 
     A derivative is a second evaluation: it leaves out what the body does besides its results.
     """
+
+    @property
+    def mesh(self) -> Mesh:
+        """The named axis that the running batching adds; no axis in every other case."""
 
     def vjp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
         """Inputs: the body's, then one cotangent a differentiable output. Outputs: cotangents in `wrt` order."""

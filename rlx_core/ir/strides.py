@@ -7,7 +7,6 @@ followed, so it takes no part in any comparison here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import mul
 from typing import Final
@@ -29,17 +28,13 @@ def dense_strides(type: TensorType) -> Strides:
     >>> dense_strides(spec("f32[2, 3, 4]"))
     (48, 16, 4)
     """
-    return _dense(type.static_shape, type.dtype.itemsize)
-
-
-@lru_cache(maxsize=4096)
-def _dense(shape: tuple[int, ...], itemsize: int) -> Strides:
-    """Kept, because a plan asks many times for those of every value."""
-    return tuple(accumulate(reversed(shape), mul, initial=itemsize))[:-1][::-1]
+    return type.dense_strides
 
 
 def is_dense(type: TensorType, strides: Sequence[int]) -> bool:
     """Whether `strides` visit the elements of a static type in row-major order without gaps."""
+    if strides == type.dense_strides:
+        return True
     shape = type.static_shape
     if 0 in shape:
         return True

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from operator import index
+from itertools import accumulate
+from operator import index, mul
 from typing import Final
 
 from attrs import field
@@ -16,6 +17,7 @@ from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dims, product, require
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.system.locks import lazy
 from rlx_core.system.records import frozen
 
 __all__ = [
@@ -59,18 +61,17 @@ MAX_RANK: Final = 64
 
 
 def _checked_shape(dims: Iterable[Dim]) -> Shape:
-    shape = tuple(map(as_dim, dims))
+    shape = tuple([size if type(size) is int else as_dim(size) for size in dims])
     if len(shape) > MAX_RANK:
         raise ShapeError(f"type: an array has at most {MAX_RANK} axes, not {len(shape)}")
     for size in shape:
-        if isinstance(size, int) and size < 0:
-            raise ShapeError(f"type: a size is at least 0, not {size}", Fact("dims", list(shape)))
-        if isinstance(size, int) and size >= _TOO_LARGE:
-            raise ShapeError(f"type: a size is less than 2^63, not {size}", Fact("dims", list(shape)))
+        if isinstance(size, int) and not 0 <= size < _TOO_LARGE:
+            wanted = "at least 0" if size < 0 else "less than 2^63"
+            raise ShapeError(f"type: a size is {wanted}, not {size}", Fact("dims", list(shape)))
     return shape
 
 
-@frozen(eq=True, cache_hash=True, repr=False)
+@frozen(eq=True, cache_hash=True, repr=False, slots=False)
 class TensorType:
     """The type of a value: `f32[4, SEQ, 384]`. Rank 0 is a scalar, and not the same as `[1]`."""
 
@@ -81,17 +82,17 @@ class TensorType:
     def rank(self) -> int:
         return len(self.shape)
 
-    @property
+    @lazy
     def is_static(self) -> bool:
         """Whether every dim is a number."""
         return all(map(is_static, self.shape))
 
-    @property
+    @lazy
     def size(self) -> Dim:
         """The number of elements; an expression when dims are symbolic."""
         return product(self.shape)
 
-    @property
+    @lazy
     def nbytes(self) -> Dim:
         """The number of bytes of a dense buffer of this type.
 
@@ -112,7 +113,7 @@ class TensorType:
         """
         return self.nbytes.__index__()
 
-    @property
+    @lazy
     def static_shape(self) -> tuple[int, ...]:
         """The dims as integers.
 
@@ -121,8 +122,17 @@ class TensorType:
         """
         return tuple(map(index, self.shape))
 
+    @lazy
+    def dense_strides(self) -> tuple[int, ...]:
+        """The bytes from an element to the next along each axis, in a row-major buffer.
+
+        Raises:
+            ShapeError: A dim is still symbolic.
+        """
+        return tuple(accumulate(reversed(self.static_shape), mul, initial=self.dtype.itemsize))[:-1][::-1]
+
     def with_shape(self, shape: Iterable[Dim]) -> TensorType:
-        return TensorType(self.dtype, tuple(shape))
+        return self if shape is self.shape else TensorType(self.dtype, tuple(shape))
 
     def with_dtype(self, dtype: DType) -> TensorType:
         return TensorType(dtype, self.shape)

@@ -32,6 +32,7 @@ FAMILIES: Final[Mapping[str, str]] = {
         "llama_decoder_block"
     ),
     "call": "call",
+    "collectives": "psum pmean pmax pmin axis_index",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
     "control.conditional": "if",

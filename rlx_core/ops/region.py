@@ -116,7 +116,8 @@ class ElementwiseRegion(Op):
         if len(x) != len(self.access):
             raise WrongInputCountError(f"has {len(self.access)} access maps and {len(x)} inputs")
         for place, (found, access) in enumerate(zip(x, self.access, strict=True)):
-            if broadcast_shapes(found.shape, self.shape) != self.shape or not reads_as(access, found.shape, self.shape):
+            is_broadcast = found.shape == self.shape or broadcast_shapes(found.shape, self.shape) == self.shape
+            if not (is_broadcast and reads_as(access, found.shape, self.shape)):
                 raise ShapeError(
                     f"x{place} {found} is not read by strides {list(access)} in a region {list(self.shape)}"
                 )
@@ -126,10 +127,13 @@ class ElementwiseRegion(Op):
 
     def types(self, *x: TensorType) -> list[TensorType]:
         """The types of all values: the inputs as they are read, then the steps."""
-        found = [t.with_shape(self.shape) for t in x]
+        found = [t if t.shape == self.shape else t.with_shape(self.shape) for t in x]
         for place, step in enumerate(self.steps):
             (made,) = infer(step.op, [found[r] for r in step.reads])
-            if made.rank != len(self.shape) or not all(map(same_dim, made.shape, self.shape)):
+            is_same = made.shape == self.shape or (
+                made.rank == len(self.shape) and all(map(same_dim, made.shape, self.shape))
+            )
+            if not is_same:
                 raise ShapeError(f"step {place} ({step.op.name}) is {made}, and the region {list(self.shape)}")
             found.append(made)
         return found

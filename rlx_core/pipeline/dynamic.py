@@ -13,7 +13,6 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
@@ -21,11 +20,12 @@ from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
 from rlx_core.ir.graph import Graph, Node, leaf_name
 from rlx_core.ir.lir import Lir, Origin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
+from rlx_core.pipeline.planning.schedule import Flow
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.system.lru import CacheCounts, LruCache
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = [
     "Bucket",
@@ -50,13 +50,23 @@ def template_symbols(template: Lir) -> frozenset[Symbol]:
     return in_nodes | in_guards
 
 
+def _symbols_of(template: Lir) -> frozenset[Symbol]:
+    """The symbols of a template, which every binding asks for."""
+    found = _symbols.get(template)
+    return _symbols.setdefault(template, template_symbols(template)) if found is None else found
+
+
+_symbols: WeakKeyDictionary[Lir, frozenset[Symbol]] = WeakKeyDictionary()
+
+
 def binding_key(binding: DimBinding, symbols: Iterable[Symbol]) -> str:
     """The sizes of `symbols` as text that is the same in every process: by name, and without sizes nobody asked for.
 
     >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
     'BATCH=2 SEQ=8'
     """
-    sizes = {s.name: n for s, n in binding.sizes.items() if s in frozenset(symbols)}
+    asked = frozenset(symbols)
+    sizes = {s.name: n for s, n in binding.sizes.items() if s in asked}
     return " ".join(f"{name}={sizes[name]}" for name in sorted(sizes))
 
 
@@ -76,7 +86,7 @@ def specialize(
         ShapeError: A node does not fit its bound operands.
         LegalizeError: No kernel takes a bound node, nor what it decomposes to.
     """
-    symbols = template_symbols(template)
+    symbols = _symbols_of(template)
     missing = sorted(s.name for s in symbols if s not in binding.sizes)
     if missing:
         raise BindingError(
@@ -99,7 +109,7 @@ def specialize(
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
     try:
-        made = plan(graph)
+        made = plan(graph, flow=_flow_of(template))
     except NoKernelError:
         # Of no elements some ops mean something else: a gather from nothing is no longer a loop, nor what it was fused with.
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
@@ -131,15 +141,17 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
 
 def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
     """Chooses for the nodes of a bound graph: kernels that take the template's node whatever its sizes are, are found once."""
-    kernels = _settled_kernels(template, target)
-    known = {
-        bound: kernels[node]
-        for bound, node in zip(graph.nodes, template.graph.nodes, strict=True)
-        if node in kernels
-        and not target.kernels.has_failed(kernels[node].name)
-        and not any(0 in type.shape for type in (*bound.types, *filter(None, bound.operand_types)))
-    }
-    return lambda node: known.get(node) or target.kernel_for(node)
+    kernels, unbound = _settled_kernels(template, target), dict(zip(graph.nodes, template.graph.nodes, strict=True))
+    empty = {type for node in graph.nodes for type in node.types if 0 in type.shape}
+
+    def choose(node: Node) -> Kernel | None:
+        kernel = kernels.get(unbound[node]) if node in unbound else None
+        if kernel is None or target.kernels.has_failed(kernel.name):
+            return target.kernel_for(node)
+        is_empty = bool(empty) and not empty.isdisjoint((*node.types, *node.operand_types))
+        return target.kernel_for(node) if is_empty else kernel
+
+    return choose
 
 
 def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
@@ -152,6 +164,15 @@ def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
 
 
 _settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
+
+
+def _flow_of(template: Lir) -> Flow:
+    """What scheduling reads of all bindings of a template."""
+    found = _flows.get(template)
+    return found or _flows.setdefault(template, Flow.of(template.graph))
+
+
+_flows: WeakKeyDictionary[Lir, Flow] = WeakKeyDictionary()
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:

@@ -115,12 +115,18 @@ class Locations:
     def of(self, value: Value) -> Location:
         """Where a value lies. One without elements is given the start of the arena, which nobody reads there."""
         alias = self.lir.aliases.get(value)
+        strides = dense_strides(value.type) if alias is None else alias.strides
+        return Location(*self.start(value), strides)
+
+    def start(self, value: Value) -> tuple[BufferId, int]:
+        """The buffer of a value, and bytes from its start to the first element."""
         if not value.type.size:
-            return Location(ARENA, 0, dense_strides(value.type))
+            return ARENA, 0
+        alias = self.lir.aliases.get(value)
         if alias is None:
-            return Location(*self._roots[value], dense_strides(value.type))
+            return self._roots[value]
         buffer, start = self._roots[alias.root]
-        return Location(buffer, start + alias.byte_offset, alias.strides)
+        return buffer, start + alias.byte_offset
 
     def name(self, param: BufferId) -> str:
         """The name of a parameter."""

@@ -21,6 +21,7 @@ from rlx_core.pipeline.select.backend import Bindings, Program
 from rlx_core.runtime.arrays import Declared, Held, separated
 from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
+from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import define, frozen
@@ -150,7 +151,7 @@ class BoundPrograms:
 
     def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> Bound:
         """The program for sizes that were read off the inputs and the weights that are `given`."""
-        with self.lock:
+        with self.lock, collecting_seldom():  # once, although planning and building each ask for it
             weights = self.weights
             if weights is not given:  # another thread has bound others
                 binding = self._binding(arrays, weights)

@@ -8,8 +8,7 @@ it and the last that leaves sets it back.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import Final
 
 from rlx_core.system.locks import Lock
@@ -24,18 +23,21 @@ _inside = 0
 _before = (0, 0, 0)
 
 
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
+class collecting_seldom(ContextDecorator):
     """Inside, cycles are looked for when many objects have been made."""
-    global _inside, _before
-    with _lock:
-        if _inside == 0:
-            _before = gc.get_threshold()
-            gc.set_threshold(_before[0] and max(_before[0], YOUNG), *_before[1:])  # 0 is never
-        _inside += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        global _inside, _before
+        with _lock:
+            if _inside == 0:
+                _before = gc.get_threshold()
+                gc.set_threshold(_before[0] and max(_before[0], YOUNG), *_before[1:])  # 0 is never
+            _inside += 1
+
+    def __exit__(self, *raised: object) -> None:
+        global _inside
         with _lock:
             _inside -= 1
             if _inside == 0:

@@ -24,14 +24,17 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ContextDecorator, contextmanager, nullcontext
+from contextlib import ContextDecorator, contextmanager
 from functools import cached_property
 from threading import get_ident
 from types import CodeType, FrameType
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 from weakref import WeakSet
 
 from rlx_core.errors import DeadlockError, Fact
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "LOOK_AGAIN",
@@ -257,9 +260,16 @@ class lazy(cached_property[T]):
     threads that ask at once both work it out, as from Python 3.12 on.
     """
 
-    def __init__(self, function: Callable[..., T]) -> None:
-        super().__init__(function)
-        self.lock = nullcontext()
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | T:
+        if instance is None:
+            return self
+        assert self.attrname is not None, "it is an attribute of a class"
+        value = vars(instance)[self.attrname] = self.func(instance)
+        return value
 
 
 def in_child(forget: Callable[[], object]) -> None:

@@ -9,14 +9,16 @@ equal. A record that is compared all the time asks for attrs' own with `eq=True`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-__all__ = ["define", "frozen", "spelt"]
+__all__ = ["define", "evolve", "frozen", "spelt"]
+
+_Record = TypeVar("_Record")
 
 _SAYS_HOW_TO_COMPARE: Final = frozenset({"eq", "order", "unsafe_hash", "cache_hash", "__eq__", "__hash__"})
 """Options, and members of a class, with which it is left to attrs."""
@@ -28,6 +30,27 @@ def spelt(record: Any) -> str:
     shown = [a for a in attrs.fields(type(record)) if a.repr]
     values = [f"{a.name}={(repr if a.repr is True else a.repr)(getattr(record, a.name, attrs.NOTHING))}" for a in shown]
     return f"{type(record).__qualname__.rpartition('>.')[2]}({', '.join(values)})"
+
+
+def evolve(record: _Record, /, **changes: Any) -> _Record:
+    """A record with some fields changed: `attrs.evolve`, which looks through all fields in each call, but by their own names.
+
+    Raises:
+        TypeError: The initialiser does not take a field of that name.
+    """
+    cls = type(record)
+    aliases, values = _initialised(cls)  # type: ignore[arg-type]  # a class is hashable
+    given = dict(zip(aliases.values(), values(record), strict=True))
+    for name, value in changes.items():
+        given[aliases.get(name, name)] = value
+    return cls(**given)
+
+
+@cache
+def _initialised(cls: type[Any]) -> tuple[Mapping[str, str], Callable[[Any], tuple[Any, ...]]]:
+    """The fields that an initialiser takes, each with its name there, and their values in a record."""
+    fields = [a for a in attrs.fields(cls) if a.init]
+    return {a.name: a.alias or a.name for a in fields}, _getter([a.name for a in fields])
 
 
 def _maker(make: Callable[..., Any], cls: type | None = None, /, **options: Any) -> Any:
@@ -68,11 +91,16 @@ def _key(fields: list[Any]) -> Callable[[Any], Any]:
     if any(a.eq_key for a in fields):
         ways = [(a.name, a.eq_key or (lambda value: value)) for a in fields]
         return lambda record: tuple(way(getattr(record, name)) for name, way in ways)
-    if not fields:
+    return _getter([a.name for a in fields])
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The values of some fields of a record as a tuple."""
+    if not names:
         return lambda record: ()
-    values = attrgetter(*(a.name for a in fields))
+    values = attrgetter(*names)
     # Of one name alone it gives no tuple, and only tuples find the same object equal without asking it.
-    return values if len(fields) > 1 else lambda record: (values(record),)
+    return values if len(names) > 1 else lambda record: (values(record),)
 
 
 if TYPE_CHECKING:  # to type checkers they are those of attrs

@@ -1,18 +1,26 @@
 """Batching: a program for one example becomes a program for many, along a new axis that may be any axis of any operand.
 
 Inside, a batched value carries the new axis first and an unbatched one has none; nodes that no batched value reaches are
-copied as they are. So only the inputs and the outputs know which axis the user named.
+copied as they are. So only the inputs and the outputs know which axis the user meant. Where the new axis has a name, ops over
+that name are replaced by ops over the axis itself, also where no batched value reaches them: a sum of equal values is a multiple.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import evolve
 
 from rlx_core.errors import AxisError, Fact, ShapeError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value, as_results, building
+from rlx_core.ir.mesh import NO_AXES, Mesh, OverNamedAxes, named_axes
 from rlx_core.ir.module import expect_graph
+from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rules import Replicated
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.structural import expand, transpose
 from rlx_core.transforms.engine import STANDARD, SWEEPS, Engine, missing_rule, rule_for
@@ -29,6 +37,7 @@ def vmap_graph(
     out_axes: Axis | Sequence[Axis],
     size: Dim,
     *,
+    axis_name: str | None = None,
     engine: Engine = STANDARD,
 ) -> Graph:
     """The program over `size` examples at once; its result is the stack of the results of each.
@@ -40,16 +49,18 @@ def vmap_graph(
         out_axes: The same for outputs. `None` requires that the output is the same for all examples; an output that is
             the same is repeated otherwise.
         size: The number of examples.
+        axis_name: The name of the new axis, for ops over it.
         engine: Where rules come from.
 
     Raises:
+        AxisNameError: A collective over the axis stands where only some of the examples may reach it.
         AxisError: An axis lies outside the rank that the value has with it.
         UnknownNameError: `in_axes` names a value that is neither an input nor a param.
         WrongInputCountError: A list of axes has another length than the inputs or outputs.
         ShapeError: An output with `None` for its axis differs between examples.
         MissingRuleError: An op on the way has no batching rule and none can be derived.
     """
-    return vmap_with_values(graph, in_axes, out_axes, size, engine=engine)[0]
+    return vmap_with_values(graph, in_axes, out_axes, size, axis_name=axis_name, engine=engine)[0]
 
 
 def vmap_with_values(
@@ -58,10 +69,14 @@ def vmap_with_values(
     out_axes: Axis | Sequence[Axis],
     size: Dim,
     *,
+    axis_name: str | None = None,
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `vmap_graph`, with the map from values of `graph` to the values that hold them (batched ones with the axis first)."""
     expect_graph("vmap", graph)
+    mesh = NO_AXES if axis_name is None else NO_AXES.extended("vmap", axis_name, size)
+    if engine.mesh != mesh:
+        engine = evolve(engine, mesh=mesh)
     axes = _axes_of_inputs(graph, in_axes)
     wanted = _axes_of_outputs(graph, out_axes)
     builder = Builder(f"{graph.name}_vmap")
@@ -190,17 +205,27 @@ def _batch_node(
     engine: Engine,
 ) -> tuple[Value, ...]:
     flags = [v in batched for v in operands if v is not None]
-    if not any(flags):
+    is_over = bool(engine.mesh.names) and not named_axes(node.op).isdisjoint(engine.mesh.names)
+    if not is_over and not any(flags):
         return copy_node(builder, node, operands)
-    rule = engine.rule(node.op, "batch")
+    rule = _over_axis(node.op, engine.mesh) if is_over else None
+    rule = rule or engine.rule(node.op, "batch")
     with rule_for(engine, builder, node, "vmap"):
         if rule is None:
             return _by_decomposition(builder, node, operands, batched, size, engine)
         given = padded(node.op, operands)
         results = as_results(rule(size, given, [v is not None and v in batched for v in given]))
     _check(node, results, size)
-    batched.update(results)
-    return results
+    batched.update(r for r in results if not isinstance(r, Replicated))
+    return tuple(r.value if isinstance(r, Replicated) else r for r in results)
+
+
+def _over_axis(op: Op, mesh: Mesh) -> Callable[..., Any] | None:
+    """What stands in for the batching rule of an op that is itself over the axis of `mesh`; `None` if only its graphs are."""
+    if not isinstance(op, OverNamedAxes):
+        return None
+    (name,) = mesh.names
+    return partial(op.over, name)
 
 
 def _by_decomposition(
@@ -230,8 +255,10 @@ def _check(node: Node, results: Sequence[object], size: Dim) -> None:
         raise ShapeError(
             f"{node.op.name}: its batch rule gives {len(results)} results, the op has {len(node.types)}", where
         )
-    for result, type in zip(results, node.types, strict=True):
-        wanted = TensorType(type.dtype, (size, *type.shape))
+    for each, type in zip(results, node.types, strict=True):
+        is_replicated = isinstance(each, Replicated)
+        result = each.value if isinstance(each, Replicated) else each
+        wanted = type if is_replicated else TensorType(type.dtype, (size, *type.shape))
         is_fine = isinstance(result, Value) and (result.type == wanted or not (wanted.is_static and type.is_static))
         if not is_fine:
             found = result.type if isinstance(result, Value) else result

@@ -25,6 +25,7 @@ from rlx_core.ir.graph import (
     building,
     decomposition,
 )
+from rlx_core.ir.mesh import NO_AXES, Mesh
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.registered import Registered
@@ -59,12 +60,14 @@ class Engine:
         ignoring: (kind, op name) of rules to derive although they are written, which is how the laws compare the two.
         deriving: Ops whose rule is being derived from the other mode's, so that a circle is noticed.
         lost: The contributed rules for an op, by its name, that cannot be used.
+        mesh: The named axis that the running batching adds, which ops over that name are replaced for.
     """
 
     rules: Rules = field(factory=dict)
     ignoring: frozenset[tuple[str, str]] = frozenset()
     deriving: tuple[tuple[Kind, Op], ...] = ()
     lost: Callable[[str], Sequence[Fault]] = field(default=lambda name: ())
+    mesh: Mesh = NO_AXES
 
     def rule(self, op: Op, kind: Kind) -> Callable[..., Any] | None:
         """The rule as a function of everything but the op; `None` means "derive it"."""

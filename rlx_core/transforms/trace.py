@@ -16,6 +16,7 @@ from rlx_core.ir.apply import array_value, as_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, LiftedArrays, Value, building, lifting, operator, refused_ufunc
+from rlx_core.ir.mesh import NO_AXES, current_mesh, expect_named_axes, in_mesh
 from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
@@ -128,16 +129,22 @@ def trace_flat(
     """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured.
 
     Arrays of `lifted` that `call` uses become inputs after the leaves, and are appended to `used` in the order of these.
+
+    Raises:
+        AxisNameError: An op is over a named axis that no enclosing mapping adds.
     """
     builder = Builder(name, capturing=capturing)
+    # A separate program is not run for the members of an enclosing mapping.
+    mesh = current_mesh() if capturing else NO_AXES
     arrays = None if lifted is None else LiftedArrays(builder, lifted, leaf_type)
     try:
         # A trace inside another one that captures nothing of it cannot use its inputs either.
-        with building(builder), locating(), nullcontext() if capturing else lifting(arrays):
+        with building(builder), in_mesh(mesh), locating(), nullcontext() if capturing else lifting(arrays):
             stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
             returned, results = flatten(_called(call, stand_ins), "result")
             outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
         graph = builder.finish(outputs)
+        expect_named_axes(graph, mesh)
         if arrays is not None and used is not None:
             used += [arrays.arrays[each] for each in arrays.inputs]
     finally:

@@ -25,22 +25,22 @@ Options:
   -h, --help            Show this message and exit.
 
 Commands:
-  plugins  List plugins: their state, why, and what they provide.
+  plugins  List plugins with their states, reasons and contributions.
   ops      List ops, or show everything about one.
   passes   List passes with their options and relations.
   compile  Compile a program, and print it at any level.
-  why      Say where an op, a pass or a kernel choice comes from.
-  plan     Show the pipeline that the configuration here resolves to.
-  doctor   Check this installation and say what mends it.
+  why      Explain the origin of an op, a pass or a kernel selection.
+  plan     Show the pipeline that the configuration resolves to.
+  doctor   Check this installation and print remedies.
   explain  Explain a kind of error.
   show     Print a saved program as text.
   package  Write a saved function with its code, to be deployed.
-  trust    Agree to run the code of a package, or list known packages.
+  trust    Allow the code of a package, or list known packages.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
-  check    Say what a user of a package would meet: its faults, laws, plans.
-  conform  Say which level of conformance a target has.
+  check    Check a package: its plugin, contributions, laws and plans.
+  conform  Show the conformance level of a target.
   demo     Embed sentences, train a classifier, draw both programs.
-  bench    Time rlx, and with --peers what a user would pick instead.
+  bench    Time rlx, and with --peers alternative systems.
 """
 
 BENCH = """

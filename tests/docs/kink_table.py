@@ -1,4 +1,4 @@
-"""The table of `docs/kinks.md` as data: what it says, and the rlx function that each row is about."""
+"""The table of `docs/nondifferentiable-points.md` as data: what it says, and the rlx function that each row is about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.ops import piecewise
 
-PAGE = Path(__file__).parents[2] / "docs" / "kinks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "nondifferentiable-points.md"
 ROW = re.compile(r"^\| `(.*?)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|", re.MULTILINE)
 
 

@@ -46,7 +46,7 @@ PAGES = [
     "how-to/add-an-op",
     "how-to/add-a-pass",
     "how-to/add-a-backend",
-    "how-to/what-a-plugin-has",
+    "how-to/plugin-contributions",
     "how-to/write-a-loop",
     "how-to/captured-values",
     "how-to/convolutional-nets",
@@ -67,7 +67,7 @@ def test_a_native_kernel_is_added_as_the_page_says(run_page: Callable[[str], Any
 
 
 def test_every_kind_of_record_and_of_rule_has_an_example() -> None:
-    page = (DOCS / "how-to" / "what-a-plugin-has.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "plugin-contributions.md").read_text(encoding="utf-8")
     headings = set(re.findall(r"^## (.*)$", page, re.MULTILINE))
     assert set(KINDS) <= {kind for heading in headings for kind in heading.split(" and ")}
     assert [spec.__name__ for spec in KINDS.values() if f"{spec.__name__}(" not in page] == []

@@ -24,7 +24,7 @@ def slope(row: Row, x: float) -> float:
 
 
 def test_the_page_prints_what_it_shows(run_page: Any) -> None:
-    run_page("kinks.md")
+    run_page("nondifferentiable-points.md")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -85,7 +85,7 @@ def test_a_name_like_nothing_else_has_no_hint() -> None:
     assert caught.value.hint is None
 
 
-@pytest.mark.parametrize("name", ["key_reuse", "hard_shard", "floating8", "axis_index", "named_scope"])
+@pytest.mark.parametrize("name", ["key_reuse", "hard_shard", "floating8", "mesh_utils", "named_scope"])
 def test_a_distant_name_is_not_suggested(name: str) -> None:
     with pytest.raises(AbsentNameError) as caught:
         getattr(rlx, name)

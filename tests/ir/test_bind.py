@@ -225,3 +225,26 @@ def test_what_cannot_be_determined_asks_for_an_explicit_binding():
     with pytest.raises(RlxError) as error:
         infer_binding_from_counts(types(x="f32[n, m]"), {"x": 6})
     assert "explicit binding" in error.value.hint
+
+
+def test_equal_nodes_of_a_template_are_inferred_once_for_each_binding():
+    asked = []
+
+    @define_op
+    class Watched(Op):
+        def infer(self, x: TensorType) -> TensorType:
+            asked.append(x)
+            return x
+
+    builder = Builder()
+    x = builder.input("x", spec("f32[SEQ, 4]"))
+    with building(builder):
+        for _ in range(5):
+            x = Watched()(x)
+    graph = builder.finish([x])
+    asked.clear()
+
+    for size in (3, 7):
+        bound, _ = bind(graph, DimBinding.of(SEQ=size))
+        assert [n.types for n in bound.nodes] == [(spec(f"f32[{size}, 4]"),)] * 6
+    assert asked == [spec("f32[3, 4]"), spec("f32[7, 4]")]

@@ -1,4 +1,4 @@
-"""The columns of `docs/kinks.md` on PyTorch and JAX: what these give at kinks and at NaN."""
+"""The columns of `docs/nondifferentiable-points.md` on PyTorch and JAX: what these give at kinks and at NaN."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from attrs import field
 
 import rlx_core
-from rlx_core.system.records import define, frozen, spelt
+from rlx_core.system.records import define, evolve, frozen, spelt
 
 
 def both(make: str, **options: object) -> tuple[type, type]:
@@ -128,3 +128,27 @@ def test_records_of_the_core_and_of_the_cpu_are_made_this_way() -> None:
     by_attrs = re.compile(r"^from attrs import (\([^)]*|[^(\n]*)\b(frozen|define)\b", re.MULTILINE)
 
     assert [str(p) for folder in folders for p in folder.rglob("*.py") if by_attrs.search(p.read_text())] == []
+
+
+@pytest.mark.parametrize("make", ["frozen", "define"])
+def test_an_evolved_record_is_that_of_attrs(make: str) -> None:
+    """A private field is changed by its own name, one that the initialiser does not take stays out."""
+
+    @{"frozen": frozen, "define": define}[make](kw_only=True)
+    class Record:
+        name: str = "a"
+        _hidden: int = field(default=3, converter=int)
+        late: object = field(init=False, default=None)
+
+    @frozen
+    class One:
+        only: object
+
+    record = Record(name="b", hidden="4")
+
+    assert evolve(record) == record
+    assert evolve(record, name="c") == attrs.evolve(record, name="c")
+    assert evolve(record, _hidden="5") == Record(name="b", hidden=5)
+    assert evolve(One((1, 2)), only=(3,)) == One((3,))
+    with pytest.raises(TypeError, match="nme"):
+        evolve(record, nme="d")

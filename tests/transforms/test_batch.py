@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from rlx_core.errors import AxisError, MissingRuleError, ShapeError, UnknownNameError, WrongInputCountError
+from rlx_core.ir.mesh import Mesh
 from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.rules import Replicated
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.collectives import PSum
 from rlx_core.ops.softmax import softmax
 from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.batch import vmap_graph
@@ -24,6 +27,22 @@ class Unbatchable(Op):
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x + 1
+
+
+@define_op(domain="test")
+class Largest(Op):
+    """An op whose batching rule gives one result for all examples, or what a test says."""
+
+    has_axis: bool = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def batch(self, size, x, is_batched):
+        return Replicated(x[0] if self.has_axis else sum_axes(x[0], axes=(0,)))
 
 
 def scaled(x, w):
@@ -129,3 +148,28 @@ def test_a_rule_that_loses_the_batch_axis_is_refused_with_both_types(graph_of):
 def test_axes_that_cannot_be_are_refused(graph_of, in_axes, out_axes, error, says):
     with pytest.raises(error, match=says):
         vmap_graph(graph_of(scaled, x="f64[2]", w="f64[2]"), in_axes, out_axes, 3)
+
+
+def test_a_replicated_result_has_no_axis_and_is_repeated_where_one_is_asked_for(graph_of, run, rng):
+    graph = graph_of(lambda x: (Largest()(x), Largest()(x) * 2.0, Largest()(x) + x), x="f64[2]")
+    mapped = vmap_graph(graph, 0, [None, 0, 0], 3)
+    x = rng.normal(size=(3, 2))
+    total, twice, added = run(mapped, x)
+    np.testing.assert_allclose(total, x.sum(0))
+    np.testing.assert_allclose(twice, np.broadcast_to(2 * x.sum(0), (3, 2)))
+    np.testing.assert_allclose(added, x + x.sum(0))
+    product = next(n for n in mapped.nodes if n.op.name == "rlx.mul")
+    assert str(product.type) == "f64[2]", "it is computed once"
+
+
+def test_a_replicated_result_with_the_axis_is_refused(graph_of):
+    with pytest.raises(ShapeError, match=r"largest: its batch rule must give f64\[2\], not f64\[3, 2\]"):
+        vmap_graph(graph_of(lambda x: Largest(has_axis=True)(x), x="f64[2]"), 0, 0, 3)
+
+
+def test_the_engine_of_a_mapping_without_a_name_knows_no_axis(graph_of):
+    """The name of an outer mapping is not that of the axis which an inner one adds."""
+    graph = graph_of(lambda x: PSum(("i",), (4,))(x), x="f64[2]")
+    engine = Engine(mesh=Mesh(("i",), (4,)))
+    assert [n.op.title for n in vmap_graph(graph, 0, 0, 4, engine=engine).nodes if n.operands] == ["psum"]
+    assert [n.op.title for n in vmap_graph(graph, 0, None, 4, axis_name="i").nodes if n.operands] == ["sum"]

@@ -1,1 +1,1 @@
-"""What `rlx check` and `rlx doctor` look at."""
+"""Checks of `rlx check` and `rlx doctor`."""

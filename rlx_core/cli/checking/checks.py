@@ -51,12 +51,12 @@ VERDICTS: Final[dict[State | None, Verdict]] = {
 
 @frozen
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        verdict: `note` is worth knowing and in order; `wrong` is not.
-        found: What was there.
-        mend: The command or the change that puts it right.
+        verdict: `note` is informative and no problem; `wrong` is a problem.
+        found: The observed state.
+        mend: The command or the change that fixes it.
     """
 
     section: str
@@ -81,7 +81,7 @@ def python() -> Iterator[Finding]:
 
 
 def dependencies() -> Iterator[Finding]:
-    """What rlx-core rests on: there, in a version that fits, and importable."""
+    """Check the dependencies of rlx-core: installed, in a compatible version, and importable."""
     from packaging.requirements import Requirement
 
     requirements = list(own_requirements())
@@ -171,7 +171,7 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
 
 
 def failures_at_use(host: PluginHost) -> Iterator[Finding]:
-    """What raised when it was used, in this process or an earlier one, of plugins that are installed in the same version."""
+    """Failures at use, in this process or an earlier one, of plugins that are installed in the same version."""
     for failure in recorded((entry.distribution, entry.version) for entry in host.entries):
         where = f" ({failure.where})" if failure.where else ""
         said = f"{failure.record}, of {failure.distribution} {failure.version}, failed at use: {failure.reason}{where}"
@@ -180,7 +180,7 @@ def failures_at_use(host: PluginHost) -> Iterator[Finding]:
 
 
 def mending(row: PluginStatus) -> str | None:
-    """What to do about a plugin."""
+    """The remedy for a plugin."""
     if row.mend is None and row.contested and row.state is not State.UNAVAILABLE:
         return f'choose one in the configuration: [plugins.override] "{row.contested[0]}" = "{row.name}"'
     return row.mend
@@ -276,7 +276,7 @@ def cache(directory: Path) -> Finding:
 
 
 def environment(host: PluginHost, load: bool) -> Iterator[Finding]:
-    """The variables that rlx listens to, and those that only look as if it did."""
+    """Check environment variables: those that rlx reads, and similar names that it does not read."""
     from rlx_core.pipeline.config.settings import read_settings
 
     options = host.registry().options.values() if load else ()

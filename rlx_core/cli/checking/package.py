@@ -1,7 +1,7 @@
-"""The checks of `rlx check`, in the order in which one rests on another.
+"""The checks of `rlx check`, in the order of their dependences.
 
-They are about the plugin and what it contributes, whether that is there when a program needs it, the laws, and whether its
-programs are compiled alike everywhere.
+They cover the plugin and its contributions, their activation when a program needs them, the laws, and whether its programs
+are compiled alike everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEEDS: Final = (0, 1, 2)
 """The hash seeds under which programs are compiled."""
 
 PARTS: Final = ("plan", "program", "error", "declined")
-"""What of a compiled program must not depend on orders; see `rlx_core.testing.orders.Became`."""
+"""The part of a compiled program that must not depend on orders; see `rlx_core.testing.orders.Became`."""
 
 
 @frozen(eq=False)
@@ -41,9 +41,9 @@ class Package:
     """A plugin under test.
 
     Attributes:
-        entry: What its packaging says of it.
-        entries: Everything that is there beside it.
-        session: The policy, and how it becomes a host.
+        entry: Its packaging metadata.
+        entries: All other available plugins.
+        session: The policy, and the function that creates a host from it.
     """
 
     entry: PluginEntry
@@ -52,7 +52,7 @@ class Package:
 
     @classmethod
     def named(cls, session: Session, word: str | None) -> Package:
-        """The plugin that a word means, or the one of the project in this folder.
+        """The plugin with a name, or the one of the project in this folder.
 
         Raises:
             UnknownNameError: There is none.
@@ -76,12 +76,12 @@ class Package:
 
     @property
     def word(self) -> str:
-        """What names it on the command line of another process."""
+        """Its name on the command line of another process."""
         entry = self.entry
         return entry.name if entry.origin is Origin.INSTALLED else f"{entry.name}={entry.module}"
 
     def host(self) -> PluginHost:
-        """A host in which nothing has been asked for yet."""
+        """A new host without activated plugins."""
         if self.entry in self.session.host.entries:
             return self.session.make_host(self.session.policy)
         return PluginHost(self.entries, policy=self.session.policy)
@@ -108,7 +108,7 @@ def project_here() -> str:
 
 
 def importable(address: str) -> bool:
-    """Whether a module of this name is there."""
+    """Return whether a module of this name exists."""
     module = address.partition(":")[0]
     return bool(attempt(lambda: importlib.util.find_spec(module)).value)
 
@@ -171,9 +171,9 @@ def own_claims(package: Package, host: PluginHost) -> list[Claim]:
 
 
 def absence(package: Package, claim: Claim) -> Iterator[Finding]:
-    """Complain about what takes part without being asked for, and would not be there: nothing activates its plugin.
+    """Report implicit contributions that would be inactive, because nothing activates their plugin.
 
-    A plugin is activated by what its distribution declares, so one that is not installed is there from the beginning.
+    A plugin is activated by declarations of its distribution, so one that is not installed is active from the beginning.
     """
     wanted = needed_when(claim)
     if not wanted or package.entry.origin is not Origin.INSTALLED:
@@ -187,9 +187,9 @@ def absence(package: Package, claim: Claim) -> Iterator[Finding]:
 
 
 def needed_when(claim: Claim) -> tuple[str, ...]:
-    """What has become true when a program needs a record that nobody asks for by name; nothing for other records.
+    """The conditions that hold when a program needs an implicit record; empty for other records.
 
-    The domains of the ops that it is for come last: of one's own domain one's plugin is there already.
+    The domains of its ops come last: for its own domain, the plugin is active already.
     """
     record: Any = claim.record
     if isinstance(record, EventSpec):
@@ -207,7 +207,7 @@ def needed_when(claim: Claim) -> tuple[str, ...]:
     return ()
 
 
-# ---------------------------------------------------------------------------------------- processes of their own
+# --------------------------------------------------------------------------------------- separate processes
 
 
 def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
@@ -234,7 +234,7 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
 
 
 def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:
-    """What one run of the laws comes to: a finding for all of them, and one for each that failed or was declined."""
+    """The findings of one run of the laws: one for all of them, and one for each that failed or was declined."""
     again = f"python -m pytest --pyargs rlx_core.testing {' '.join(options)}"
     if package.entry.origin is not Origin.INSTALLED:
         again = f"python -m rlx_core.testing.verdict answer.json {package.word} {' '.join(options)}"
@@ -260,7 +260,7 @@ def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]
 
 
 def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
-    """Whether its programs are compiled alike, in whatever order plugins are met and under any hash seed."""
+    """Check that its programs are compiled alike, for every order of plugins and under any hash seed."""
     became: dict[str, list[dict[str, str]]] = {}
     for seed in seeds:
         words = ("rlx_core.testing.orders", package.word, str(seed))
@@ -296,16 +296,16 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
 
 
 def in_a_process(module: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of rlx's in a process of its own, which finds what this one finds."""
+    """Run a module of rlx in a separate process with the same import path."""
     command = module_command(module, *words)
     quiet = [command[0], "-W", "ignore", *command[1:]]
     return subprocess.run(quiet, env=variables(**environment), capture_output=True, text=True, check=False)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """What a process said last: the line of an exception that has facts and hints below it, if there is one."""
+    """The last message of a process: the line of an exception above its facts and hints, if there is one."""
     said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
     raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
     if done.returncode < 0 or not said:
-        return cause(done.returncode)  # a signal: lines that were said before are not why it ended
+        return cause(done.returncode)  # a signal: earlier output is not the reason
     return [*said, *raised][-1]

@@ -1,1 +1,1 @@
-"""What `rlx conform` tries, and its levels."""
+"""Tests and levels of `rlx conform`."""

@@ -1,4 +1,4 @@
-"""Laws in a process of their own: `python -m rlx_core.cli.conforming.child FOLDER FIRST`."""
+"""Laws in a separate process: `python -m rlx_core.cli.conforming.child FOLDER FIRST`."""
 
 from __future__ import annotations
 

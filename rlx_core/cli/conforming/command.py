@@ -1,4 +1,4 @@
-"""`rlx conform`: what a target runs without the host, whether it computes that correctly, and the level that follows."""
+"""`rlx conform`: ops that a target runs without the host, the correctness of their results, and the resulting level."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class ConformanceLevel:
 
     Attributes:
         families: Families in which every op must run without the host; `None` is every family.
-        dtypes: Dtypes that the target must run, whatever else it claims.
+        dtypes: Dtypes that the target must run, in addition to those that it claims.
         has_gradients: Whether the gradients of these ops must run without the host, too.
     """
 

@@ -1,4 +1,4 @@
-"""Laws tried in processes of their own: a backend that ends or blocks one has failed that law, and the next process goes on."""
+"""Laws in separate processes: a backend that ends or blocks one has failed that law, and the next process continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAW_SECONDS: Final = 60.0
 """Seconds after which a law has failed that gives no verdict."""
 
 START_SECONDS: Final = 60.0
-"""Seconds for imports and samples, besides those of the first law."""
+"""Seconds for imports and samples, in addition to those of the first law."""
 
 MAX_ENDS: Final = 10
 """Processes that a backend may end; then the other laws are left untried."""

@@ -1,6 +1,6 @@
-"""The laws on one target, program by program: results and gradients, where the target declines nothing.
+"""The laws on one target, program by program: results and gradients, if the target declines nothing.
 
-This process asks the target what it declines. The laws are tried by a function, here or in processes of their own.
+This process determines the declined programs. A function runs the laws, here or in separate processes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def conformance_of(
         try_laws: Gives the verdicts of laws, in their order.
 
     Raises:
-        DeviceError, DeviceUnavailableError: There is no such target, or it cannot be used here.
+        DeviceError, DeviceUnavailableError: The target does not exist, or cannot be used here.
     """
     configuration = configuration_of(session, target)
     dispatcher = asked(configuration, *target_of(session, configuration))
@@ -147,7 +147,7 @@ def refusal(graph: Graph, dispatcher: Dispatcher) -> str | None:
 def rows_of(
     row: OpRow, program: Program, reason: str | None, claimed: set[str], dispatcher: Dispatcher
 ) -> Iterator[LawRow]:
-    """The laws on one program, those that have to be tried as `untried`."""
+    """The laws on one program, with the verdict `untried` for those to be run."""
     made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "untried")
     if reason is not None:
         is_claimed = made.dtypes <= claimed

@@ -16,7 +16,7 @@ class Conformance:
     """The verdict of one run of `rlx conform`.
 
     Attributes:
-        plugin, distribution, version: Who contributes the target.
+        plugin, distribution, version: The owner of the target.
         core: The version of rlx-core.
         level: The highest level that the target conforms to; "none" if it conforms to none.
         passed, failed, host: Numbers of law cases that passed and failed, and of ops that run on the host.

@@ -1,1 +1,1 @@
-"""`rlx check --target`: the validation of a real device, each step in a process of its own."""
+"""`rlx check --target`: the validation of a real device, each step in a separate process."""

@@ -30,7 +30,7 @@ from rlx_core.testing.special_points import same_bits
 __all__ = ["Bench", "Skip", "expect_same_bits", "one_line"]
 
 HOST_TIERS: Final = {"dispatch.allow-host": ["*"]}
-"""Ops without a kernel run on the host: a row says so instead of failing."""
+"""Ops without a kernel run on the host: a row reports it instead of failing."""
 
 MAX_REASON: Final = 300
 """Characters of a reason."""
@@ -73,7 +73,7 @@ class Bench:
 
     @cached_property
     def diagnostics(self) -> Diagnostics:
-        """The vendor's means of examining the device; none for a backend with a device interface of its own."""
+        """The vendor's diagnostics of the device; none for a backend with a custom device interface."""
         _, backend, _ = find_target(self.host, self.target)
         return backend.diagnostics if isinstance(backend, DeviceBackend) else Diagnostics()
 
@@ -134,7 +134,7 @@ class Bench:
             yield CheckRow(name, "skipped", "the step's time is used up")
             return
         try:
-            _ = self.device  # opened, so that what is built is recorded
+            _ = self.device  # opened, so that built modules are recorded
             found = run()
         except Skip as skip:
             yield CheckRow(name, "skipped", str(skip))
@@ -146,7 +146,7 @@ class Bench:
             yield CheckRow(name, "passed", found if isinstance(found, str) else "", facts)
 
     def keep(self, name: str, error: Exception) -> None:
-        """Write the traceback, and sources and binaries of what was built, into the report."""
+        """Write the traceback, and sources and binaries of the built modules, into the report."""
         folder = self.folder / "failed" / file_name(self.step) / file_name(name)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One step in a process of its own: `python -m rlx_core.cli.validating.child FOLDER STEP`."""
+"""One step in a separate process: `python -m rlx_core.cli.validating.child FOLDER STEP`."""
 
 from __future__ import annotations
 

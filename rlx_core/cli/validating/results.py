@@ -27,8 +27,8 @@ class CheckRow:
     """One check within a step.
 
     Args:
-        reason: One line; why it failed or was skipped.
-        facts: Figures and names for whoever reads the report.
+        reason: One line: the reason of a failure or skip.
+        facts: Figures and names for readers of the report.
     """
 
     name: str

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from attrs import evolve
-
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["Axis", "Box", "Run", "repeated", "simplified", "split", "tiled"]
 

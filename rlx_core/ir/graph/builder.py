@@ -182,7 +182,7 @@ class Builder:
             given.pop()
         origin = origin or current_origin()
         if types is None:
-            types = self._infer(op, given, name, origin)
+            types = self.inferred(op, given, name, origin)
         bodies = nested_graphs(op)
         if bodies and any(body.depth >= MOST_NESTED for body in bodies.values()):
             raise TraceError(
@@ -260,16 +260,31 @@ class Builder:
     def add_guards(self, guards: Iterable[Guard]) -> None:
         self.guards.update(dict.fromkeys(guards))
 
-    def _infer(
-        self, op: Op, operands: Sequence[Value | None], name: str | None, origin: Origin
+    def inferred(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        name: str | None,
+        origin: Origin,
+        *,
+        is_kept: bool = True,
     ) -> tuple[TensorType, ...]:
+        """The types of the results that a node of these operands would have; the guards that they need are the graph's.
+
+        Args:
+            is_kept: Whether the answer is kept for nodes that are alike, as `infer` takes it.
+
+        Raises:
+            ShapeError, DtypeError, AxisError, WrongInputCountError: As `emit`.
+        """
         try:
             with collecting_guards() as guards:
-                types = infer(op, [None if v is None else v.type for v in operands])
+                types = infer(op, [None if v is None else v.type for v in operands], is_kept=is_kept)
         except RlxError as error:
             raise self._explain(error, op, operands, origin) from None
-        label = f"%{name or len(self.nodes)} = {op.name}"
-        self.add_guards(Guard(g.relation, g.left, g.right, label, origin.source) for g in guards)
+        if guards:
+            label = f"%{name or len(self.nodes)} = {op.name}"
+            self.add_guards(Guard(g.relation, g.left, g.right, label, origin.source) for g in guards)
         return types
 
     @staticmethod
@@ -314,10 +329,14 @@ def _is_view(node: Node, index: int) -> bool:
     return node.op.view is not None and whole is not None and whole.dtype is node.types[index].dtype
 
 
-def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
+def infer(op: Op, types: Sequence[TensorType | None], *, is_kept: bool = True) -> tuple[TensorType, ...]:
+    """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition.
+
+    Args:
+        is_kept: Whether the answer is looked up, and kept for the next who asks: a caller that asks once says no.
+    """
     # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
-    if not types or nested_graphs(op) or not is_hashable(op):
+    if not (types and is_kept) or nested_graphs(op) or not is_hashable(op):
         check_operand_count(op, types)
         return _inferred(op, types)
     result, guards = _inferred_once(op, tuple(types))

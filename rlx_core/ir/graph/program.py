@@ -63,6 +63,29 @@ class Graph(Travels, Drawn):
         return {v: tuple(users) for v, users in found.items()}
 
     @cached_property
+    def bodies(self) -> tuple[Graph, ...]:
+        """The graphs among the attributes of the nodes, in order."""
+        return tuple(body for node in self.nodes for body in nested_graphs(node.op).values())
+
+    @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each node the index of the first one with an equal op and equal types of operands and results.
+
+        A node whose op holds graphs, or attributes that cannot be hashed, is only like itself.
+        """
+        firsts: dict[object, int] = {}
+
+        def first(node: Node) -> int:
+            if nested_graphs(node.op):
+                return node.index
+            try:
+                return firsts.setdefault((node.op, node.operand_types, node.types), node.index)
+            except TypeError:  # attributes that are no values, which verifying reports
+                return node.index
+
+        return tuple(map(first, self.nodes))
+
+    @cached_property
     def output_set(self) -> frozenset[Value]:
         return frozenset(self.outputs)
 

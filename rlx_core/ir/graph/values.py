@@ -43,7 +43,7 @@ class Node(Stays):
     results: tuple[Value, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "results", tuple(Value(self, i) for i in range(len(self.types))))
+        object.__setattr__(self, "results", tuple([Value(self, i) for i in range(len(self.types))]))
 
     @property
     def result(self) -> Value:

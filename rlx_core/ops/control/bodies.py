@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.errors import Fact, RlxError, ShapeError, WrongInputCountError
+from rlx_core.errors import AxisNameError, Fact, RlxError, ShapeError, WrongInputCountError
 from rlx_core.ir.graph import Builder, Constant, Graph, Value, as_results, building
 from rlx_core.ir.interpret import evaluate_nested
+from rlx_core.ir.mesh import nodes_over
 from rlx_core.ir.op import Op, Zero
 from rlx_core.ir.rewrite import copy_node, guards_over
+from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, listed
 from rlx_core.ops.call import expect_operands
 from rlx_core.ops.structural import Expand
@@ -22,6 +24,7 @@ __all__ = [
     "cost_of",
     "differentiable",
     "evaluate_attribute",
+    "expect_agreement",
     "expect_inputs",
     "expect_same_types",
     "is_zero",
@@ -30,6 +33,7 @@ __all__ = [
     "part",
     "reached",
     "read_inputs",
+    "with_axis_where",
 ]
 
 
@@ -57,6 +61,22 @@ def expect_inputs(op: Op, attribute: str, body: Graph, types: Sequence[TensorTyp
         expect_operands(body, types)
     except RlxError as error:
         raise error.with_fact(Fact("graph", f"{op.title}.{attribute}")) from None
+
+
+def expect_agreement(op: Op, what: str, *graphs: Graph) -> None:
+    """Require that no graph, which runs for some of the examples only, communicates over the axis that is being mapped.
+
+    Raises:
+        AxisNameError: It does: the other examples would not take part.
+    """
+    names = nested().mesh.names
+    for graph in graphs if names else ():
+        for node in nodes_over(graph, names):
+            raise AxisNameError(
+                f"{op.title}: {what} differs along axis {names[0]!r}, and {node.op.title} over {names[0]!r} is inside",
+                Fact("collective", node.label, node.origin.source),
+                hint=f"combine {what} over the axis first (rlx.pmax), or move the collective out",
+            )
 
 
 def expect_same_types(what: str, wanted: Sequence[TensorType], found: Sequence[TensorType]) -> None:
@@ -147,3 +167,8 @@ def cost_of(body: Graph) -> Any:
     """The floating-point operations of a body: those of its nodes that say it."""
     counted = [n.op.cost(*n.operand_types) for n in body.nodes if n.op.cost is not None]
     return sum(counted)
+
+
+def with_axis_where(values: Iterable[Value], flags: Sequence[bool]) -> tuple[Value | Replicated, ...]:
+    """Results of a batching rule, those without the new axis marked."""
+    return tuple(v if flag else Replicated(v) for v, flag in zip(values, flags, strict=True))

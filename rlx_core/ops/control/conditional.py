@@ -14,21 +14,23 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph, Value, as_results
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.rules import nested
+from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs
+from rlx_core.ops.call import closed_body, results_of, traced, with_cotangents_like
 from rlx_core.ops.control.bodies import (
     Run,
     cost_of,
     differentiable,
     evaluate_attribute,
+    expect_agreement,
     expect_inputs,
     expect_same_types,
     is_zero,
     names,
     part,
+    with_axis_where,
 )
 from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
@@ -102,14 +104,15 @@ class If(Op):
         found = iter(as_results(If(pushed(self.then), pushed(self.otherwise))(pred, *x, *tangents)))
         return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in as_results(y))
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         pred, *rest = x
-        then, otherwise = (
-            with_batched_outputs(body, size, flags)
-            for body, flags in (nested().batch_of(b, size, is_batched[1:]) for b in (self.then, self.otherwise))
-        )
+        if is_batched[0]:
+            expect_agreement(self, "the predicate", self.then, self.otherwise)
+        bodies = [nested().batch_of(b, size, is_batched[1:]) for b in (self.then, self.otherwise)]
+        has_axis = [is_batched[0] or any(flags) for flags in zip(*(flags for _, flags in bodies), strict=True)]
+        then, otherwise = (with_cotangents_like(body, size, flags, has_axis) for body, flags in bodies)
         if not is_batched[0]:
-            return as_results(If(then, otherwise)(pred, *rest))
+            return with_axis_where(as_results(If(then, otherwise)(pred, *rest)), has_axis)
         pairs = zip(results_of(then, rest), results_of(otherwise, rest), strict=True)
         return tuple(where(expand(reshape(pred, (size, *[1] * (a.ndim - 1))), a.shape), a, b) for a, b in pairs)
 

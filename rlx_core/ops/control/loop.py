@@ -15,7 +15,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph, Value, as_results
 from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
-from rlx_core.ir.rules import nested
+from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs, with_cotangents_like, zeros
@@ -27,12 +27,14 @@ from rlx_core.ops.control.bodies import (
     cost_of,
     differentiable,
     evaluate_attribute,
+    expect_agreement,
     expect_inputs,
     expect_same_types,
     is_zero,
     made,
     names,
     reached,
+    with_axis_where,
 )
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.scan import Scan
@@ -182,7 +184,7 @@ class While(Op):
         found = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
         return tuple(found.get(i, ZERO) for i in range(count))
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         count, engine = self.carries, nested()
         rest = tuple(is_batched[count:])
         flags = carry_flags(is_batched[:count], lambda f: engine.batch_of(self.body, size, (*f, *rest))[1])
@@ -193,10 +195,11 @@ class While(Op):
         body = with_cotangents_like(body, size, found, flags)
         begin = [_repeated(v, size, a and not b) for v, a, b in zip(x[:count], flags, is_batched[:count], strict=True)]
         results = as_results(While(cond, body, count, self.max_steps)(*begin, *x[count:]))
-        return tuple(_repeated(v, size, not flag) for v, flag in zip(results, flags, strict=True))
+        return with_axis_where(results, flags)
 
     def _masked(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
         """The loop in which examples go on by themselves: which ones do is carried along."""
+        expect_agreement(self, "the condition", self.cond, self.body)
         count, engine = self.carries, nested()
         flags = (*[True] * count, *is_batched[count:])
         cond = engine.batch_of(self.cond, size, flags)[0]

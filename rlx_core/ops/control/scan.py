@@ -13,7 +13,7 @@ from rlx_core.errors import ConfigError, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value, as_results
 from rlx_core.ir.op import Op, Zero, define_op
-from rlx_core.ir.rules import nested
+from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.types import TensorType, as_dim, expect_rank, expect_shape
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, multiply
@@ -26,6 +26,7 @@ from rlx_core.ops.control.bodies import (
     evaluate_attribute,
     expect_inputs,
     expect_same_types,
+    with_axis_where,
 )
 from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.linalg import matmul
@@ -147,7 +148,7 @@ class Scan(Op):
     def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
         return scan_derivatives.pushed(self, t, x, as_results(y))
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         def batched(carries: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
             return nested().batch_of(self.body, size, (*carries, *is_batched[self.carries :]))
 
@@ -163,10 +164,10 @@ class Scan(Op):
         xs = tuple(_turned(v) if is_one else v for v, is_one in zip(xs, per_step, strict=True))
         results = as_results(Scan(body, self.carries, self.consts, self.length, self.reverse)(*carries, *consts, *xs))
         flags = (*carried, *found[self.carries :])
-        return tuple(
-            expand(v, (size, *v.shape)) if not is_one else v if i < self.carries else _turned(v)
-            for i, (v, is_one) in enumerate(zip(results, flags, strict=True))
+        stacked = (
+            _turned(v) if flag else v for v, flag in zip(results[self.carries :], found[self.carries :], strict=True)
         )
+        return with_axis_where((*results[: self.carries], *stacked), flags)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

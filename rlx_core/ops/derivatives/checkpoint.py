@@ -28,12 +28,12 @@ from rlx_core.ir.graph import (
 from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.ir.rules import nested
+from rlx_core.ir.rules import Replicated, nested
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.call import Inlined, closed_body, expect_operands, results_of, traced, with_batched_outputs
+from rlx_core.ops.call import Inlined, closed_body, expect_operands, results_of, traced
 from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import StraightThrough
@@ -127,9 +127,10 @@ class Checkpoint(Inlined, Op):
         found = iter(results_of(pull, (*again, *kept, *cotangents)))
         return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in x)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value | Replicated, ...]:
         body, flags = nested().batch_of(self.body, size, tuple(is_batched))
-        return as_results(Checkpoint(with_batched_outputs(body, size, flags), self.saved)(*x))
+        results = as_results(Checkpoint(body, self.saved)(*x))
+        return tuple(v if flag else Replicated(v) for v, flag in zip(results, flags, strict=True))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -94,7 +94,10 @@ class Views:
 
 
 def place_views(
-    views: Views, nodes: Sequence[Node], placed: Mapping[Value, Alias] = MappingProxyType({})
+    views: Views,
+    nodes: Sequence[Node],
+    placed: Mapping[Value, Alias] = MappingProxyType({}),
+    before: Mapping[Value, Alias] | None = None,
 ) -> dict[Value, Alias]:
     """The results of `nodes` that are views, each with its root.
 
@@ -102,19 +105,30 @@ def place_views(
         views: Which may be.
         nodes: The schedule.
         placed: What else lies in another's bytes.
+        before: The answer for the same nodes with nothing else placed: only views of what is placed now are asked for again.
     """
     aliases = dict(placed)
+    for value, alias in placed.items():
+        expect_inside(value, alias)
     for node in nodes:
         if node.op.view is None or node.operands[0] is None:
             continue
+        if before is not None and root_of(node.operands[0], before) not in placed:
+            aliases.update((v, before[v]) for v in node.results if v in before)
+            continue
         found = views.of(node, placement(node.operands[0], aliases))
         if found is not None and all(views.fit(v, a) for v, a in zip(node.results, found, strict=True)):
-            aliases.update(zip(node.results, found, strict=True))
-    for value, alias in aliases.items():
-        first, end = extent(value.type, alias.strides)
-        inside = alias.byte_offset + first >= 0 and alias.byte_offset + end <= alias.root.type.static_nbytes
-        assert inside, f"view inside its root: {value!r} at {alias}"
+            for value, alias in zip(node.results, found, strict=True):
+                expect_inside(value, alias)
+                aliases[value] = alias
     return aliases
+
+
+def expect_inside(value: Value, alias: Alias) -> None:
+    """Require that all elements of a value lie in the bytes of its root."""
+    first, end = extent(value.type, alias.strides)
+    inside = alias.byte_offset + first >= 0 and alias.byte_offset + end <= alias.root.type.static_nbytes
+    assert inside, f"view inside its root: {value!r} at {alias}"
 
 
 LEAST_RUN: Final = 64

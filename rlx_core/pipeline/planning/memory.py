@@ -14,11 +14,10 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Lir, Slot
-from rlx_core.system.records import frozen
+from rlx_core.ir.lir import Lir, Slot, root_of
+from rlx_core.system.records import evolve, frozen
 
 __all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", "plan_memory"]
 
@@ -53,26 +52,26 @@ def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRan
         lir: A program with static types.
         held: Leaves that the arena holds for the whole run.
     """
-    own = frozenset(lir.own_roots)
+    aliases, own = lir.aliases, frozenset(lir.own_roots)
     births: dict[Value, int] = {}
     deaths: dict[Value, int] = {}
     taken_from: dict[Value, Value] = {}
     workspaces: list[LiveRange] = []
     for index, step in enumerate(lir.steps):
         for value in step.node.present():
-            deaths[lir.root_of(value)] = index
+            deaths[root_of(value, aliases)] = index
         for value in step.node.results:
-            root = lir.root_of(value)
+            root = root_of(value, aliases)
             births.setdefault(root, index)
             deaths[root] = max(deaths.get(root, index), index)
         for result, operand in step.in_place.items():
             source = step.node.operands[operand]
             assert source is not None, f"{step.node!r} takes over an operand that is there"
-            taken_from[lir.root_of(step.node.results[result])] = lir.root_of(source)
+            taken_from[root_of(step.node.results[result], aliases)] = root_of(source, aliases)
         if step.workspace:
             workspaces.append(LiveRange(step.workspace.nbytes, index, index, step=index))
     for value in lir.graph.outputs:
-        deaths[lir.root_of(value)] = len(lir.steps)
+        deaths[root_of(value, aliases)] = len(lir.steps)
 
     chains: dict[Value, list[Value]] = {}
     for root in births:

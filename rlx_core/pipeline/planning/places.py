@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
+from rlx_core.system.records import evolve
 
-__all__ = ["layout_of", "place_of"]
+__all__ = ["Places", "layout_of", "place_of"]
+
+
+class Places:
+    """Where the values of a plan lie; each value is looked up once, although several steps read it.
+
+    Args:
+        lir: The plan.
+    """
+
+    def __init__(self, lir: Lir) -> None:
+        self._lir = lir
+        self._known: dict[Value, Place] = {}
+
+    def of(self, value: Value) -> Place:
+        """Where a value lies, as its kernel sees it."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = place_of(value, self._lir)
+        return found
+
+    def layout_of(self, step: Step) -> Layout:
+        """Where the operands and results of a step lie."""
+        node = step.node
+        operands = [None if v is None else self.of(v) for v in node.operands]
+        for number in self._lir.parts_in(node):
+            place = operands[number]
+            assert place is not None, "what lies in a result is there"
+            operands[number] = evolve(place, is_inside=True)
+        return Layout(tuple(operands), tuple([self.of(v) for v in node.results]))
 
 
 def place_of(value: Value, lir: Lir) -> Place:
@@ -23,10 +51,4 @@ def place_of(value: Value, lir: Lir) -> Place:
 
 def layout_of(step: Step, lir: Lir) -> Layout:
     """Where the operands and results of a step lie."""
-    node = step.node
-    operands = [None if v is None else place_of(v, lir) for v in node.operands]
-    for number in lir.parts_in(node):
-        place = operands[number]
-        assert place is not None, "what lies in a result is there"
-        operands[number] = evolve(place, is_inside=True)
-    return Layout(tuple(operands), tuple(place_of(v, lir) for v in node.results))
+    return Places(lir).layout_of(step)

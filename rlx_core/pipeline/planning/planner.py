@@ -20,7 +20,7 @@ from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_par
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.planning.phases import phases
-from rlx_core.pipeline.planning.schedule import Order, schedule
+from rlx_core.pipeline.planning.schedule import Flow, Order, schedule
 from rlx_core.pipeline.planning.storage import Reuse, outlets
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.kernels import Kernel
@@ -85,6 +85,7 @@ def make_lir(
     options: PlanOptions | None = None,
     resolved: Mapping[str, object] | None = None,
     fingerprint: str = "",
+    flow: Flow | None = None,
 ) -> Lir:
     """The program that runs `graph` on `target`.
 
@@ -99,6 +100,7 @@ def make_lir(
         options: How to plan.
         resolved: The resolved pipeline plan, kept with the program.
         fingerprint: Kept with the program.
+        flow: What scheduling reads of the graph besides sizes, where it is known.
 
     Raises:
         NoKernelError: A node that must run has no kernel; all such nodes are listed.
@@ -108,7 +110,7 @@ def make_lir(
     donated = donated_leaves(graph, donations or {})
     manifest = make_manifest(graph, output_names, donations or {}, prepare)
     find = _Kernels(target, choose)
-    draft = _draft(graph, target, plan, find, donated)
+    draft = _draft(graph, target, plan, find, donated, flow)
     lir = Lir(
         graph,
         target.name,
@@ -184,10 +186,11 @@ def _draft(
     plan: PlanOptions,
     find: _Kernels,
     donated: Mapping[Value, int | None],
+    flow: Flow | None = None,
     *,
     is_nested: bool = False,
 ) -> _Draft:
-    order = schedule(graph, plan.order)
+    order = schedule(graph, plan.order, flow)
     phase = phases(order)
     if graph.symbols:
         steps = tuple(Step(node, kernel.name, phase=phase[node]) for node, kernel in find.for_all(order))
@@ -203,7 +206,7 @@ def _draft(
     parts = Parts(possible, views, plan.alignment or target.alignment)
     owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
     moved = with_parts({}, {root: alias for parts in owned.values() for root, alias in parts.items()})
-    aliases = place_views(possible, order, moved) if plan.views and moved else moved or views
+    aliases = place_views(possible, order, moved, views) if plan.views and moved else moved or views
     runs = [n for n in order if n.results[0] not in views and not (n in owned and is_made_of_parts(n))]
     assert views.keys() <= aliases.keys(), "what was a view is one where its operand is a part"
     kernels = find.for_all(runs)
@@ -230,8 +233,10 @@ def _step(
         if kernel.runs_nested
         else {}
     )
-    with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
-        own = 0 if kernel.workspace is None else kernel.workspace(node).__index__()
+    own = 0
+    if kernel.workspace is not None:
+        with contained("kernels", kernel.name, f"the workspace of {node.op.name}", kernel.plugin):
+            own = kernel.workspace(node).__index__()
     own = -(-own // alignment) * alignment if nested else own
     nbytes = own + max((body.arena_nbytes for body in nested.values()), default=0)
     return Step(

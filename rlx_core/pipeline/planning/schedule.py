@@ -13,63 +13,121 @@ from typing import Literal
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.system.records import frozen
 
-__all__ = ["Order", "schedule"]
+__all__ = ["Flow", "Order", "schedule"]
 
 Order = Literal["insertion", "relief", "memory"]
 
 
-def schedule(graph: Graph, order: Order = "relief") -> tuple[Node, ...]:
-    """The nodes that a run computes, operands first: no leaves, and nothing pure that no output needs."""
-    needed = _needed(graph)
-    nodes = tuple(n for n in graph.nodes if n in needed and not n.is_leaf)
-    if order == "insertion":
-        return nodes
-    return _relieving(graph, nodes) if order == "relief" else _memory_aware(graph, nodes)
+@frozen(eq=False)
+class Flow:
+    """What scheduling reads of a graph besides sizes; all bindings of a template have that of the template.
+
+    Nodes are numbered as in the graph, and values by their nodes in order.
+
+    Attributes:
+        scheduled: The nodes that run.
+        reads: For each node the values that it reads, each once.
+        readers: For each value how many scheduled nodes read it.
+        results: For each node the number of its first result.
+        dependents: For each node the scheduled nodes that must come after it.
+        waits: For each node how many scheduled nodes must come before it.
+        is_leaf: For each value whether it is a leaf.
+        is_output: For each value whether it is an output of the graph.
+    """
+
+    scheduled: tuple[int, ...]
+    reads: tuple[tuple[int, ...], ...]
+    readers: tuple[int, ...]
+    results: tuple[int, ...]
+    dependents: tuple[tuple[int, ...], ...]
+    waits: tuple[int, ...]
+    is_leaf: tuple[bool, ...]
+    is_output: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Flow:
+        """The flow of a graph."""
+        needed = _needed(graph)
+        nodes = tuple(n for n in graph.nodes if n in needed and not n.is_leaf)
+        values = [v for node in graph.nodes for v in node.results]
+        number = {value: i for i, value in enumerate(values)}
+        reads = tuple(tuple(dict.fromkeys(number[v] for v in node.present())) for node in graph.nodes)
+        readers = [0] * len(values)
+        for node in nodes:
+            for value in reads[node.index]:
+                readers[value] += 1
+        after = _dependents(nodes)
+        dependents = tuple(tuple(n.index for n in after.get(node, ())) for node in graph.nodes)
+        waits = [0] * len(graph.nodes)
+        for each in dependents:
+            for node_number in each:
+                waits[node_number] += 1
+        return cls(
+            tuple(n.index for n in nodes),
+            reads,
+            tuple(readers),
+            tuple(number[n.results[0]] if n.results else len(values) for n in graph.nodes),
+            dependents,
+            tuple(waits),
+            tuple(v.node.is_leaf for v in values),
+            tuple(v in graph.output_set for v in values),
+        )
 
 
-def _relieving(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) -> tuple[Node, ...]:
+    """The nodes that a run computes, operands first: no leaves, and nothing pure that no output needs.
+
+    Args:
+        graph: The program.
+        order: What decides among nodes that are ready.
+        flow: That of the graph, where it is known.
+    """
+    flow = flow or Flow.of(graph)
+    if order == "relief":
+        return tuple(graph.nodes[number] for number in _relieving(graph, flow))
+    nodes = tuple(graph.nodes[number] for number in flow.scheduled)
+    return nodes if order == "insertion" else _memory_aware(graph, nodes)
+
+
+def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
     """The graph's own order, in which nodes that add no bytes come as early as they can."""
-    inside = frozenset(nodes)
-    readers: dict[Value, set[Node]] = {v: {u for u in users if u in inside} for v, users in graph.uses.items()}
-    after = _dependents(nodes)
-    waiting = dict.fromkeys(nodes, 0)
-    for dependents in after.values():
-        for node in dependents:
-            waiting[node] += 1
-    ready: dict[Node, None] = {}
-    done: dict[Node, None] = {}
+    types = [type for node in graph.nodes for type in node.types]
+    unread, waits = list(flow.readers), list(flow.waits)
+    ready: dict[int, None] = {}
+    done: dict[int, None] = {}
 
-    def run(node: Node) -> None:
+    def run(node: int) -> None:
         done[node] = None
         ready.pop(node, None)
-        for value in dict.fromkeys(node.present()):
-            readers[value].discard(node)
-        for dependent in after[node]:
-            waiting[dependent] -= 1
-            if not waiting[dependent]:
+        for value in flow.reads[node]:
+            unread[value] -= 1
+        for dependent in flow.dependents[node]:
+            waits[dependent] -= 1
+            if not waits[dependent]:
                 ready[dependent] = None
 
-    for node in nodes:
+    def relieves(node: int) -> bool:
+        """Whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
+        made = graph.nodes[node].types
+        freed = 0
+        for value in flow.reads[node]:
+            is_last = unread[value] == 1
+            if flow.is_leaf[value]:
+                if not is_last and types[value] in made:
+                    return False
+            elif is_last and not flow.is_output[value]:
+                freed += _known(types[value].nbytes)
+        return freed > 0 and freed >= sum([_known(type.nbytes) for type in made])
+
+    for node in flow.scheduled:
         if node in done:
             continue
         run(node)
-        while (relief := next((n for n in ready if _relieves(n, readers, graph.output_set)), None)) is not None:
+        while (relief := next(filter(relieves, ready), None)) is not None:
             run(relief)
     return tuple(done)
-
-
-def _relieves(node: Node, readers: dict[Value, set[Node]], outputs: frozenset[Value]) -> bool:
-    """Whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
-    freed = 0
-    for value in dict.fromkeys(node.present()):
-        is_last = len(readers[value]) == 1
-        if value.node.is_leaf:
-            if not is_last and value.type in node.types:
-                return False
-        elif is_last and value not in outputs:
-            freed += _known(value.type.nbytes)
-    return 0 < freed >= sum(_known(t.nbytes) for t in node.types)
 
 
 def _needed(graph: Graph) -> frozenset[Node]:

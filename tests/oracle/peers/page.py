@@ -1,4 +1,4 @@
-"""`docs/peers.md`, printed from the table: what is compared, how it is called elsewhere, and what differs for which reason."""
+"""`docs/peers.md`, printed from the table: what is compared, its name elsewhere, and differences with their reasons."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = ["page"]
 
 NAMES: dict[Peer, str] = {"torch": "PyTorch", "jax": "JAX"}
 
-OPENING = """# Beside PyTorch and JAX
+OPENING = """# Comparison with PyTorch and JAX
 
-`make oracle` runs every row of this page (`tests/oracle`) on rlx, PyTorch {torch} and JAX {jax}. For arguments of drawn
-shapes, dtypes and attributes it compares what a function gives, in which dtype, its gradient, its derivative along a
-direction (`rlx.jvp`), and a batch of it (`rlx.vmap` over some of the arguments); second derivatives for rows where these
-matter most. The peers compute in float64 with the numbers that rlx has in the dtype of the case, and rlx may differ by some
-units of the last place of that dtype. `ORACLE_SEED=1 make oracle` draws others. Slopes at kinks have
-[a page of their own](kinks.md), and names that are others elsewhere [have one too](names.md).
+`make oracle` runs every row of this page (`tests/oracle`) on rlx, PyTorch {torch} and JAX {jax}. For arguments with random
+shapes, dtypes and attributes it compares the result, its dtype, its gradient, its directional derivative (`rlx.jvp`), and a batch
+(`rlx.vmap` over some of the arguments); for the most important rows also second derivatives. PyTorch and JAX compute in float64
+with the numbers that rlx has in the dtype of the case, and rlx may differ by some units of the last place of that dtype.
+`ORACLE_SEED=1 make oracle` selects other arguments. [Derivatives at non-differentiable points](nondifferentiable-points.md) and
+[different names](names.md) have separate pages.
 
-## What is different, and why
+## Differences and their reasons
 
-Of a complex argument z the gradient is ∂L/∂z̄ here, along which a step descends: half of PyTorch's, and half of the
-conjugate of JAX's. All rows are compared with that taken into account.
+The gradient by a complex argument z is ∂L/∂z̄, and a step against it descends: half of PyTorch's, and half of the
+conjugate of JAX's. The comparison of all rows accounts for it.
 
 | function | peer | what differs | reason |
 |---|---|---|---|
 """
 
 SECTION = """
-| function | dtypes | PyTorch | JAX | how it is called there |
+| function | dtypes | PyTorch | JAX | name or difference in the other library |
 |---|---|---|---|---|
 """
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from rlx_core.ir.bind import bind
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add, multiply, negative
 from rlx_core.ops.structural import expand, sum_axes
 from rlx_core.pipeline.planning.memory import live_ranges, lower_bound
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
-from rlx_core.pipeline.planning.schedule import schedule
+from rlx_core.pipeline.planning.schedule import Flow, schedule
 
 
 @pytest.mark.parametrize("order", ["insertion", "relief", "memory"])
@@ -91,3 +93,16 @@ def test_a_step_waits_for_the_last_reader_of_the_weight_that_it_replaces():
     order = list(schedule(graph))
     reader = next(n for n in graph.uses[first.node.operands[0]] if n.index > first.node.operands[1].node.index)
     assert order.index(reader) < order.index(first.node)
+
+
+def test_the_flow_of_a_template_gives_the_order_of_each_size():
+    """What is read of the template is all that a schedule needs besides the bound types."""
+    builder = Builder()
+    x, y = builder.input("x", spec("f32[n, 8]")), builder.input("y", spec("f32[m, 8]"))
+    long, wide = sum_axes(multiply(x, 2.0), (0,)), multiply(y, 3.0)
+    template = builder.finish([sum_axes(negative(add(wide, long)), (0,)), add(long, 1.0)])
+    flow = Flow.of(template)
+    for n, m in ((1, 1), (1, 100), (100, 1), (0, 3)):
+        graph, _ = bind(template, DimBinding.of(n=n, m=m))
+        for order in ("insertion", "relief", "memory"):
+            assert schedule(graph, order, flow) == schedule(graph, order)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
@@ -138,13 +139,24 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any], *, 
     Raises:
         ConfigError: An option has an invalid value.
     """
-    chosen = settings(options)
+    chosen = settings(options) if lir.origin is None else settings_of(lir.origin.template, options)
     if chosen is None:
         return None
     from rlx_cpu.native.runtime.program import native_program
     from rlx_cpu.native.table import WithGuests, native
 
     return native_program(lir, table, WithGuests(native, table), chosen, poison=poison)
+
+
+def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
+    """The settings of a template's programs: as its first size had them, so that CPUs are not counted anew for each size."""
+    kept = _settings.get(template)
+    if kept is None or kept[0] != options:
+        kept = _settings[template] = dict(options), settings(options)
+    return kept[1]
+
+
+_settings: WeakKeyDictionary[Lir, tuple[Mapping[str, Any], Settings | None]] = WeakKeyDictionary()
 
 
 def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: object) -> Program | None:

@@ -57,11 +57,11 @@ def machine(bench: Bench, _: str) -> Iterator[CheckRow]:
 
 
 def output_of(command: Sequence[str]) -> dict[str, Any]:
-    """Return what a system tool prints.
+    """Return the output of a system tool.
 
     Raises:
-        Skip: It is not installed, or takes too long.
-        AssertionError: It ends with an error.
+        Skip: The tool is not installed, or takes too long.
+        AssertionError: The tool ends with an error.
     """
     if shutil.which(command[0]) is None:
         raise Skip("not installed")

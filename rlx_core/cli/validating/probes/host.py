@@ -178,7 +178,7 @@ def fork(bench: Bench, _: str) -> Iterator[CheckRow]:
                 f(x)
             except DeviceLostError:
                 code = 0
-            except BaseException:  # noqa: BLE001  the exit code tells it
+            except BaseException:  # noqa: BLE001  reported by the exit code
                 code = 2
             os._exit(code)
         _, status = os.waitpid(child, 0)

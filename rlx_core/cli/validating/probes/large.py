@@ -43,13 +43,13 @@ ROUNDINGS: Final = 16.0
 
 @frozen
 class RowsProgram:
-    """A program on f16 each row of whose result depends on the same row of its operand alone.
+    """A program on f16 with row-wise results: each row depends on the same row of its operand only.
 
     Attributes:
         row: The dims of a row of the operand.
         weight: The dims of a second operand; none if it has no such operand.
         width: Elements of a row of the larger one of operand and result.
-        is_exact: Whether all sums are of integers that f16 holds.
+        is_exact: Whether all sums are of integers that f16 represents exactly.
     """
 
     name: str

@@ -139,7 +139,7 @@ def product(bench: Bench, dtype: np.dtype[Any], library: dict[str, Any]) -> str:
 
 
 def median(bench: Bench, call: Callable[[], Any], samples: int, limit: float = ROW_SECONDS) -> float:
-    """The median of the seconds of a call and of what it started; after `limit` seconds no further one begins."""
+    """The median of the seconds of a call and of its asynchronous work; after `limit` seconds no further one begins."""
     times: list[float] = []
     end = time.monotonic() + limit
     while len(times) < samples and (not times or time.monotonic() < end):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..rows import Family
 from . import (
     activations,
+    collectives,
     control_flow,
     convolutions,
     elements,
@@ -31,6 +32,7 @@ SUBJECTS = (
     pooling,
     recurrent,
     control_flow,
+    collectives,
     fourier,
     optimisers,
 )

@@ -253,7 +253,7 @@ FAMILY = Family(
                 transposed(rank, layout),
                 torch_transpose(rank, layout),
                 jax_transpose(rank) if layout == "nchw" else None,
-                note="`lax.conv_general_dilated` with `lhs_dilation` and the kernel turned around"
+                note="`lax.conv_general_dilated` with `lhs_dilation` and the kernel reversed"
                 if layout == "nchw"
                 else "",
                 **WIDE_STEPS,

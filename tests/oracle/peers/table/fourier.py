@@ -141,7 +141,7 @@ FAMILY = Family(
             lambda x, window, *, frame, hop: x,
             dtypes=WIDE,
             asks={"forward", "batch"},
-            note="the signal itself; PyTorch's `istft` asks for windows that add up",
+            note="the signal itself; PyTorch's `istft` requires windows that add up",
         ),
     ],
 )

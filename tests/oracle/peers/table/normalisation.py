@@ -137,7 +137,7 @@ FAMILY = Family(
             last_axis,
             lambda x, gamma, beta: functional.rms_norm(x, gamma.shape, gamma, 1e-6) + beta,
             lambda x, gamma, beta: x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * gamma + beta,
-            note="eps is 1e-6 unless it is given; PyTorch's is that of the dtype",
+            note="eps is 1e-6 by default; PyTorch's default is the epsilon of the dtype",
             **LONG,
         ),
         Row(

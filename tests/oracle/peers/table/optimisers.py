@@ -148,7 +148,7 @@ FAMILY = Family(
             "adafactor",
             optim.adafactor(0.01, min_dim_size_to_factor=1),
             torch_steps(lambda p: T.Adafactor(p, 0.01)),
-            note="averages are factored from 128 elements an axis on unless it is said",
+            note="by default averages are factored from 128 elements per axis on",
         ),
         stepped("lion", optim.lion(0.1, weight_decay=0.02), lion),
         stepped(

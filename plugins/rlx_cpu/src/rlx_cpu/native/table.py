@@ -136,6 +136,7 @@ class NativeTable:
     def _fill(self) -> None:
         if self._filled_by is not None and reason_without() is None:
             importlib.import_module(self._filled_by)
+            self._filled_by = None
 
 
 native = NativeTable(filled_by="rlx_cpu.native.kernels")

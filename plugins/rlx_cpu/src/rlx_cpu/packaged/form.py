@@ -99,7 +99,7 @@ def program_form(
     """
     words: dict[BufferId, list[tuple[int, int]]] = {}
     for buffer, pairs in arguments.items():
-        words.setdefault(plan.buffer(buffer), []).extend(zip(*(each.tolist() for each in pairs), strict=True))
+        words.setdefault(plan.buffer(buffer), []).extend(pairs)
     for word, operand in packed:
         words.setdefault(plan.blob(operand), []).append((word, 0))
     rows = [[buffer.kind, buffer.number, pairs] for buffer, pairs in words.items()]
@@ -161,12 +161,17 @@ def _time(form: Json) -> float:
     return float(form if isinstance(form, int) and not isinstance(form, bool) else need(form, float, "a time"))
 
 
-def _arguments(form: Json, words: int, plan: PackedPlan) -> tuple[BufferId, tuple[np.ndarray, np.ndarray]]:
+def _arguments(form: Json, words: int, plan: PackedPlan) -> tuple[BufferId, Sequence[tuple[int, int]]]:
     kind, place, pairs = items(form, 3, "addresses")
     buffer = buffer_from(kind, place)
-    rows = [items(each, 2, "an address") for each in need(pairs, list, "addresses")]
-    at = [number(word, "a word", high=words) for word, _ in rows]
-    offsets = [number(offset, "an address") for _, offset in rows]
-    for offset in offsets:
+    arguments = every(pairs, _address)
+    for word, offset in arguments:
+        if word >= words:
+            raise FormatError(f"package: word {word} of a table of {words}")
         expect_inside(buffer, offset, plan.nbytes, may_end=True)
-    return buffer, (np.array(at, np.int64), np.array(offsets, np.int64))
+    return buffer, arguments
+
+
+def _address(form: Json) -> tuple[int, int]:
+    word, offset = (number(n, "an address") for n in items(form, 2, "an address"))
+    return word, offset

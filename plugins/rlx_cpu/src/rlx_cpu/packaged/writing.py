@@ -131,15 +131,14 @@ def _program_form(lir: Lir, compiled: Compiled, bindings: Bindings, keep: Keep, 
     plan = locations.plan()
     params = [usable(bindings[leaf.name]) for leaf in plan.params]
     writer = PlanWriter(plan, params, keep)
-    arguments = dict(arguments_of(compiled, locations))
-    unread = [
+    unread = {  # the packed operand takes its place
         each.first + pack.operand for each in compiled.steps.values() for pack in each.emitted.packs if pack.replaces
-    ]
-    for buffer, (words, offsets) in list(arguments.items()):
-        is_read = ~np.isin(words, unread)
-        arguments[buffer] = words[is_read], offsets[is_read]
-        if not is_read.any():
-            del arguments[buffer]  # the packed operand takes its place
+    }
+    read = {
+        buffer: [(word, offset) for word, offset in pairs if word not in unread]
+        for buffer, pairs in arguments_of(compiled, locations).items()
+    }
+    arguments = {buffer: pairs for buffer, pairs in read.items() if pairs}
     memory = HostMemory("cpu")
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
 from rlx_core.ir.dims import DimBinding
@@ -12,7 +10,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.scatter import emit_scatter, write_scatter
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering, mode_of

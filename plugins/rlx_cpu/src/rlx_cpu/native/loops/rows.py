@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from attrs import evolve
-
 from rlx_core.codegen.formula import formula_of
 from rlx_core.codegen.loop_rows import loop_rows
 from rlx_core.codegen.loops import Bound, Kernel
@@ -24,7 +22,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.kernels import Condition
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

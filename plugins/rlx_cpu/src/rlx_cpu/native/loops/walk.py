@@ -13,8 +13,6 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import evolve
-
 from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.scalars.idioms import recognised
 from rlx_core.codegen.scalars.long import LONG
@@ -25,7 +23,7 @@ from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import DType, u16
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
@@ -43,7 +41,7 @@ WORTH_TILES = 8
 """Elements on both axes from which on a transposed load goes through tiles."""
 
 
-@frozen
+@frozen(slots=False)
 class Shape:
     """How a kernel is walked: which axis has the lanes, how many, and in which units.
 

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import prod
 
-from attrs import evolve
-
 from rlx_core.codegen.movement.boxes import Box, simplified, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
+from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, Literal
 
-from attrs import evolve
-
 from rlx_core.codegen.movement.boxes import Axis, Box, simplified
 from rlx_core.codegen.movement.tilings import boxes_of
 from rlx_core.codegen.places import Layout, Place
@@ -21,7 +19,7 @@ from rlx_core.ir.bind import bind_op
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, KERNEL

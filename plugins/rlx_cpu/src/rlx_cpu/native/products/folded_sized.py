@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.codegen.cuts import cut, unknown_cut
 from rlx_core.codegen.places import Layout
@@ -17,7 +17,7 @@ from rlx_core.codegen.sizes import layout_sizes, sized_layout
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.convolution.folded import FoldedMatMul
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

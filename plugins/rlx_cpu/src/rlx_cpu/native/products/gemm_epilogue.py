@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from attrs import evolve
-
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.product import Product, is_uneven, sizes_of
@@ -21,7 +19,7 @@ from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import prefetch

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
@@ -20,7 +20,7 @@ from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.errors import Fact
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.machine import Machine, assumed
 

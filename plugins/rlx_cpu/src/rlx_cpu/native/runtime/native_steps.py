@@ -42,7 +42,7 @@ __all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments
 TakesLonger = Callable[[Sequence[int], float], bool]
 """Whether some steps, by number, take one thread longer than so many microseconds."""
 
-Arguments = Mapping[BufferId, tuple[np.ndarray, np.ndarray]]
+Arguments = Mapping[BufferId, Sequence[tuple[int, int]]]
 """Buffer → words of the table that hold addresses in it, and bytes from its start for each."""
 
 
@@ -121,31 +121,27 @@ class NativeCode(Code):
 
     def prepare(self, frame: Frame) -> Table:
         native = self.native
-        table = Table(
-            np.zeros(native.table_words, np.int64),
-            allocate(native.workspace + self._margin, ALIGNMENT),
-            status_rows([each.emitted.polls for each in self._statuses]),
-            self._packed(frame),
-        )
+        scratch = allocate(native.workspace + self._margin, ALIGNMENT)
+        status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
+        words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
         for buffer, at in frame.bound.items():
             arguments = self.arguments.get(buffer)
             if arguments is not None:
-                self.place(table, arguments, at)
-        for row, each in zip(table.status, self._statuses, strict=True):
-            table.words[each.status] = row.ctypes.data
-        scratch = address_of(table.scratch)
+                _store(words, arguments, at)
+        for row, each in zip(status, self._statuses, strict=True):
+            assert each.status is not None, "they are the steps that have a status"
+            words[each.status] = address_of(row)
+        scratch_address = address_of(scratch)
         for each in native.steps.values():
-            for i, size in enumerate(each.words):
-                table.words[each.first - 1 - i] = size
+            words[each.first - len(each.words) : each.first] = reversed(each.words)
             if each.workspace is not None:
-                table.words[each.workspace] = scratch
-        for operand, packed in zip(self._packs, table.packed, strict=True):
-            table.words[operand.word] = address_of(packed)
-        return table
+                words[each.workspace] = scratch_address
+        for operand, array in zip(self._packs, packed, strict=True):
+            words[operand.word] = address_of(array)
+        return Table(np.array(words, np.int64), scratch, status, packed)
 
-    def place(self, calls: Table, arguments: tuple[np.ndarray, np.ndarray], at: At) -> None:
-        words, offsets = arguments
-        calls.words[words] = address_of(at.buffer) + at.offset + offsets
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
+        _store(calls.words, arguments, at)
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
         """The packed operands of a frame's binding; each is made once for all programs that need it."""
@@ -265,7 +261,7 @@ class NativeCode(Code):
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
-            buffer: [(base + 8 * int(w), int(o)) for w, o in zip(*each, strict=True)]
+            buffer: [(base + 8 * word, offset) for word, offset in each]
             for buffer, each in self.arguments.items()
             if buffer.kind in PER_RUN
         }
@@ -319,25 +315,25 @@ class NativeCode(Code):
         return self.native.origin
 
 
+def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
+    base = address_of(at.buffer) + at.offset
+    for word, offset in arguments:
+        words[word] = base + offset
+
+
 def arguments_of(compiled: Compiled, locations: Locations) -> Arguments:
     """Which words of the table are addresses in which buffer."""
-    words: dict[BufferId, tuple[list[int], list[int]]] = {}
-
-    def add(word: int, buffer: BufferId, offset: int) -> None:
-        there = words.setdefault(buffer, ([], []))
-        there[0].append(word)
-        there[1].append(offset)
-
+    arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
         step = locations.lir.steps[number]
-        for i, value in enumerate((*step.node.operands, *step.node.results), each.first):
+        for word, value in enumerate((*step.node.operands, *step.node.results), each.first):
             if value is not None:
-                at = locations.of(value)
-                add(i, at.buffer, at.offset)
+                buffer, offset = locations.start(value)
+                arguments.setdefault(buffer, []).append((word, offset))
         if each.arena is not None:
             assert step.workspace is not None, "the graphs inside a step have their arenas there"
-            add(each.arena, ARENA, step.workspace.offset)
-    return {buffer: (np.array(w), np.array(o)) for buffer, (w, o) in words.items()}
+            arguments.setdefault(ARENA, []).append((each.arena, step.workspace.offset))
+    return arguments
 
 
 def packs_of(compiled: Compiled, locations: Locations) -> list[PackedOperand]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.unknown import PREFIX
@@ -19,7 +19,7 @@ from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Origin, Step
 from rlx_core.system.locks import Lock
-from rlx_core.system.records import define, frozen
+from rlx_core.system.records import define, evolve, frozen
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
@@ -115,20 +115,27 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     if lir.origin is None or any(name.name.startswith(PREFIX) for name in lir.origin.sizes.sizes):
         return {}
     sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
-    found: dict[Hashable, tuple[Made, Call] | None] = {}
-    which: dict[int, Hashable] = {}
+    alike: dict[Hashable, list[int]] = {}  # the steps that share a function and how it is called
+    found: list[tuple[list[int], Made, Call]] = []
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
-            find, node = table.sized(step.kernel), nodes[step.node]
-            if find is None or step.nested or is_fixed(node, forms.is_fixed):
+            node = nodes[step.node]
+            if step.nested or is_fixed(node, forms.is_fixed):
                 continue
-            which[number] = key = step.kernel, node.op, layout  # the template's op, whose hash is known
-            if key not in found:
-                found[key] = forms.of(step, node, layout, sizes, partial(find, isa=isa))
-        _make([made for made, _ in filter(None, found.values()) if not made.is_made], isa)
-    called = {key: None if pair is None else pair[0].called(pair[1]) for key, pair in found.items()}
-    return {number: each for number, key in which.items() if (each := called[key]) is not None}
+            numbers = alike.setdefault((step.kernel, node.op, layout), [])  # the template's op, whose hash is known
+            numbers.append(number)
+            find = table.sized(step.kernel) if len(numbers) == 1 else None
+            form = None if find is None else forms.of(step, node, layout, sizes, partial(find, isa=isa))
+            if form is not None:
+                found.append((numbers, *form))
+        _make([made for _, made, _ in found if not made.is_made], isa)
+    called = {}
+    for numbers, made, call in found:
+        sized = made.called(call)
+        if sized is not None:
+            called.update(dict.fromkeys(numbers, sized))
+    return called
 
 
 def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[tuple[int, Fixed]]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve
-
 from rlx_core.codegen.places import Layout
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.planning.places import layout_of
+from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
+from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
@@ -33,9 +32,10 @@ __all__ = ["compile_steps", "functions_of", "laid_out", "layouts"]
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
+    places = Places(lir)
     for number, step in enumerate(lir.steps):
         if is_native(step.kernel) and reason_to_drive(step) is None:
-            yield number, layout_of(step, lir)
+            yield number, places.layout_of(step)
 
 
 MOST_DATA: Final = 1 << 20
