@@ -30,6 +30,7 @@ LAYERS = (
     ("transforms",),
     ("passes",),
     ("pipeline",),
+    ("run",),
     ("emit",),
     ("draw",),
     ("builtin", "kit"),

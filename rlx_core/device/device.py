@@ -13,13 +13,14 @@ from rlx_core.device.array import DeviceArray, Unsettled
 from rlx_core.device.driver import At, DeviceFacts, Driver
 from rlx_core.device.pool import Block, Pool
 from rlx_core.errors import DeviceLostError, DtypeError, Fact, OutOfMemoryError
+from rlx_core.ir.array import usable
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.placed import Placed, placed_type
 from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import Lock
 
-__all__ = ["Device", "usable"]
+__all__ = ["Device"]
 
 
 class Device:
@@ -160,8 +161,3 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.facts.name}>"
-
-
-def usable(array: np.ndarray) -> np.ndarray:
-    """The array itself if it is dense and aligned, else a copy that is."""
-    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)

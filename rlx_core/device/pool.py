@@ -72,8 +72,8 @@ class DonatedBlock:
 class Holder(Protocol):
     """Whoever keeps blocks for later."""
 
-    def let_go(self) -> None:
-        """Give back those that nobody uses now."""
+    def trim(self) -> None:
+        """Free the blocks that no run uses."""
 
 
 @define(eq=False)
@@ -146,7 +146,7 @@ class Pool:
     def _allocate(self, capacity: int, nbytes: int, what: str, is_apart: bool) -> Any:
         allocate = self.driver.allocate_apart if is_apart else self.driver.allocate
         with self._lock:
-            for make_room in (self.trim, self.let_go, None):
+            for make_room in (self.trim, self.trim_holders, None):
                 try:
                     buffer = allocate(capacity)
                     self.held += capacity
@@ -182,9 +182,9 @@ class Pool:
                     self.driver.free(buffer)
                     self.held -= capacity
 
-    def let_go(self) -> None:
-        """Give what holders can do without back to the driver too."""
+    def trim_holders(self) -> None:
+        """Free what holders do not need, too."""
         with self._lock:
             for holder in list(self._holders):
-                holder.let_go()
+                holder.trim()
             self.trim()

@@ -13,15 +13,14 @@ from attrs import evolve
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts, Driver
-from rlx_core.emit.code import Code, functions_of
-from rlx_core.emit.control import control_rows
+from rlx_core.emit.code import Compiled, functions_of
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
 from rlx_core.emit.modules import build_modules
 from rlx_core.emit.movement import movement_rows
-from rlx_core.emit.packaged.opening import DeviceCode, wanted_of
+from rlx_core.emit.packaged.opening import DevicePackage, wanted_of
 from rlx_core.emit.packaged.writing import DeviceWriter
-from rlx_core.emit.program import DeviceProgram, build_program
+from rlx_core.emit.program import build_program, device_program
 from rlx_core.emit.rearranging import Rearranger
 from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
 from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fact
@@ -30,6 +29,8 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import ABSENT, Backend, Bindings, Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
+from rlx_core.run.control import control_rows
+from rlx_core.run.packaged.plan_form import reason_against_version
 from rlx_core.system.locks import Lock
 
 __all__ = ["DeviceBackend", "adopted"]
@@ -82,7 +83,7 @@ class DeviceBackend(Backend):
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         """Add the rows of the kernel table; structured kernels first, if there are any."""
-        control_rows(table, GENERATED)
+        control_rows(table, tier=GENERATED)
         loop_rows(table, language)
         movement_rows(table, language)
 
@@ -162,9 +163,9 @@ class DeviceBackend(Backend):
         return build_program(lir, device, target.kernels, self._made(device)[0], objects, poison=poison)
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        assert isinstance(code, Code), "it is what a program of this backend had"
+        assert isinstance(code, Compiled), "it is what a program of this backend had"
         poison = self.is_poisoned(options.get("options", {}))
-        return DeviceProgram(lir, expect_device(target), target.kernels, code, poison=poison)
+        return device_program(lir, expect_device(target), target.kernels, code, poison=poison)
 
     @contextmanager
     def built_ahead(self, lirs: Sequence[Lir], target: Target, options: Mapping[str, Any]) -> Iterator[None]:
@@ -205,6 +206,9 @@ class DeviceBackend(Backend):
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
         wanted = wanted_of(form)
+        reason = reason_against_version(form)
+        if reason is not None:
+            return reason
         try:
             device = self.device(options)
         except DeviceError as error:
@@ -214,7 +218,7 @@ class DeviceBackend(Backend):
         return wanted.reason_against(device.facts, self._made(device)[0].level.name)
 
     def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
-        return DeviceCode.read(form, blobs, self.device(options)).program
+        return DevicePackage.read(form, blobs, self.device(options)).program
 
     def devices(self) -> list[str]:
         return [device.facts.name for device in self.found({})]

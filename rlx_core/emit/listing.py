@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_core.emit.code import reason_on_host
 from rlx_core.emit.emitters import Emitted, Language
-from rlx_core.emit.steps import emissions, is_empty
+from rlx_core.emit.steps import emissions
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import Listing
 from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.run.listing import shared_listings
+from rlx_core.run.parts import is_empty
 
 __all__ = ["listings"]
 
@@ -16,23 +19,19 @@ __all__ = ["listings"]
 def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence[int]) -> list[Listing]:
     """The code of some steps; those that are one function share a listing."""
     made = emissions(lir, kernels)
-    shared: dict[int, list[int]] = {}
-    found: list[Listing] = []
-    for number in steps:
-        if number in made.steps and made.steps[number].is_library:
-            called = ", then ".join(call.function for call in made.steps[number].calls)
-            found.append(Listing((number,), "", f"calls the device's library: {called}"))
-        elif number in made.steps:
-            shared.setdefault(id(made.steps[number]), []).append(number)
-        else:
-            step = lir.steps[number]
-            why = "the host drives its graphs" if step.nested else "runs on the host"
-            why = "has no elements to compute" if is_empty(step) else why
-            found.append(Listing((number,), "", why))
-    for numbers in shared.values():
-        emitted = made.steps[numbers[0]]
-        found.append(Listing(tuple(numbers), source_of(emitted, language), launched(emitted)))
-    return found
+
+    def reason_without(number: int) -> str | None:
+        emitted, step = made.steps.get(number), lir.steps[number]
+        if emitted is None:
+            return "has no elements to compute" if is_empty(step) else reason_on_host(step)
+        if emitted.is_library:
+            return f"calls the device's library: {', then '.join(call.function for call in emitted.calls)}"
+        return None
+
+    def code_of(number: int) -> tuple[str, str]:
+        return source_of(made.steps[number], language), launched(made.steps[number])
+
+    return shared_listings(steps, reason_without, lambda number: id(made.steps[number]), code_of)
 
 
 def source_of(emitted: Emitted, language: Language) -> str:

@@ -9,7 +9,6 @@ from attrs import evolve
 
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emit, Emitted, Function, emitter_of
-from rlx_core.emit.places import aligned
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
@@ -17,9 +16,11 @@ from rlx_core.ir.strides import WIDEST
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.run.device_memory import aligned
+from rlx_core.run.parts import is_empty
 from rlx_core.system.records import frozen
 
-__all__ = ["Emissions", "emissions", "is_empty", "roomy"]
+__all__ = ["Emissions", "emissions", "padded"]
 
 
 @frozen(eq=False)
@@ -37,7 +38,7 @@ class Emissions:
     @property
     def workspace(self) -> int:
         """The bytes of the workspaces of a step, at most; steps follow one another and share them."""
-        return max((sum(map(roomy, each.workspaces)) for each in self.steps.values()), default=0)
+        return max((sum(map(padded, each.workspaces)) for each in self.steps.values()), default=0)
 
 
 def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
@@ -81,11 +82,6 @@ def _aligned(value: Value, place: Place, lir: Lir) -> Place:
     return evolve(place, alignment=gcd(placement(value, lir.aliases).byte_offset, WIDEST))
 
 
-def roomy(nbytes: int) -> int:
-    """Bytes to set aside for a workspace, so that the next one is aligned too."""
+def padded(nbytes: int) -> int:
+    """The bytes of a workspace, rounded up so that the next one is aligned."""
     return aligned(nbytes, 256)
-
-
-def is_empty(step: Step) -> bool:
-    """Whether no result of a step has elements, so that there is nothing to compute."""
-    return all(type.size == 0 for type in step.node.types)

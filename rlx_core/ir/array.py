@@ -30,6 +30,7 @@ __all__ = [
     "is_array",
     "read_only_view",
     "unwrapped",
+    "usable",
     "wrapped",
 ]
 
@@ -364,3 +365,8 @@ def as_index(key: Any) -> Any:
 
 def _entry(entry: Any) -> Any:
     return list(map(unwrapped, entry)) if isinstance(entry, list) else unwrapped(entry)
+
+
+def usable(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is dense and aligned, else a copy that is."""
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)

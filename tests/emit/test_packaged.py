@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 import rlx_core as rlx
-from rlx_core.emit.packaged.form import PackedProgram
+from rlx_core.emit.packaged.form import PackedLaunches
 from rlx_core.errors import ConfigError, DeviceError, FormatError, IndexRangeError, NoKernelError
 from rlx_core.files.packages.container import read_container
 from rlx_core.plugins import PluginHost
@@ -150,8 +150,8 @@ def test_a_device_whose_launches_give_no_memory_says_so(bench: Bench, tmp_path: 
     form = container.blobs.json(container.manifest["codes"][0][3])
     for program in form["programs"]:
         program["calls"][0]["dynamic_nbytes"] = 64 << 10
-    types = tuple(rlx.spec(t) for t in form["programs"][1]["inputs"])
-    outputs = tuple(rlx.spec(o["type"]) for o in form["programs"][1]["outputs"])
+    plan = form["programs"][1]["plan"]
+    types, outputs = (tuple(rlx.spec(each["type"]) for each in plan[name]) for name in ("inputs", "outputs"))
     with pytest.raises(DeviceError, match="a launch gives groups no memory, and is asked for 65536 bytes"):
         backend_of(bench).unpack(form, container.blobs, {})(1, types, outputs).run([X, N])
 
@@ -162,20 +162,26 @@ def test_a_form_that_speaks_of_what_is_not_there_is_refused(bench: Bench, tmp_pa
     form = container.blobs.json(container.manifest["codes"][0][3])
     functions = {name: None for module in form["modules"] for name in module["functions"]}
     good = form["programs"][1]
-    PackedProgram.from_json(good, container.blobs.nbytes, functions)
-    call = good["calls"][0]
+    PackedLaunches.from_json(good, "fake", container.blobs.nbytes, functions)
+    call, plan = good["calls"][0], good["plan"]
+    output = plan["outputs"][0]
+    kind, number, _, strides = output["location"]
     for change in (
-        {"arena": -1},
-        {"buffers": [10**6]},
-        {"inputs": ["f32[n]"]},
-        {"faults": []},
+        {"plan": {**plan, "arena": -1}},
+        {"plan": {**plan, "blobs": [10**6]}},
+        {"plan": {**plan, "inputs": [{"name": "x", "type": "f32[n]"}]}},
+        {"plan": {**plan, "outputs": [{**output, "location": [kind, number, 1 << 40, strides]}]}},
+        {"plan": {**plan, "outputs": [{**output, "location": ["input", 0, 0, strides], "is_copied": False}]}},
+        {"plan": {**plan, "outputs": [{**output, "location": None}]}},
+        {"plan": {**plan, "outputs": json.loads("[3]")}},
+        {"calls": [{**call, "faults": [{"message": "no label"}]}]},
         {"calls": [{**call, "function": "other"}]},
-        {"calls": [{**call, "arguments": [[99, 0]]}]},
-        {"calls": [{**call, "arguments": [[0, 1 << 40]]}]},
+        {"calls": [{**call, "arguments": [["param", 99, 0]]}]},
+        {"calls": [{**call, "arguments": [["status", 0, 0]]}]},
+        {"calls": [{**call, "arguments": [["arena", 0, 1 << 40]]}]},
+        {"calls": [{**call, "arguments": [["workspace", 0, 1 << 40]]}]},
         {"calls": [{**call, "groups": 0}]},
         {"calls": [{**call, "dynamic_nbytes": 1 << 40}]},
-        {"outputs": [{**good["outputs"][0], "offset": 1 << 40}]},
-        {"outputs": json.loads("[3]")},
     ):
         with pytest.raises(FormatError):
-            PackedProgram.from_json({**good, **change}, container.blobs.nbytes, functions)
+            PackedLaunches.from_json({**good, **change}, "fake", container.blobs.nbytes, functions)

@@ -95,7 +95,7 @@ def test_a_step_on_the_host_that_raises_leaves_the_next_run_right(bench: Any, mo
         raise MemoryError("no memory on the host")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rlx_core.emit.program.run_on_host", fails)
+        patch.setattr("rlx_core.run.parts.HostCall.run", fails)
         with pytest.raises(OutOfMemoryError):
             f(X)
     np.testing.assert_array_equal(f(X), right)

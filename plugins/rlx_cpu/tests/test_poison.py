@@ -18,14 +18,15 @@ from rlx_core.pipeline.compile import compile_graph, set_up
 from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.config import Configuration
 from rlx_core.plugins import PluginHost
+from rlx_core.run.plan import ARENA
+from rlx_core.run.poison import CANARY, Guard, PoisonError, with_gaps
+from rlx_core.run.program import PlannedProgram
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.fuzz import Way, complaint
 from rlx_core.testing.generate import generate
-from rlx_cpu.frames import SharedParams
 from rlx_cpu.kernels import kernels
-from rlx_cpu.poison import CANARY, Guard, PoisonError, guarded
-from rlx_cpu.program import NumpyProgram
+from rlx_cpu.numpy_program import numpy_program
 
 HOST = PluginHost([rlx_cpu.plugin])
 TIERS = ("native", "numpy")
@@ -134,24 +135,24 @@ def chain() -> Compiled:
     return compile_graph(graph, target="cpu", host=HOST, config={"use": "none", "options": {"cpu.tier": "numpy"}})
 
 
-def guard_of(compiled: Compiled) -> tuple[NumpyProgram, Guard]:
-    lir = guarded(compiled.lir)
-    guard = Guard(lir)
-    return NumpyProgram(lir, compiled.target.kernels, SharedParams(), guard), guard
+def guard_of(compiled: Compiled) -> tuple[PlannedProgram, Guard]:
+    program = numpy_program(compiled.lir, compiled.target.kernels, poison=True)
+    assert program.guard is not None
+    return program, program.guard
 
 
 @pytest.mark.parametrize("where", ["before", "after", "far"])
 def test_a_write_outside_of_a_slot_is_named_with_step_and_slot(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     compiled = chain()
     program, guard = guard_of(compiled)
-    slot = next(iter(program._frames.lir.slots.values()))
+    slot = next(iter(program.lir.slots.values()))
     at = {"before": slot.offset - 1, "after": slot.end, "far": slot.end + CANARY - 1}[where]
     look = guard.after
 
-    def stray(number: int, arena: np.ndarray, *rest: Any) -> None:
+    def stray(number: int, frame: Any, *rest: Any) -> None:
         if number == 0:
-            arena[at] = 0
-        look(number, arena, *rest)
+            frame.bound[ARENA].buffer[at] = 0
+        look(number, frame, *rest)
 
     monkeypatch.setattr(guard, "after", stray)
     with pytest.raises(
@@ -160,7 +161,7 @@ def test_a_write_outside_of_a_slot_is_named_with_step_and_slot(monkeypatch: pyte
         program.run([np.ones(40, "f4")])
     facts = {fact.label: str(fact.found) for fact in found.value.facts}
     assert "rlx." in facts["step"]
-    assert f"bytes {slot.offset} to {slot.end}" in facts["beside"]
+    assert f"bytes {slot.offset} to {slot.end}" in facts["next to"]
 
 
 @pytest.mark.parametrize("side", [0, -1])
@@ -168,10 +169,9 @@ def test_a_write_beside_an_output_is_named(monkeypatch: pytest.MonkeyPatch, side
     program, guard = guard_of(chain())
     look = guard.after
 
-    def stray(number: int, arena: np.ndarray, outputs: Any, scratch: Any) -> None:
-        outputs = list(outputs)
-        outputs[0].base[side] = 0
-        look(number, arena, outputs, scratch)
+    def stray(number: int, frame: Any, results: Any, scratch: Any) -> None:
+        next(iter(results)).base[side] = 0
+        look(number, frame, results, scratch)
 
     monkeypatch.setattr(guard, "after", stray)
     with pytest.raises(PoisonError, match=r"(before|after) an output of 160 bytes"):
@@ -185,14 +185,14 @@ def test_what_is_read_after_it_was_freed_is_nan() -> None:
     program, guard = guard_of(compiled)
     x = np.ones((40, 40), "f4")
     assert np.isfinite(program.run([x])[0]).all()
-    first = min(guard._held, key=lambda h: h.birth)
-    guard._held = [evolve(h, death=h.birth) if h is first else h for h in guard._held]
+    first = min(guard._occupied, key=lambda o: o.birth)
+    guard._occupied = [evolve(o, death=o.birth) if o is first else o for o in guard._occupied]
 
     assert np.isnan(program.run([x])[0]).all()
 
 
 def test_gaps_lie_between_all_slots() -> None:
-    lir = guarded(chain().lir)
+    lir = with_gaps(chain().lir)
     ends = sorted({(s.offset, s.end) for s in lir.slots.values()})
 
     assert ends[0][0] >= CANARY

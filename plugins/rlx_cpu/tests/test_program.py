@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-import rlx_cpu.frames
+import rlx_core.run.memory
 import rlx_cpu.plugin
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError, OutOfMemoryError
 from rlx_core.plugins import PluginHost
-from rlx_cpu.arena import allocate
-from rlx_cpu.frames import Frames
+from rlx_core.run.memory import allocate
+from rlx_core.run.program import PlannedProgram
 
 HOST = PluginHost([rlx_cpu.plugin])
 
@@ -53,11 +53,11 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Every arena that a program asks for, in order."""
     made: list[np.ndarray] = []
 
-    def recorded(nbytes: int, alignment: int) -> np.ndarray:
-        made.append(allocate(nbytes, alignment))
+    def recorded(nbytes: int, alignment: int, name: str = "cpu") -> np.ndarray:
+        made.append(allocate(nbytes, alignment, name))
         return made[-1]
 
-    monkeypatch.setattr(rlx_cpu.frames, "allocate", recorded)
+    monkeypatch.setattr(rlx_core.run.memory, "allocate", recorded)
     return made
 
 
@@ -110,19 +110,19 @@ def test_results_that_are_views_of_an_input_or_of_one_another_are_copied(functio
 
 
 def test_two_programs_share_the_weights_they_are_bound_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Frames] = []
-    bind = Frames.bind
+    made: list[PlannedProgram] = []
+    bind = PlannedProgram.bind
 
-    def recorded(frames: Frames, params: Any) -> None:
-        bind(frames, params)
-        made.append(frames)
+    def recorded(program: PlannedProgram, params: Any) -> None:
+        bind(program, params)
+        made.append(program)
 
-    monkeypatch.setattr(Frames, "bind", recorded)
+    monkeypatch.setattr(PlannedProgram, "bind", recorded)
     for fast in (model(), model()):
         fast(rows(2))
         fast(rows(3))  # another size is another program of the same executable
 
-    held = [array for frames in made for array in frames.shared.params.arrays.values()]
+    held = [array for program in made for array in program.shared.params.arrays.values()]
     assert len(held) == 4 * len(WEIGHTS)
     assert all(any(np.shares_memory(array, weight) for weight in WEIGHTS.values()) for array in held)
 

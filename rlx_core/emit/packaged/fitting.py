@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from attrs import asdict
 
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.emit.packaged.form import PackedProgram
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need, optional
 from rlx_core.system.records import frozen
@@ -48,15 +47,15 @@ class Wanted:
         language: str,
         dtypes: Collection[str],
         features: Collection[str],
-        programs: Sequence[PackedProgram],
+        group_size: int,
     ) -> Wanted:
-        """What programs that were planned for a device expect."""
+        """What programs that were planned for a device expect, with groups of at most `group_size` threads."""
         return cls(
             language=language,
             name=facts.name,
             driver=facts.driver,
             alignment=facts.alignment,
-            group_size=max((call.group_size for each in programs for call in each.calls), default=1),
+            group_size=group_size,
             shared_nbytes=facts.shared_nbytes,
             subgroup=facts.subgroup,
             features=tuple(sorted(features)),

@@ -1,57 +1,31 @@
-"""A device's program as data: everything that running it takes but its modules and its weights, which are blobs of the file.
-
-What launches are given is said by *places*: 0 is the arena of a run, 1 its workspace, then come buffers that never change, the
-inputs, and the buffers that are made for results. A form is held against itself and the blobs before anything is made of it.
-"""
+"""A device's program in a package: its plan, its launches, and what they report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
-
-from attrs import asdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rlx_core.codegen.places import Fault
-from rlx_core.emit.packaged.reading import every, known_type, line_of, number
+from rlx_core.emit.code import PlannedCall
+from rlx_core.emit.emitters import Call
 from rlx_core.errors import Fact, FormatError, RlxError
 from rlx_core.ir.forms import Json, items, need
+from rlx_core.ir.lir import Step
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.types import TensorType
+from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
+from rlx_core.run.packaged.reading import every, line_of, number
+from rlx_core.run.plan import Location
 from rlx_core.system.records import frozen
 
-__all__ = ["ARENA", "FIRST_BUFFER", "WORKSPACE", "PackedCall", "PackedFault", "PackedOutput", "PackedProgram"]
+__all__ = ["PackedFault", "PackedLaunches", "launches_form"]
 
-ARENA: Final = 0
-WORKSPACE: Final = 1
-FIRST_BUFFER: Final = 2
-
-_MOST_THREADS: Final = 1 << 31
-_MOST_NBYTES: Final = 1 << 31
-
-
-@frozen
-class PackedCall:
-    """A launch.
-
-    Attributes:
-        function: Its name in a module.
-        groups, group_size: How many threads run it.
-        arguments: The place and the byte of each.
-        faults: How many of the program's faults, those after the faults of the calls before, it can report.
-        dynamic_nbytes: Memory that the threads of a group share besides what the function declares.
-    """
-
-    function: str
-    groups: int
-    group_size: int
-    arguments: tuple[tuple[int, int], ...]
-    faults: int
-    dynamic_nbytes: int = 0
+_MAX_THREADS: Final = 1 << 31
+_MAX_NBYTES: Final = 1 << 31
 
 
 @frozen
 class PackedFault:
-    """What to say of an index that a launch reports: the message, and the node with the user's line."""
+    """The error for an index that a launch reports: the message, and the node with the user's line."""
 
     message: str
     label: str
@@ -62,109 +36,88 @@ class PackedFault:
         return Fault(self.message)(index, place).with_fact(where)
 
 
-@frozen
-class PackedOutput:
-    """Where a result lies, densely."""
-
-    type: TensorType
-    place: int
-    offset: int
-
-
 @frozen(eq=False)
-class PackedProgram:
-    """A program.
+class PackedLaunches:
+    """A program that was read: its plan, and its launches in order."""
 
-    Attributes:
-        arena, workspace: Bytes.
-        buffers: The blob of each buffer that never changes.
-        made: Bytes of the buffers that are made for results.
-    """
-
-    arena: int
-    workspace: int
-    buffers: tuple[int, ...]
-    inputs: tuple[TensorType, ...]
-    made: tuple[int, ...]
-    outputs: tuple[PackedOutput, ...]
-    calls: tuple[PackedCall, ...]
-    faults: tuple[PackedFault, ...]
-
-    @property
-    def first_input(self) -> int:
-        return FIRST_BUFFER + len(self.buffers)
-
-    @property
-    def used(self) -> frozenset[int]:
-        """The places that launches and results are in."""
-        given = {place for call in self.calls for place, _ in call.arguments}
-        return frozenset(given | {output.place for output in self.outputs if output.type.size})
-
-    def sizes(self, nbytes_of: Callable[[int], int]) -> list[int]:
-        """The bytes of every place, given those of a blob."""
-        inputs = [type.static_nbytes for type in self.inputs]
-        return [self.arena, self.workspace, *map(nbytes_of, self.buffers), *inputs, *self.made]
-
-    def to_json(self) -> Json:
-        """The program as `from_json` reads it."""
-        form = asdict(
-            self,
-            filter=lambda attribute, _: attribute.name != "inputs",
-            value_serializer=lambda _, __, value: repr(value) if isinstance(value, TensorType) else value,
-        )
-        return {**form, "inputs": [repr(type) for type in self.inputs]}
+    plan: PackedPlan
+    workspace_nbytes: int
+    calls: tuple[PlannedCall, ...]
 
     @classmethod
-    def from_json(cls, form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, object]) -> PackedProgram:
+    def from_json(
+        cls, form: Json, target: str, nbytes_of: Callable[[int], int], functions: Mapping[str, object]
+    ) -> PackedLaunches:
         """The program that was written.
 
         Args:
-            nbytes_of: Bytes of a blob; raises FormatError if there is none of that number.
-            functions: What the modules have.
+            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            functions: The functions of the modules.
 
         Raises:
-            FormatError: It is none, or speaks of places, bytes or functions that are not there.
+            FormatError: The form is not a program, or refers to buffers, bytes or functions that are not there.
         """
         row = need(form, dict, "a program")
-        found = cls(
-            arena=number(row.get("arena"), "the arena"),
-            workspace=number(row.get("workspace"), "the workspace"),
-            buffers=every(row.get("buffers"), lambda each: number(each, "a blob")),
-            inputs=every(row.get("inputs"), known_type),
-            made=every(row.get("made"), lambda each: number(each, "a buffer")),
-            outputs=every(row.get("outputs"), _output),
-            calls=every(row.get("calls"), _call),
-            faults=every(row.get("faults"), _fault),
-        )
-        _expect_sound(found, found.sizes(nbytes_of), functions)
-        return found
+        plan = PackedPlan.from_json(row.get("plan"), target, nbytes_of)
+        workspace = number(row.get("workspace"), "the workspace")
+        rows = every(row.get("calls"), lambda each: need(each, dict, "a call"))
+        calls = tuple(_call(i, each, plan, workspace) for i, each in enumerate(rows))
+        for each in calls:
+            if each.call.function not in functions:
+                raise FormatError(f"package: no module has a function {each.call.function!r}")
+        return cls(plan, workspace, calls)
 
 
-# ------------------------------------------------------------------------------------------- reading
+def launches_form(plan: PlanWriter, calls: list[PlannedCall], workspace: int, steps: tuple[Step, ...]) -> Json:
+    """A program as `PackedLaunches.from_json` reads it."""
+    rows = [
+        {
+            "function": each.call.function,
+            "groups": each.call.groups,
+            "group_size": each.call.group_size,
+            "arguments": [
+                [*plan.buffer(a.buffer), a.offset] if isinstance(a, Location) else ["workspace", 0, a]
+                for a in each.arguments
+            ],
+            "faults": [_fault_form(fault.message, steps[each.step]) for fault in each.call.faults],
+            "dynamic_nbytes": each.call.dynamic_nbytes,
+        }
+        for each in calls
+    ]
+    return {"calls": rows, "workspace": workspace, "plan": plan.to_json()}
 
 
-def _output(form: Json) -> PackedOutput:
-    row = need(form, dict, "an output")
-    return PackedOutput(
-        known_type(row.get("type")), number(row.get("place"), "a place"), number(row.get("offset"), "a byte")
-    )
+def _fault_form(message: str, step: Step) -> Json:
+    source = step.node.origin.source
+    return {
+        "message": message,
+        "label": step.node.label,
+        "line": None if source is None else [source.file, source.line],
+    }
 
 
-def _argument(form: Json) -> tuple[int, int]:
-    place, offset = (number(n, "an argument") for n in items(form, 2, "an argument"))
-    return place, offset
-
-
-def _call(form: Json) -> PackedCall:
-    row = need(form, dict, "a call")
-    return PackedCall(
+def _call(step: int, row: dict[str, Any], plan: PackedPlan, workspace: int) -> PlannedCall:
+    call = Call(
         function=need(row.get("function"), str, "a function"),
-        groups=number(row.get("groups"), "groups", low=1, high=_MOST_THREADS),
-        group_size=number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
-        arguments=every(row.get("arguments"), _argument),
-        faults=number(row.get("faults"), "faults"),
-        dynamic_nbytes=number(row.get("dynamic_nbytes", 0), "bytes of a group", high=_MOST_NBYTES),
+        groups=number(row.get("groups"), "groups", low=1, high=_MAX_THREADS),
+        group_size=number(row.get("group_size"), "threads", low=1, high=_MAX_THREADS),
+        buffers=(),
+        dynamic_nbytes=number(row.get("dynamic_nbytes", 0), "bytes of a group", high=_MAX_NBYTES),
     )
+    arguments = every(row.get("arguments"), lambda each: _argument(each, plan, workspace))
+    return PlannedCall(call, step, arguments, every(row.get("faults"), _fault))
+
+
+def _argument(form: Json, plan: PackedPlan, workspace: int) -> Location | int:
+    kind, place, byte = items(form, 3, "an argument")
+    offset: int = number(byte, "an argument")
+    if kind == "workspace":
+        if offset >= workspace:
+            raise FormatError(f"package: byte {offset} of a workspace of {workspace}")
+        return offset
+    buffer = buffer_from(kind, place)
+    expect_inside(buffer, offset, plan.nbytes, may_end=False)
+    return Location(buffer, offset, ())
 
 
 def _fault(form: Json) -> PackedFault:
@@ -172,19 +125,3 @@ def _fault(form: Json) -> PackedFault:
     return PackedFault(
         need(row.get("message"), str, "a message"), need(row.get("label"), str, "a label"), line_of(row.get("line"))
     )
-
-
-def _expect_sound(found: PackedProgram, sizes: Sequence[int], functions: Mapping[str, object]) -> None:
-    """Every place, byte, fault and function that a program speaks of is there."""
-    for call in found.calls:
-        if call.function not in functions:
-            raise FormatError(f"package: no module has a function {call.function!r}")
-        for place, offset in call.arguments:
-            if place >= len(sizes) or offset >= sizes[place]:
-                raise FormatError(f"package: byte {offset} of place {place} is not there")
-    if sum(call.faults for call in found.calls) != len(found.faults):
-        raise FormatError(f"package: its calls report other than {len(found.faults)} faults")
-    for output in found.outputs:
-        end = output.offset + output.type.static_nbytes
-        if output.type.size and (output.place >= len(sizes) or end > sizes[output.place]):
-            raise FormatError(f"package: {output.type} does not lie within place {output.place}")

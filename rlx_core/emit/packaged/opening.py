@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from attrs import field
 
 from rlx_core.device.device import Device
-from rlx_core.device.pool import Block
+from rlx_core.emit.code import DeviceCode
+from rlx_core.emit.modules import Modules
 from rlx_core.emit.packaged.fitting import Wanted
-from rlx_core.emit.packaged.form import FIRST_BUFFER, PackedProgram
-from rlx_core.emit.packaged.program import PackagedDeviceProgram
+from rlx_core.emit.packaged.form import PackedLaunches
 from rlx_core.errors import FormatError, KernelBuildError
 from rlx_core.ir.forms import Json, need, optional
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Program
 from rlx_core.pipeline.select.packages import Blobs
+from rlx_core.run.device_memory import DeviceMemory
+from rlx_core.run.packaged.program import packaged_program
 from rlx_core.system.records import define, frozen
 
-__all__ = ["DeviceCode", "wanted_of"]
+__all__ = ["DevicePackage", "wanted_of"]
 
 
 def wanted_of(form: Json) -> Wanted:
@@ -40,7 +42,7 @@ class Text:
 
 
 @define(eq=False)
-class DeviceCode:
+class DevicePackage:
     """The programs of a form on a device; modules are built and weights put there when a program first needs them."""
 
     device: Device
@@ -49,10 +51,10 @@ class DeviceCode:
     texts: Mapping[str, Text]
     has_binaries: bool
     _modules: dict[int, Any] = field(factory=dict)
-    _blocks: dict[int, Block] = field(factory=dict)
+    _made: dict[Hashable, Any] = field(factory=dict)  # the weights on the device, which all programs share
 
     @classmethod
-    def read(cls, form: Json, blobs: Blobs, device: Device) -> DeviceCode:
+    def read(cls, form: Json, blobs: Blobs, device: Device) -> DevicePackage:
         """The code of a form.
 
         Raises:
@@ -75,15 +77,13 @@ class DeviceCode:
         """See `Unpack`."""
         if not 0 <= number < len(self.programs):
             raise FormatError(f"package: there are {len(self.programs)} programs, and none of number {number}")
-        found = PackedProgram.from_json(self.programs[number], self.blobs.nbytes, self.texts)
-        said = found.inputs, tuple(output.type for output in found.outputs)
-        if said != (inputs, outputs):
-            raise FormatError(
-                f"package: program {number} is from {said[0]} to {said[1]}, and called from {inputs} to {outputs}"
-            )
-        modules = {call.function: self._module(self.texts[call.function]) for call in found.calls}
-        buffers = {place: self._block(blob) for place, blob in enumerate(found.buffers, FIRST_BUFFER)}
-        return PackagedDeviceProgram(found, self.device, modules, buffers, found.sizes(self.blobs.nbytes))
+        packed = PackedLaunches.from_json(self.programs[number], self.device.name, self.blobs.nbytes, self.texts)
+        packed.plan.expect_types(number, inputs, outputs)
+        modules = {each.call.function: self._module(self.texts[each.call.function]) for each in packed.calls}
+        code = DeviceCode(
+            self.device, packed.calls, Modules(modules, is_cached=True), packed.workspace_nbytes, origin="packaged"
+        )
+        return packaged_program(packed.plan, DeviceMemory(self.device), code, self.blobs, self._made)
 
     def _module(self, text: Text) -> Any:
         if text.source not in self._modules:
@@ -104,11 +104,3 @@ class DeviceCode:
             ):  # the driver says the same name and takes other binaries: its compiler makes another
                 return driver.build(source)
         return driver.build(source)
-
-    def _block(self, blob: int) -> Block:
-        if blob not in self._blocks:
-            (raw,) = self.blobs.arrays([blob])
-            block = self.device.block(raw.nbytes, "weights of a package")
-            self.device.driver.write(block.buffer, 0, raw, waits=True)
-            self._blocks[blob] = block
-        return self._blocks[blob]

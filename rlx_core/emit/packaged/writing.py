@@ -6,33 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import field
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
-from rlx_core.emit.code import functions_of
+from rlx_core.emit.code import functions_of, planned_calls, reason_on_host
 from rlx_core.emit.emitters import Language
-from rlx_core.emit.frames import Frames
-from rlx_core.emit.modules import MOST_AT_ONCE, Modules, dealt
+from rlx_core.emit.modules import MOST_AT_ONCE, dealt
 from rlx_core.emit.packaged.fitting import Wanted
-from rlx_core.emit.packaged.form import (
-    ARENA,
-    FIRST_BUFFER,
-    WORKSPACE,
-    PackedCall,
-    PackedFault,
-    PackedOutput,
-    PackedProgram,
-)
-from rlx_core.emit.places import Places, Space, Spot
-from rlx_core.emit.steps import Emissions, emissions, is_empty
+from rlx_core.emit.packaged.form import launches_form
+from rlx_core.emit.steps import Emissions, emissions
 from rlx_core.ir.forms import Json
-from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.backend import Bindings
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.pipeline.select.packages import Keep, PackedCode, expect_packable
-from rlx_core.system.records import define, frozen
+from rlx_core.run.packaged.plan_form import PLAN_VERSION, PlanWriter
+from rlx_core.run.parts import is_empty
+from rlx_core.run.plan import Locations
+from rlx_core.system.records import frozen
 
 __all__ = ["DeviceWriter"]
 
@@ -61,13 +52,14 @@ class DeviceWriter:
             NoKernelError, ConfigError: See `expect_packable`.
             KernelBuildError: The device's compiler refuses a function.
         """
-        found = [self._program(lir, bindings) for lir, bindings in programs]
+        made = [self._program(lir, bindings) for lir, bindings in programs]
         facts, level = self.device.facts, self.language.level
         dtypes = {v.dtype.name for lir, _ in programs for node in lir.graph.nodes for v in node.results}
         form = {
-            "wanted": Wanted.of(facts, level.name, dtypes, self.features, found).to_json(),
+            "wanted": Wanted.of(facts, level.name, dtypes, self.features, max(size for _, size in made)).to_json(),
+            "plans": PLAN_VERSION,
             "modules": self._modules([lir for lir, _ in programs]),
-            "programs": [each.to_json() for each in found],
+            "programs": [form for form, _ in made],
         }
         made_for = f"made on {facts.name}" if self.builds else f"for {facts.name}"
         return PackedCode(level.name, f"{level.summary}, {made_for}", form)
@@ -91,100 +83,25 @@ class DeviceWriter:
             )
         return found
 
-    def _program(self, lir: Lir, bindings: Bindings) -> PackedProgram:
+    def _program(self, lir: Lir, bindings: Bindings) -> tuple[Json, int]:
+        """The form of a program, and the most threads of its groups."""
         made = emissions(lir, self.kernels)
         expect_packable(lir, lambda number, step: reason_against(made, number, step))
-        frames = Frames(lir, self.device, made, Modules({}, is_cached=True), is_single=False)
-        buffers = _Buffers(lir, bindings, self.keep)
-        calls = [(number, call, frames.spots(number, call)) for number, call in frames.calls()]
-        outputs = [(v.type, frames.places.of(v) if v.type.size else None) for v in lir.graph.outputs]
-        spots = [spot for _, _, spots in calls for spot in spots] + [spot for _, spot in outputs if spot is not None]
-        for spot in spots:
-            buffers.see(spot.space)
-        return PackedProgram(
-            arena=lir.arena_nbytes,
-            workspace=made.workspace,
-            buffers=tuple(buffers.blobs),
-            inputs=tuple(entry.type for entry in lir.manifest.inputs),
-            made=tuple(value.type.static_nbytes for value in frames.places.owned),
-            outputs=tuple(
-                PackedOutput(type, *(buffers.place(spot) if spot is not None else (ARENA, 0))) for type, spot in outputs
-            ),
-            calls=tuple(
-                PackedCall(
-                    call.function,
-                    call.groups,
-                    call.group_size,
-                    tuple(map(buffers.place, spots)),
-                    len(call.faults),
-                    call.dynamic_nbytes,
-                )
-                for _, call, spots in calls
-            ),
-            faults=tuple(
-                _fault(fault.message, lir.steps[number]) for number, call, _ in calls for fault in call.faults
-            ),
-        )
+        locations = Locations(lir)
+        plan = locations.plan()
+        arrays: list[Any] = [bindings[leaf.name] for leaf in plan.params]
+        on_host = [array.to_host() if isinstance(array, DeviceArray) else array for array in arrays]
+        calls = list(planned_calls(lir, locations, made))
+        form = launches_form(PlanWriter(plan, on_host, self.keep), calls, made.workspace, lir.steps)
+        return form, max((each.call.group_size for each in calls), default=1)
 
 
 def reason_against(made: Emissions, number: int, step: Step) -> str | None:
     """Why a step is not launches alone; `None` if it is."""
     emitted = made.steps.get(number)
     if emitted is None:
-        if is_empty(step):
-            return None
-        return f"the host drives {step.kernel}" if step.nested else f"{step.kernel} runs on the host"
+        return None if is_empty(step) else reason_on_host(step)
     return f"{step.kernel} calls the device's library" if emitted.is_library else None
-
-
-@define(eq=False)
-class _Buffers:
-    """The places of a program as they are found."""
-
-    lir: Lir
-    bindings: Bindings
-    keep: Keep
-    blobs: list[int] = field(factory=list)
-    _numbers: dict[Space, int] = field(factory=dict)
-
-    def see(self, space: Space) -> None:
-        """Keep what lies in a space and never changes."""
-        if space.kind in ("param", "constants") and space not in self._numbers:
-            self._numbers[space] = FIRST_BUFFER + len(self.blobs)
-            self.blobs.append(self.keep(self._content(space)))
-
-    def place(self, spot: Spot) -> tuple[int, int]:
-        """The place and the byte; every space was seen before."""
-        first_input = FIRST_BUFFER + len(self.blobs)
-        match spot.space.kind:
-            case "arena":
-                return ARENA, spot.offset
-            case "workspace":
-                return WORKSPACE, spot.offset
-            case "input":
-                return first_input + spot.space.number, spot.offset
-            case "own":
-                return first_input + len(self.lir.manifest.inputs) + spot.space.number, spot.offset
-            case _:
-                return self._numbers[spot.space], spot.offset
-
-    def _content(self, space: Space) -> np.ndarray:
-        places = Places(self.lir)
-        if space.kind == "param":
-            bound: Any = self.bindings[places.params[space.number]]
-            found: np.ndarray = bound.to_host() if isinstance(bound, DeviceArray) else bound
-            return found
-        values = {n.result: n.op.value.array for n in self.lir.graph.nodes if isinstance(n.op, Constant)}
-        constants = np.zeros(places.constants_nbytes, np.uint8)
-        for value, offset in places.constants.items():
-            raw = np.ascontiguousarray(values[value]).reshape(-1).view(np.uint8)
-            constants[offset : offset + raw.size] = raw
-        return constants
-
-
-def _fault(message: str, step: Step) -> PackedFault:
-    source = step.node.origin.source
-    return PackedFault(message, step.node.label, None if source is None else (source.file, source.line))
 
 
 def _bytes(data: bytes) -> np.ndarray:

@@ -56,19 +56,15 @@ class CpuBackend(Backend):
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         # Here, because native code that is there already needs none of them.
+        from rlx_cpu.numpy_program import numpy_program
         from rlx_cpu.oracle import OracleProgram
-        from rlx_cpu.poison import Guard, guarded
-        from rlx_cpu.program import NumpyProgram
 
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
             return OracleProgram(lir)
-        guard = None
-        if chosen.get("cpu.poison"):
-            lir = guarded(lir)
-            guard = Guard(lir)
-        found = tier.native_program(lir, target.kernels, chosen, guard)
-        return NumpyProgram(lir, target.kernels, guard=guard) if found is None else found
+        poison = bool(chosen.get("cpu.poison"))
+        native = tier.native_program(lir, target.kernels, chosen, poison=poison)
+        return numpy_program(lir, target.kernels, poison=poison) if native is None else native
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         with tier.keeping(objects, options.get("options", {})):

@@ -22,8 +22,7 @@ from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm.isa import Isa
-    from rlx_cpu.native.runtime.steps import Settings
-    from rlx_cpu.poison import Guard
+    from rlx_cpu.native.runtime.compiled import Settings
 
 __all__ = [
     "TIERS",
@@ -134,21 +133,19 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_program(
-    lir: Lir, table: KernelTable, options: Mapping[str, Any], guard: Guard | None = None
-) -> Program | None:
-    """The program on the native tier, in poison mode if there is a guard, or `None` on the other tier.
+def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any], *, poison: bool = False) -> Program | None:
+    """The program on the native tier, or `None` on the other tier.
 
     Raises:
-        ConfigError: An option has a value that cannot be.
+        ConfigError: An option has an invalid value.
     """
     chosen = settings(options) if lir.origin is None else settings_of(lir.origin.template, options)
     if chosen is None:
         return None
-    from rlx_cpu.native.runtime.program import NativeProgram
+    from rlx_cpu.native.runtime.program import native_program
     from rlx_cpu.native.table import WithGuests, native
 
-    return NativeProgram(lir, table, WithGuests(native, table), chosen, guard=guard)
+    return native_program(lir, table, WithGuests(native, table), chosen, poison=poison)
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
@@ -166,15 +163,16 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
     """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
     if not is_native(options):
         return None
-    from rlx_cpu.native.runtime.program import NativeProgram
-    from rlx_cpu.native.runtime.steps import Compiled
+    from rlx_cpu.native.runtime.compiled import Compiled, Settings
+    from rlx_cpu.native.runtime.program import native_program
     from rlx_cpu.native.table import WithGuests, native
 
     assert isinstance(code, Compiled), "it is what a native program had"
-    # CPUs are counted only for who can use several: it takes longer than all the rest.
+    # CPUs are counted only for code that can use several: it takes longer than all the rest.
+    assert isinstance(code.settings, Settings), "it was compiled here"
     if code.uses_threads and code.settings != settings(options):
         return None
-    return NativeProgram(lir, table, WithGuests(native, table), code.settings, compiled=code.on(lir))
+    return native_program(lir, table, WithGuests(native, table), code.settings, code.on(lir))
 
 
 @contextmanager
@@ -222,9 +220,9 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     isa = isa_of(options)
     if isa is None:
         return None
-    from rlx_cpu.native.runtime.steps import Settings
+    from rlx_cpu.native.runtime.compiled import Settings
 
-    return Settings(isa, threads_of(options), spin_of(options))
+    return Settings(threads_of(options), spin_of(options), isa=isa)
 
 
 def threads_of(options: Mapping[str, Any]) -> int:

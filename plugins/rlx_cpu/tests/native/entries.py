@@ -10,9 +10,12 @@ import numpy as np
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
-from rlx_cpu.native.runtime.program import NativeProgram
+from rlx_core.run.code import Calls
+from rlx_core.run.program import PlannedProgram
+from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.native_steps import NativeCode
 
-__all__ = ["HOST", "W", "X", "entry_of", "is_open", "jitted", "long_program", "opened", "program", "step"]
+__all__ = ["HOST", "W", "X", "entry_of", "is_open", "jitted", "long_program", "mode_of", "opened", "program", "step"]
 
 HOST = PluginHost([rlx_cpu.plugin])
 RNG = np.random.default_rng(0)
@@ -24,14 +27,21 @@ def jitted(function: Callable[..., Any], **more: Any) -> Any:
     return rlx.jit(function, host=HOST, target="cpu", **more)
 
 
-def program(fast: Any) -> NativeProgram:
+def program(fast: Any) -> PlannedProgram:
     """The program that served the only size so far."""
     (executable,) = fast.executables
     programs = executable._shared.programs
     (binding,) = programs.keys()
     found = programs.get(binding).program
-    assert isinstance(found, NativeProgram)
+    assert isinstance(found, PlannedProgram)
     return found
+
+
+def mode_of(made: PlannedProgram) -> Mode:
+    """Who runs a native program."""
+    code = made.compiled
+    assert isinstance(code, NativeCode)
+    return code.mode([code.run_of(part) for part in made.parts if isinstance(part, Calls)])
 
 
 def entry_of(fast: Any) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native.runtime.steps import Compiled
+from rlx_cpu.native.runtime.compiled import Compiled
 
 __all__ = ["Case", "agree", "check", "code_of", "joined", "weights", "words_of"]
 
@@ -83,7 +83,7 @@ def words_of(function: Any) -> list[int]:
 
 def code_of(function: Any) -> Compiled:
     """The code of the latest program."""
-    found: Compiled = function.executable._shared.latest.program.compiled
+    found: Compiled = function.executable._shared.latest.program.compiled.native
     return found
 
 

@@ -14,15 +14,16 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
+from rlx_core.run.memory import allocate
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import programs
-from rlx_cpu.arena import allocate
 from rlx_cpu.native.llvm.isa import available, portable
+from rlx_cpu.native.runtime.compiled import RunSettings
 from rlx_cpu.native.table import WithGuests, native
-from rlx_cpu.packaged.form import program_from
+from rlx_cpu.packaged.form import PackedProgram
 from rlx_cpu.packaged.image import image_from
 from rlx_cpu.packaged.mapping import MappedCode
-from rlx_cpu.packaged.program import PackagedProgram
+from rlx_cpu.packaged.opening import program_of
 from rlx_cpu.packaged.writing import Writer
 
 HOST = PluginHost([rlx_cpu.plugin])
@@ -57,15 +58,15 @@ def test_every_native_op_agrees(isa: str) -> None:
             form = writer.add(*executable.planned(DimBinding()))
         except NoKernelError:
             continue
-        cases.append((program, executable, json.dumps(form.to_json())))
+        cases.append((program, executable, json.dumps(form)))
     assert writer is not None
     assert len(cases) > 200
     image = image_from(writer.code(), store)
     code = MappedCode(image)
     for program, executable, form in cases:
         given = program.draw()
-        packed = program_from(json.loads(form), store.nbytes, image.exports)
-        found = PackagedProgram(packed, code, store.arrays(list(packed.buffers)), 2, 100)
+        packed = PackedProgram.from_json(json.loads(form), store.nbytes, image.exports)
+        found = program_of(packed, code, store, RunSettings(2, 100))
         wanted = executable.run(dict(zip(program.graph.input_types, given, strict=True)))
         entry = found.entry(program.graph.name)
         for results in (found.run(given), found.run(given), None if entry is None else entry(*given)):

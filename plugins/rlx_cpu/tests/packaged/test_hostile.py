@@ -17,7 +17,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError, RlxError
 from rlx_core.files.packages.container import Container, read_container
 from rlx_core.files.packages.opening import open_package
-from rlx_cpu.packaged.form import program_from
+from rlx_cpu.packaged.form import PackedProgram
 from rlx_cpu.packaged.opening import unpacked
 
 from .conftest import HOST, N, X, leaves
@@ -34,7 +34,7 @@ def used(container: Container) -> Iterator[tuple[int, int]]:
     (length,) = struct.unpack_from("<Q", container.whole.tobytes(), 12)
     yield 0, PREFIX.size + length
     form = container.blobs.json(container.manifest["codes"][0][3])
-    blobs = {container.manifest["codes"][0][3], form["code"]["code"], *form["programs"][1]["buffers"]}
+    blobs = {container.manifest["codes"][0][3], form["code"]["code"], *form["programs"][1]["plan"]["blobs"]}
     start = container.whole.size - container.blobs.data.size
     for number in blobs:
         offset, nbytes, _ = container.blobs.places[number]
@@ -112,7 +112,7 @@ def test_a_form_that_lies_is_refused_before_it_is_run(package: Path) -> None:
     for _ in range(3000):
         lying = mangled(form["programs"][0], draw)
         try:
-            assert program_from(lying, container.blobs.nbytes, exports) is not None
+            assert PackedProgram.from_json(lying, container.blobs.nbytes, exports) is not None
             outcomes.add("read")
         except RlxError:
             outcomes.add("refused")

@@ -17,11 +17,12 @@ from attrs import define, field, frozen
 from rlx_core.codegen.gpu.faults import SITE_WORDS
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
-from rlx_core.emit.places import aligned
 from rlx_core.emit.program import build_program
-from rlx_core.emit.steps import emissions, is_empty
+from rlx_core.emit.steps import emissions
 from rlx_core.errors import ConfigError, Fact, FormatError
 from rlx_core.ir.dtypes import dtype
+from rlx_core.run.device_memory import aligned
+from rlx_core.run.parts import is_empty
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.preparing import prepared_on_host

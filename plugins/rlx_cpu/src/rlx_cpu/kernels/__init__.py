@@ -5,7 +5,6 @@
 
 from rlx_cpu.kernels import (
     attention,
-    control,
     elementwise,
     fourier,
     fused,
@@ -19,4 +18,4 @@ from rlx_cpu.kernels.table import kernels
 
 __all__ = ["FAMILIES", "kernels"]
 
-FAMILIES = (*(reference, elementwise, reduction, linalg, fourier, indexing, normalization, attention, fused, control),)
+FAMILIES = (*(reference, elementwise, reduction, linalg, fourier, indexing, normalization, attention, fused),)

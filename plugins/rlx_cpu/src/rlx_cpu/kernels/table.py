@@ -7,10 +7,12 @@ import numpy as np
 from rlx_core.ir.graph import Node
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.pipeline.kernels import Condition, KernelTable, condition
+from rlx_core.run.control import control_rows
 
 __all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis", "one_dtype"]
 
 kernels = KernelTable("cpu", plugin="cpu")
+control_rows(kernels)
 
 FLOAT = "f32 f64"
 BLAS = "f32 f64 c64 c128"

@@ -37,8 +37,8 @@ from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
+from rlx_core.run.memory import allocate
 from rlx_core.system.records import frozen
-from rlx_cpu.arena import allocate
 from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:

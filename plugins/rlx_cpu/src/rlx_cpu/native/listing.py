@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
+from rlx_core.run.listing import shared_listings
 from rlx_cpu.native.contract import Emitters, SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.runtime.compiled import Settings
 from rlx_cpu.native.runtime.sizing import module_of, sized_steps
-from rlx_cpu.native.runtime.steps import Settings, emit_step, layouts, reason_to_drive
+from rlx_cpu.native.runtime.steps import emit_step, layouts, reason_to_drive
 
 __all__ = ["LEVELS", "listings"]
 
@@ -23,21 +25,21 @@ LEVELS = (
 
 def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
     """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
-    wanted = frozenset(steps)
-    native = {number: layout for number, layout in layouts(lir) if number in wanted}
+    selected = frozenset(steps)
+    native = {number: layout for number, layout in layouts(lir) if number in selected}
     sized = sized_steps(lir, native, table, settings.isa)
-    shared: dict[tuple[object, str, Layout], list[int]] = {}
-    for number, layout in native.items():
-        shared.setdefault((lir.steps[number].node.op, lir.steps[number].kernel, layout), []).append(number)
-    found = [
-        Listing((number,), "", reason_to_drive(lir.steps[number]) or "runs with NumPy")
-        for number in steps
-        if number not in native
-    ]
-    for (_, _, layout), numbers in shared.items():
-        form = sized[numbers[0]].form if numbers[0] in sized else None
-        found.append(Listing(tuple(numbers), code(lir, table, settings, level, numbers[0], layout, form)))
-    return found
+
+    def reason_without(number: int) -> str | None:
+        return None if number in native else reason_to_drive(lir.steps[number]) or "runs with NumPy"
+
+    def code_of(number: int) -> tuple[str, str]:
+        form = sized[number].form if number in sized else None
+        return code(lir, table, settings, level, number, native[number], form), ""
+
+    def function_of(number: int) -> object:
+        return lir.steps[number].node.op, lir.steps[number].kernel, native[number]
+
+    return shared_listings(steps, reason_without, function_of, code_of)
 
 
 def code(

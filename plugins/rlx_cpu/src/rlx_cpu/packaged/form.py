@@ -1,239 +1,177 @@
-"""A native program as data: everything that running it takes but its code and its weights, which are blobs of the file.
+"""A native program in a package: its plan, its steps, and which words of the table are addresses in which buffer.
 
-Addresses that steps read are said by *places*: 0 is the arena of a run, those after it are the program's buffers, which never
-change. Whatever a form says is held against itself and the blobs before anything is made of it: a file that was made by another
-rlx, or by hand, is refused. What the code then does with it is the code's matter.
+What a form refers to is checked before anything is made of it: words, buffers, bytes and functions. What the code then does with
+the addresses is the code's matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final
 
+import numpy as np
 from attrs import asdict
 
 from rlx_core.codegen.places import Fault
-from rlx_core.emit.packaged.reading import every, known_type, line_of, number
-from rlx_core.errors import FormatError
+from rlx_core.errors import Fact, FormatError
 from rlx_core.ir.forms import Json, items, need, optional
-from rlx_core.ir.strides import extent
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.provenance import Source
+from rlx_core.run.packaged.plan_form import PackedPlan, PlanWriter, buffer_from, expect_inside
+from rlx_core.run.packaged.reading import every, line_of, number
+from rlx_core.run.plan import BufferId
 from rlx_core.system.records import frozen
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.runtime.code import Code
+from rlx_cpu.native.runtime.compiled import Compiled, NativeStep, RunSettings
+from rlx_cpu.native.runtime.native_steps import Arguments
 
-__all__ = ["ARENA", "Brought", "Output", "PackedProgram", "PackedStep", "Source", "Word", "program_from"]
+__all__ = ["PackedProgram", "program_form"]
 
-ARENA: Final = 0
-"""The place of what a run computes on the way."""
-
-_MOST_PARTS: Final = 64
-
-Word = tuple[int, int]
-"""A word of the table, and bytes to add to the address that it holds."""
-
-Source = Literal["place", "input", "made"]
-"""What an output is in: a place, an argument, or an array that is made for each run."""
-
-
-@frozen
-class Brought:
-    """An array of each run, an argument or one that is made for it: its type, and the words that hold its address."""
-
-    type: TensorType
-    words: tuple[Word, ...]
-
-
-@frozen
-class Output:
-    """How an output reaches the caller: as (a view of) an array that was made, or as a copy out of `source`."""
-
-    type: TensorType
-    is_copied: bool
-    source: Source
-    number: int
-    offset: int
-    strides: tuple[int, ...]
-
-
-@frozen
-class PackedStep:
-    """One step.
-
-    Attributes:
-        function, prologue: Their names in the code.
-        first: The word of its first buffer.
-        parts, is_threaded: As `runtime.calls.Call` has them.
-        shares: Whether the one thread that runs it shares steps inside with those that wait.
-        us: Microseconds that it takes one thread, roughly.
-        workspace: The word of its scratch memory, of which each thread has `stride` bytes after `shared`, both rounded up.
-        polls: Whether it lets signals be handled, and may be left.
-        status: The word of its status words, and what to say of the number in them.
-        label, line: Which node it is, and the user's file and line.
-    """
-
-    function: str
-    prologue: str | None
-    first: int
-    parts: int
-    is_threaded: bool
-    shares: bool
-    polls: bool
-    us: float
-    workspace: int | None
-    stride: int
-    shared: int
-    status: int | None
-    fault: Fault | None
-    label: str
-    line: tuple[str, int] | None
+_MAX_PARTS: Final = 64
+_MAX_WORDS: Final = 1 << 24
 
 
 @frozen(eq=False)
 class PackedProgram:
-    """A program.
+    """A program that was read.
 
     Attributes:
-        arena: Bytes of a run's arena, which begins at a multiple of `alignment`.
-        words: Of the table of addresses.
-        buffers: Blob of each place from 1 on.
-        fixed: Word, place, bytes from its start.
-        made: The arrays that are handed over.
-        reason_without_entry: Why plain calls go the checked way, or `None`.
+        words: The number of words of the table.
+        steps: Its steps, by number; they have no code yet.
+        microseconds: How long each takes one thread, roughly.
+        arguments: Which words are addresses in which buffer.
     """
 
-    arena: int
-    alignment: int
+    plan: PackedPlan
     words: int
-    buffers: tuple[int, ...]
-    fixed: tuple[tuple[int, int, int], ...]
-    inputs: tuple[Brought, ...]
-    made: tuple[Brought, ...]
-    outputs: tuple[Output, ...]
-    steps: tuple[PackedStep, ...]
-    reason_without_entry: str | None
+    steps: Mapping[int, NativeStep]
+    microseconds: Mapping[int, float]
+    arguments: Arguments
 
-    def to_json(self) -> Json:
-        """The program as `program_from` reads it."""
-        return asdict(
-            self, value_serializer=lambda _, __, value: repr(value) if isinstance(value, TensorType) else value
-        )
+    @classmethod
+    def from_json(cls, form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, int]) -> PackedProgram:
+        """The program that `program_form` wrote.
+
+        Args:
+            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            functions: The functions of the code.
+
+        Raises:
+            FormatError: The form is not a program, or refers to words, buffers, bytes or functions that are not there.
+        """
+        row = need(form, dict, "a program")
+        plan = PackedPlan.from_json(row.get("plan"), "cpu", nbytes_of)
+        words = number(row.get("words"), "the table", high=_MAX_WORDS)
+        rows = every(row.get("steps"), lambda each: need(each, dict, "a step"))
+        steps = {i: _step(each, words) for i, each in enumerate(rows)}
+        for each in steps.values():
+            missing = [
+                name for name in (each.emitted.function, each.emitted.prologue) if name and name not in functions
+            ]
+            if missing:
+                raise FormatError(f"package: its code has no function {missing[0]!r}")
+        arguments = dict(every(row.get("arguments"), lambda each: _arguments(each, words, plan)))
+        return cls(plan, words, steps, {i: _time(each.get("us")) for i, each in enumerate(rows)}, arguments)
+
+    def takes_longer(self, steps: Sequence[int], microseconds: float) -> bool:
+        """Whether steps take one thread longer than that."""
+        return sum(self.microseconds[number] for number in steps) > microseconds
+
+    def compiled(self, code: Code | None, settings: RunSettings) -> Compiled:
+        """The steps with their code."""
+        steps = {i: each.with_code(code) for i, each in self.steps.items()}
+        emitted = [each.emitted for each in steps.values()]
+        scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted), default=0)
+        return Compiled((), steps, self.words, scratch, settings)
 
 
-def program_from(form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, int]) -> PackedProgram:
-    """The program that was written.
+def program_form(
+    plan: PlanWriter,
+    compiled: Compiled,
+    arguments: Arguments,
+    packed: Sequence[tuple[int, np.ndarray]],
+    microseconds: Mapping[int, float],
+) -> Json:
+    """A program as `PackedProgram.from_json` reads it.
 
     Args:
-        nbytes_of: Bytes of a blob; raises FormatError if there is none of that number.
-        functions: What the code has.
-
-    Raises:
-        FormatError: It is none, or speaks of words, places, bytes or functions that are not there.
+        packed: Words that hold the addresses of packed operands, with those.
     """
-    form = need(form, dict, "a program")
-    buffers = every(form.get("buffers"), lambda each: number(each, "a blob"))
-    found = PackedProgram(
-        arena=number(form.get("arena"), "the arena"),
-        alignment=number(form.get("alignment"), "the alignment", low=1, high=1 << 16),
-        words=number(form.get("words"), "the table", high=1 << 24),
-        buffers=buffers,
-        fixed=every(form.get("fixed"), _three),
-        inputs=every(form.get("inputs"), lambda each: _brought(each, "an input")),
-        made=every(form.get("made"), lambda each: _brought(each, "a result")),
-        outputs=every(form.get("outputs"), _output),
-        steps=every(form.get("steps"), _step),
-        reason_without_entry=optional(form.get("reason_without_entry"), str, "a reason"),
-    )
-    _expect_sound(found, [found.arena, *map(nbytes_of, buffers)], functions)
-    return found
+    words: dict[BufferId, list[tuple[int, int]]] = {}
+    for buffer, pairs in arguments.items():
+        words.setdefault(plan.buffer(buffer), []).extend(pairs)
+    for word, operand in packed:
+        words.setdefault(plan.blob(operand), []).append((word, 0))
+    rows = [[buffer.kind, buffer.number, pairs] for buffer, pairs in words.items()]
+    steps = [_step_form(each, microseconds[number]) for number, each in compiled.steps.items()]
+    return {"words": compiled.table_words, "steps": steps, "arguments": rows, "plan": plan.to_json()}
 
 
-# ------------------------------------------------------------------------------------------- reading
+def _step_form(each: NativeStep, microseconds: float) -> Json:
+    emitted, source = each.emitted, each.where.where
+    return {
+        "function": emitted.function,
+        "prologue": emitted.prologue,
+        "first": each.first,
+        "parts": emitted.parts,
+        "is_threaded": emitted.uses_threads,
+        "shares": emitted.shares,
+        "polls": emitted.polls,
+        "us": microseconds,
+        "workspace": each.workspace,
+        "stride": emitted.workspace_stride,
+        "shared": emitted.shared_stride,
+        "status": each.status,
+        "fault": None if emitted.fault is None else asdict(emitted.fault),
+        "label": each.where.found,
+        "line": [source.file, source.line] if isinstance(source, Source) else None,
+    }
 
 
-def _three(form: Json) -> tuple[int, int, int]:
-    word, place, offset = (number(n, "an address") for n in items(form, 3, "an address"))
-    return word, place, offset
-
-
-def _two(form: Json) -> Word:
-    word, offset = (number(n, "an address") for n in items(form, 2, "an address"))
-    return word, offset
-
-
-def _brought(form: Json, what: str) -> Brought:
-    row = need(form, dict, what)
-    return Brought(known_type(row.get("type")), every(row.get("words"), _two))
-
-
-def _output(form: Json) -> Output:
-    row = need(form, dict, "an output")
-    source = row.get("source")
-    if source not in ("place", "input", "made"):
-        raise FormatError(f"package: an output is in {source!r}")
-    return Output(
-        known_type(row.get("type")),
-        need(row.get("is_copied"), bool, "whether an output is copied"),
-        source,
-        number(row.get("number"), "a place"),
-        number(row.get("offset"), "an offset"),
-        tuple(need(n, int, "a stride") for n in need(row.get("strides"), list, "strides")),
-    )
-
-
-def _step(form: Json) -> PackedStep:
-    row = need(form, dict, "a step")
-
+def _step(row: dict[str, Any], words: int) -> NativeStep:
     def word(name: str) -> int | None:
-        return None if row.get(name) is None else number(row[name], "a word")
+        return None if row.get(name) is None else number(row[name], "a word", high=words)
 
-    us = row.get("us")
-    return PackedStep(
+    line = line_of(row.get("line"))
+    label = need(row.get("label"), str, "a label")
+    emitted = Emitted(
         function=need(row.get("function"), str, "a function"),
         prologue=optional(row.get("prologue"), str, "a prologue"),
-        first=number(row.get("first"), "a word"),
-        parts=number(row.get("parts"), "parts", high=_MOST_PARTS + 1),
-        is_threaded=need(row.get("is_threaded"), bool, "whether threads share a step"),
+        parts=number(row.get("parts"), "parts", high=_MAX_PARTS + 1),
+        uses_threads=need(row.get("is_threaded"), bool, "whether threads share a step"),
         shares=need(row.get("shares"), bool, "whether threads share steps inside"),
         polls=need(row.get("polls"), bool, "whether it lets signals be handled"),
-        us=float(us if isinstance(us, int) else need(us, float, "a time")),
-        workspace=word("workspace"),
-        stride=number(row.get("stride"), "scratch memory"),
-        shared=number(row.get("shared"), "scratch memory"),
-        status=word("status"),
+        workspace=number(row.get("stride"), "scratch memory"),
+        shared_workspace=number(row.get("shared"), "scratch memory"),
         fault=None if row.get("fault") is None else Fault.from_json(row["fault"]),
-        label=need(row.get("label"), str, "a label"),
-        line=line_of(row.get("line")),
+    )
+    return NativeStep(
+        step=None,
+        emitted=emitted,
+        code=None,
+        first=number(row.get("first"), "a word", high=words + 1),
+        workspace=word("workspace"),
+        packs=(),
+        status=word("status"),
+        node=Fact("node", label, None if line is None else Source(*line)),
     )
 
 
-def _expect_sound(found: PackedProgram, places: Sequence[int], functions: Mapping[str, int]) -> None:
-    """Every word, place, byte and function that a program speaks of is there."""
-    words: list[int] = [word for word, _, _ in found.fixed]
-    words += [word for each in (*found.inputs, *found.made) for word, _ in each.words]
-    for step in found.steps:
-        words += [step.first, *(w for w in (step.workspace, step.status) if w is not None)]
-        missing = [name for name in (step.function, step.prologue) if name is not None and name not in functions]
-        if missing:
-            raise FormatError(f"package: its code has no function {missing[0]!r}")
-    if words and max(words) >= found.words:
-        raise FormatError(f"package: word {max(words)} of a table of {found.words}")
-    for _, place, offset in found.fixed:
-        if place >= len(places) or offset > places[place]:
-            raise FormatError(f"package: byte {offset} of place {place} is not there")
-    for each in (*found.inputs, *found.made):
-        if any(offset > each.type.static_nbytes for _, offset in each.words):
-            raise FormatError(f"package: an address lies outside of a {each.type}")
-    sizes: Mapping[str, Sequence[int]] = {
-        "place": places,
-        "input": [each.type.static_nbytes for each in found.inputs],
-        "made": [each.type.static_nbytes for each in found.made],
-    }
-    for output in found.outputs:
-        _expect_within(output, sizes[output.source])
+def _time(form: Json) -> float:
+    return float(form if isinstance(form, int) and not isinstance(form, bool) else need(form, float, "a time"))
 
 
-def _expect_within(output: Output, sizes: Sequence[int]) -> None:
-    if output.number >= len(sizes) or len(output.strides) != output.type.rank:
-        raise FormatError(f"package: an output lies in {output.source} {output.number}, of {len(sizes)}")
-    low, high = extent(output.type, output.strides)
-    if output.offset + low < 0 or output.offset + high > sizes[output.number]:
-        raise FormatError(f"package: {output.type} does not lie within {output.source} {output.number}")
+def _arguments(form: Json, words: int, plan: PackedPlan) -> tuple[BufferId, Sequence[tuple[int, int]]]:
+    kind, place, pairs = items(form, 3, "addresses")
+    buffer = buffer_from(kind, place)
+    arguments = every(pairs, _address)
+    for word, offset in arguments:
+        if word >= words:
+            raise FormatError(f"package: word {word} of a table of {words}")
+        expect_inside(buffer, offset, plan.nbytes, may_end=True)
+    return buffer, arguments
+
+
+def _address(form: Json) -> tuple[int, int]:
+    word, offset = (number(n, "an address") for n in items(form, 2, "an address"))
+    return word, offset

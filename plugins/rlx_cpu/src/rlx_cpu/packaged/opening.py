@@ -9,15 +9,19 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Blobs, Program, Unpack
+from rlx_core.run.memory import HostMemory
+from rlx_core.run.packaged.plan_form import reason_against_version
+from rlx_core.run.packaged.program import packaged_program
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION, bring, codes
+from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION, Code, bring, codes
+from rlx_cpu.native.runtime.compiled import RunSettings
+from rlx_cpu.native.runtime.native_steps import NativeCode
 from rlx_cpu.packaged.features import reason_against
-from rlx_cpu.packaged.form import program_from
+from rlx_cpu.packaged.form import PackedProgram
 from rlx_cpu.packaged.image import image_from
 from rlx_cpu.packaged.mapping import MappedCode
-from rlx_cpu.packaged.program import PackagedProgram
 
-__all__ = ["reason_against_code", "unpacked"]
+__all__ = ["program_of", "reason_against_code", "unpacked"]
 
 
 def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
@@ -29,7 +33,7 @@ def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
     row = need(form, dict, "code")
     isa = need(row.get("isa"), str, "an instruction set")
     needs = [need(each, str, "a feature") for each in need(row.get("needs"), list, "needs")]
-    reason = reason_against(need(row.get("arch"), str, "an architecture"), needs)
+    reason = reason_against(need(row.get("arch"), str, "an architecture"), needs) or reason_against_version(row)
     version = need(row.get("runtime"), int, "a version")
     if reason is not None:
         return reason
@@ -55,18 +59,25 @@ def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
     # What enters programs is for the interpreters whose arrays it knows; elsewhere every call is checked.
     wanted = (STEPS, ENTRY, RESULT_MEMORY) if interpreter.reason_against() is None else (STEPS,)
     bring({name: MappedCode(image_from(modules.get(name), blobs)) for name in wanted if name not in codes})
+    settings = RunSettings(threads, spin_us)
     image = None if row.get("code") is None else image_from(row["code"], blobs)
     code = None if image is None else MappedCode(image)
 
     def program(number: int, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Program:
         if not 0 <= number < len(programs):
             raise FormatError(f"package: there are {len(programs)} programs, and none of number {number}")
-        found = program_from(programs[number], blobs.nbytes, {} if image is None else image.exports)
-        said = tuple(each.type for each in found.inputs), tuple(each.type for each in found.outputs)
-        if said != (inputs, outputs):
-            raise FormatError(
-                f"package: program {number} is from {said[0]} to {said[1]}, and called from {inputs} to {outputs}"
-            )
-        return PackagedProgram(found, code, blobs.arrays(list(found.buffers)), threads, spin_us)
+        packed = PackedProgram.from_json(programs[number], blobs.nbytes, {} if image is None else image.exports)
+        packed.plan.expect_types(number, inputs, outputs)
+        return program_of(packed, code, blobs, settings)
 
     return program
+
+
+def program_of(packed: PackedProgram, code: Code | None, blobs: Blobs, settings: RunSettings) -> Program:
+    """A program that was read, with its code and weights.
+
+    Raises:
+        FormatError: A blob is damaged.
+    """
+    native = NativeCode(packed.compiled(code, settings), packed.arguments, (), packed.takes_longer)
+    return packaged_program(packed.plan, HostMemory("cpu"), native, blobs, {})

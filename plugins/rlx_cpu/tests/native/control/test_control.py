@@ -258,7 +258,7 @@ def test_the_error_of_a_loop_is_that_of_the_step_that_met_it(
 
 
 def packs_of(program: Any) -> list[Any]:
-    compiled = program.executable._shared.latest.program.compiled
+    compiled = program.executable._shared.latest.program.compiled.native
     return [pack for step in compiled.steps.values() for pack in step.emitted.packs]
 
 

@@ -63,7 +63,7 @@ def test_an_entry_keeps_what_it_needs_and_no_more() -> None:
     fast = jitted(lambda x: rlx.exp(x) @ W)
     expected = np.copy(fast(X))
     entry = entry_of(fast)
-    arena = weakref.ref(program(fast)._frames)
+    arena = weakref.ref(program(fast).frames)
     del fast
     gc.collect()
     np.testing.assert_array_equal(entry(X)[0], expected)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from callers import side_by_side
-from entries import entry_of, jitted, long_program, opened, program
+from entries import entry_of, jitted, long_program, mode_of, opened, program
 
 import rlx_core as rlx
 from rlx_cpu.native.machine import MACHINE
@@ -29,12 +29,12 @@ def test_small_programs_run_alone_and_large_ones_with_all_threads() -> None:
     for size in (4, 128, 512):
         fast = jitted(lambda x: rlx.tanh(x @ x), config=config)
         fast(np.ones((size, size), "f4"))
-        modes.append(program(fast)._mode(program(fast)._parts))
+        modes.append(mode_of(program(fast)))
     assert modes[0] is Mode.TINY
     assert modes[-1] is Mode.SHARED
     alone = jitted(lambda x: rlx.tanh(x @ x), config={"options": {"cpu.threads": 1}})
     alone(np.ones((512, 512), "f4"))
-    assert program(alone)._mode(program(alone)._parts) is Mode.ALONE
+    assert mode_of(program(alone)) is Mode.ALONE
 
 
 SPIN = 2_000_000
@@ -54,7 +54,7 @@ def test_who_is_awake_helps_with_a_program_in_between() -> None:
     x = RNG.standard_normal(16384).astype("f4")
     fast = jitted(middling, config={"options": {"cpu.threads": 2, "cpu.spin": SPIN}})
     fast(x)
-    assert program(fast)._mode(program(fast)._parts) is Mode.AWAKE
+    assert mode_of(program(fast)) is Mode.AWAKE
     entry = entry_of(fast)
     alone = jitted(middling, config={"options": {"cpu.threads": 1}})(x)
     threads = pool.pool_for(2, SPIN)
@@ -115,6 +115,6 @@ def test_programs_of_all_lengths_share_one_pool_from_many_threads() -> None:
 def test_no_more_steps_are_looked_at_than_it_takes_to_know() -> None:
     fast = jitted(lambda x: rlx.tanh(x @ x) @ x)
     fast(np.ones((512, 512), "f4"))
-    steps = iter(program(fast)._frames.lir.steps)
+    steps = iter(program(fast).lir.steps)
     assert takes_longer(steps, 1.0, MACHINE.speed)
     assert next(steps, None) is not None

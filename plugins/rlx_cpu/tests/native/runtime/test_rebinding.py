@@ -11,7 +11,7 @@ import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
 from rlx_cpu.native.contract import Pack
-from rlx_cpu.native.runtime.program import NativeProgram
+from rlx_cpu.native.runtime.native_steps import NativeCode
 
 HOST = PluginHost([rlx_cpu.plugin])
 X = np.random.default_rng(0).standard_normal((40, 96)).astype("f4")
@@ -21,15 +21,15 @@ OLD, NEW = (np.random.default_rng(n).standard_normal((96, 64)).astype("f4") for 
 def test_packed_weights_are_those_of_the_runs_own_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that packs late, after others have bound anew, must not leave old panels to those who come next."""
     fast: Any = rlx.compile(lambda w, x: x @ w, OLD, rlx.spec("f32[40, 96]"), host=HOST, target="cpu")
-    first, late = NativeProgram._new_table, []
+    first, late = NativeCode.prepare, []
 
-    def bind_in_between(program: NativeProgram, frame: Any) -> Any:
+    def bind_in_between(code: NativeCode, frame: Any) -> Any:
         if not late:
             late.append(fast.rebind(w=NEW))
             fast(X)  # by another thread: it has its own frame
-        return first(program, frame)
+        return first(code, frame)
 
-    monkeypatch.setattr(NativeProgram, "_new_table", bind_in_between)
+    monkeypatch.setattr(NativeCode, "prepare", bind_in_between)
     began_with_old = fast(X)
 
     np.testing.assert_allclose(began_with_old, X @ OLD, atol=1e-4)
@@ -39,16 +39,16 @@ def test_packed_weights_are_those_of_the_runs_own_binding(monkeypatch: pytest.Mo
 
 def test_a_run_keeps_its_packed_weights_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     fast: Any = rlx.compile(lambda w, x: x @ w, OLD, rlx.spec("f32[40, 96]"), host=HOST, target="cpu")
-    steps, late, rubbish = NativeProgram._steps, [], []
+    steps, late, rubbish = NativeCode._call, [], []
 
-    def bind_in_between(program: NativeProgram, *rest: Any) -> None:
+    def bind_in_between(code: NativeCode, *rest: Any) -> None:
         if not late:
             late.append(fast.rebind(w=NEW))
             fast(X)
             rubbish.extend(np.full(OLD.nbytes + 64, 255, np.uint8) for _ in range(64))  # where freed panels were
-        steps(program, *rest)
+        steps(code, *rest)
 
-    monkeypatch.setattr(NativeProgram, "_steps", bind_in_between)
+    monkeypatch.setattr(NativeCode, "_call", bind_in_between)
 
     np.testing.assert_allclose(fast(X), X @ OLD, atol=1e-4)
     np.testing.assert_allclose(fast(X), X @ NEW, atol=1e-4)

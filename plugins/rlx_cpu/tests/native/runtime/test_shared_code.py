@@ -71,7 +71,7 @@ def test_what_is_kept_is_code_and_no_constant_that_a_program_packed() -> None:
         return x @ OLD
 
     made = [rlx.compile(model, rlx.spec("f32[40, 96]"), target="cpu") for _ in range(2)]
-    packed = [f(X).shape and f.executable._shared.latest.program.compiled.packed_constants for f in made]
+    packed = [f(X).shape and f.executable._shared.latest.program.compiled.native.packed_constants for f in made]
     (kept,) = made[0].executable._compiled.code
 
     assert all(packed)
@@ -86,7 +86,7 @@ def test_programs_follow_the_number_of_usable_cpus(built: list[Any], monkeypatch
         monkeypatch.setattr(threads, "usable_cpus", lambda: count)
         made = function()
         made(X)
-        return [b.program.compiled.settings.threads for b in made.executable._shared.programs._values.values()]
+        return [b.program.compiled.native.settings.threads for b in made.executable._shared.programs._values.values()]
 
     assert [used(count, lambda: multiplied(OLD)) for count in (1, 2, 2, 1)] == [[1], [2], [2], [1]]
     assert len(built) >= 3

@@ -1,4 +1,4 @@
-"""From a planned program to the parts of its entry, or to the reason why it has none.
+"""From an execution plan to the parts of a program's entry, or to the reason why it has none.
 
 An entry serves programs that are native from end to end and whose results reach the caller in a way that a straight line of
 code can follow: new arrays, donated arguments, and copies that no other result overwrites.
@@ -6,59 +6,62 @@ code can follow: new arrays, donated arguments, and copies that no other result 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from attrs import field
 
 from rlx_core.ir.array import Donated, donation_text
-from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Alias, Delivery, Entry, Lir
 from rlx_core.ir.strides import is_dense
-from rlx_core.pipeline.planning.alias import covers_root, placement
+from rlx_core.run.plan import BufferId, ExecutionPlan, Leaf, Location, PlannedOutput
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime.entry import Given, Made, Source
 from rlx_cpu.native.runtime.entry_words import FRESH
 
 __all__ = ["Ends", "ends", "reason_against"]
 
-_MOST_PAIRS = 1 << 16
-"""Donated arguments times all arguments and parameters: every pair is looked at in a call."""
+MAX_DONATION_CHECKS = 1 << 16
+"""Donated arguments times all arguments and parameters: every pair is compared in a call."""
 
 
-def reason_against(lir: Lir) -> str | None:
+def reason_against(plan: ExecutionPlan) -> str | None:
     """Why a native program cannot be entered directly; `None` if it can."""
-    inputs = {e.value for e in lir.manifest.inputs}
-    donated = sum(e.is_donated for e in lir.manifest.inputs)
-    given = next((e.name for e in lir.manifest.params if e.is_donated), None)
-    if given is not None:
-        return f"parameter {given} is donated"
-    others = len(inputs) + len(lir.graph.params)
-    if donated * others > _MOST_PAIRS:
+    donated = sum(leaf.is_donated for leaf in plan.inputs)
+    param = next((leaf.name for leaf in plan.params if leaf.is_donated), None)
+    if param is not None:
+        return f"parameter {param} is donated"
+    others = len(plan.inputs) + len(plan.params)
+    if donated * others > MAX_DONATION_CHECKS:
         return f"{donated} inputs are donated, too many to compare with all {others} inputs and parameters"
-    for entry, value, delivery in zip(lir.manifest.outputs, lir.graph.outputs, lir.deliveries, strict=True):
-        reason = _reason_against_output(lir, value, delivery, inputs)
+    for output in plan.outputs:
+        reason = _reason_against_output(plan, output)
         if reason is not None:
-            return f"output {entry.name} {reason}"
+            return f"output {output.name} {reason}"
     return None
 
 
-def _reason_against_output(lir: Lir, value: Value, delivery: Delivery, inputs: set[Value]) -> str | None:
-    place = placement(value, lir.aliases)
-    if delivery.kind == "own":
-        return None if covers_root(value, lir.aliases) else "is a part of its buffer"
-    if not is_dense(value.type, place.strides):
+def _reason_against_output(plan: ExecutionPlan, output: PlannedOutput) -> str | None:
+    at = output.location
+    if at is None:
+        return None
+    if output.kind == "own":
+        return None if _covers(plan, output, at) else "is a part of its buffer"
+    if not is_dense(output.type, at.strides):
         return "is copied from a strided view"
-    if delivery.kind == "donor":
-        assert delivery.donor is not None, "a donor gives its buffer back"
-        if place.root is not delivery.donor and place.root in inputs:
-            return "is copied from one argument to another"
+    if output.kind == "donor" and at.buffer.kind == "input" and at.buffer != output.donor:
+        return "is copied from one argument to another"
     return None
+
+
+def _covers(plan: ExecutionPlan, output: PlannedOutput, at: Location) -> bool:
+    """Whether an output is all of its buffer's bytes in order."""
+    nbytes = plan.results[at.buffer.number].static_nbytes
+    return at.offset == 0 and output.type.static_nbytes == nbytes and is_dense(output.type, at.strides)
 
 
 @frozen(eq=False)
 class Ends:
-    """Both ends of an entry: what comes in, what goes out, and the copies in between.
+    """Both ends of an entry: arguments, results, and the copies in between.
 
     Attributes:
         words: Words of its own that hold addresses for the copies.
@@ -70,51 +73,61 @@ class Ends:
     words: list[np.ndarray] = field(factory=list)
 
 
-def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mapping[Value, int], program: str) -> Ends:
+def ends(
+    plan: ExecutionPlan,
+    words: Mapping[BufferId, list[tuple[int, int]]],
+    address: Callable[[BufferId], int],
+    program: str,
+) -> Ends:
     """The ends of a program that `reason_against` has nothing against.
 
     Args:
         program: Its name, for errors about donated arguments.
-        per_run: For inputs and for roots of own outputs, the addresses of words that hold theirs, with bytes to add.
-        fixed: Where all other roots of outputs lie in the entry's frame.
+        words: For the buffers of inputs and results, the addresses of words that hold theirs, with bytes to add.
+        address: Where the other buffers lie in the entry's frame.
     """
-    inputs = [Given(e.type, _donated(e, program), list(per_run.get(e.value, ()))) for e in lir.manifest.inputs]
-    found = Ends(inputs, [])
-    at: dict[Value, Given | Made] = {e.value: g for e, g in zip(lir.manifest.inputs, found.inputs, strict=True)}
-    numbers = {e.value: i for i, e in enumerate(lir.manifest.inputs)}
-    pairs = list(zip(lir.graph.outputs, lir.deliveries, strict=True))
-    for value, delivery in pairs:
-        made = Made(value.type, FRESH if delivery.donor is None else numbers[delivery.donor])
-        found.outputs.append(made)
-        if delivery.kind == "own":
-            root = lir.root_of(value)
-            made.places.extend(per_run.get(root, ()))
-            at[root] = made
-    for (value, delivery), made in zip(pairs, found.outputs, strict=True):
-        place = placement(value, lir.aliases)
-        if delivery.kind == "own" or place.root is delivery.donor or not value.type.size:
+    inputs = [
+        Given(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
+        for i, leaf in enumerate(plan.inputs)
+    ]
+    made = Ends(inputs, [])
+    arrays: dict[BufferId, Given | Made] = {BufferId("input", i): each for i, each in enumerate(inputs)}
+    for output in plan.outputs:
+        result = Made(output.type, FRESH if output.donor is None else output.donor.number)
+        made.outputs.append(result)
+        if output.kind == "own" and output.location is not None:
+            result.places.extend(words.get(output.location.buffer, ()))
+            arrays[output.location.buffer] = result
+    for output, result in zip(plan.outputs, made.outputs, strict=True):
+        at = output.location
+        if at is None or output.kind == "own" or at.buffer == output.donor:
             continue
-        into = made if delivery.donor is None else at[delivery.donor]
-        found.copies.append(_copy(found, place, at.get(place.root), fixed, into, value.type.static_nbytes))
-    return found
+        into = result if output.donor is None else arrays[output.donor]
+        made.copies.append(_copy(made, at, arrays.get(at.buffer), address, into, output.type.static_nbytes))
+    return made
 
 
-def _donated(entry: Entry, program: str) -> Donated | None:
+def _donated(leaf: Leaf, program: str) -> Donated | None:
     """What the array of a donated input refers to after a call."""
-    if not entry.is_donated:
+    if not leaf.is_donated:
         return None
-    return Donated(donation_text(entry.name, program), entry.type.dtype.numpy, entry.type.static_shape)
+    return Donated(donation_text(leaf.name, program), leaf.type.dtype.numpy, leaf.type.static_shape)
 
 
 def _copy(
-    found: Ends, place: Alias, source: Given | Made | None, fixed: Mapping[Value, int], into: Given | Made, nbytes: int
+    made: Ends,
+    at: Location,
+    source: Given | Made | None,
+    address: Callable[[BufferId], int],
+    into: Given | Made,
+    nbytes: int,
 ) -> Source:
     words = np.zeros(2, np.int64)
-    found.words.append(words)
+    made.words.append(words)
     first, second = words.ctypes.data, words.ctypes.data + 8
     into.places.append((first, 0))
     if source is None:
-        words[1] = fixed[place.root] + place.byte_offset
+        words[1] = address(at.buffer) + at.offset
     else:
-        source.places.append((second, place.byte_offset))
+        source.places.append((second, at.offset))
     return Source(first, second, nbytes)

@@ -5,11 +5,8 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
-from attrs import field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.errors.contained import contained
@@ -17,106 +14,20 @@ from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import Places
 from rlx_core.plugins import package_of
-from rlx_core.system.records import evolve, frozen
+from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime.compiled import Compiled, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "laid_out", "layouts"]
-
-
-@frozen
-class Settings:
-    """How a program runs.
-
-    Attributes:
-        isa: What it is compiled for.
-        threads: How many threads run it.
-        spin_us: Microseconds that a waiting worker spins before it parks.
-    """
-
-    isa: Isa
-    threads: int = 1
-    spin_us: int = 200
-
-
-@frozen(eq=False)
-class NativeStep:
-    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
-
-    Attributes:
-        code: What has the function; `None` where it is only written to a file.
-        arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
-        words: The sizes that it is told: they stand before its first address, the last one first.
-    """
-
-    step: Step
-    emitted: Emitted
-    code: Code | None
-    first: int
-    workspace: int | None
-    packs: tuple[int, ...]
-    status: int | None
-    arena: int | None = None
-    words: tuple[int, ...] = ()
-
-    def address_of(self, name: str) -> int:
-        """Where one of its functions is, once it is compiled."""
-        assert self.code is not None, "what runs has code"
-        return self.code.address(name)
-
-
-@frozen(eq=False)
-class Compiled:
-    """The code of a program and its steps: everything that clones share.
-
-    Attributes:
-        codes: What has the functions of its steps.
-        packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
-        for_all: The steps of a bound template, by number, whose functions another size calls too.
-    """
-
-    codes: tuple[Code, ...]
-    steps: Mapping[int, NativeStep]
-    table_words: int
-    workspace: int
-    settings: Settings
-    packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
-    for_all: frozenset[int] = frozenset()
-
-    def flush(self) -> None:
-        """Wait until the code is in the cache, if that is where it goes."""
-        for code in self.codes:
-            code.flush()
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether all code was found in a cache."""
-        return all(code.is_cached for code in self.codes)
-
-    @property
-    def uses_threads(self) -> bool:
-        """Whether threads can share a step, be it worth it or not."""
-        return any(each.emitted.uses_threads or each.emitted.shares for each in self.steps.values())
-
-    def on(self, lir: Lir) -> Compiled:
-        """The same code for an equal plan, with nothing that a program made for itself."""
-        steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
-        return evolve(self, steps=steps, packed_constants={})
-
-    def scratch_of(self, number: int) -> int:
-        """The bytes of scratch memory that a step by its number may use: all threads' together."""
-        if number not in self.steps:
-            return 0
-        emitted = self.steps[number].emitted
-        return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
+__all__ = ["compile_steps", "functions_of", "laid_out", "layouts"]
 
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
@@ -261,5 +172,5 @@ def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compil
         words += arena is not None
         steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
-    codes = tuple(dict.fromkeys(each.code for each in steps.values() if each.code is not None))
+    codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
     return Compiled(codes, steps, words, scratch, settings)

@@ -1,0 +1,353 @@
+"""The native calls of a program: one call of the runtime for each maximal sequence of native steps.
+
+Every native step reads the addresses of its buffers from a table. A frame has a table of its own, filled when the frame is made
+except for the addresses of inputs and results, which each run writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx_core.device.driver import At
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.profile import Profile
+from rlx_core.run.code import Calls, Code
+from rlx_core.run.frames import PER_RUN, Frame
+from rlx_core.run.memory import POISON, address_of, allocate
+from rlx_core.run.parts import HostPart
+from rlx_core.run.plan import ARENA, BufferId, Location, Locations
+from rlx_core.system.records import define, frozen
+from rlx_cpu.native.contract import ALIGNMENT, Pack
+from rlx_cpu.native.llvm.c_library import has_clock
+from rlx_cpu.native.runtime import entry_plan, interpreter
+from rlx_cpu.native.runtime.calls import Call, call_words, team_for
+from rlx_cpu.native.runtime.compiled import Compiled
+from rlx_cpu.native.runtime.entry import NativeEntry, build
+from rlx_cpu.native.runtime.entry_words import Mode
+from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
+from rlx_cpu.native.runtime.pool import pool_for, run_alone
+from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
+from rlx_cpu.profile import add_native
+
+if TYPE_CHECKING:
+    from rlx_core.ir.types import TensorType
+    from rlx_core.run.program import PlannedProgram
+
+__all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments_of", "packs_of"]
+
+TakesLonger = Callable[[Sequence[int], float], bool]
+"""Whether some steps, by number, take one thread longer than so many microseconds."""
+
+Arguments = Mapping[BufferId, Sequence[tuple[int, int]]]
+"""Buffer → words of the table that hold addresses in it, and bytes from its start for each."""
+
+
+@frozen(eq=False)
+class PackedOperand:
+    """An operand that is packed when it is bound.
+
+    Attributes:
+        word: The word of the table that holds the address of the packed bytes.
+        key: Its identity among the packed operands of a binding.
+    """
+
+    word: int
+    pack: Pack
+    location: Location
+    type: TensorType
+    key: Hashable
+
+
+@define(eq=False)
+class Table:
+    """A frame's addresses and scratch memory, and the packed operands that its addresses refer to."""
+
+    words: np.ndarray
+    scratch: np.ndarray
+    status: np.ndarray
+    packed: Sequence[np.ndarray]
+
+
+@frozen(eq=False)
+class Run:
+    """A maximal sequence of native steps.
+
+    Attributes:
+        words: What the runtime reads, a row for each call; a step with a prologue has two.
+        steps: The number of the step of each call.
+        uses_threads: Whether the program's threads share it.
+        has_threaded: Whether threads could share a step of it, even if it is too small for that.
+    """
+
+    words: np.ndarray
+    steps: tuple[int, ...]
+    uses_threads: bool
+    has_threaded: bool
+
+
+class NativeCode(Code):
+    """The native calls of a program.
+
+    Args:
+        compiled: The functions of its steps, and their words in the table.
+        arguments: Which words are addresses in which buffer.
+        packs: The operands that are packed when they are bound.
+        takes_longer: Estimates the time of steps.
+        reason_on_host: Why a step is none of native code.
+        margin: Bytes of poison behind scratch memory; 0 outside of poison mode.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        arguments: Arguments,
+        packs: Sequence[PackedOperand],
+        takes_longer: TakesLonger,
+        reason_on_host: Callable[[Step], str] = lambda step: f"{step.kernel} runs with NumPy",
+        margin: int = 0,
+    ) -> None:
+        self.native, self.arguments, self._packs = compiled, arguments, packs
+        self._takes_longer, self._reason_on_host, self._margin = takes_longer, reason_on_host, margin
+        self.steps = frozenset(compiled.steps)
+        self.workspace_nbytes = compiled.workspace
+        self._statuses = [each for each in compiled.steps.values() if each.status is not None]
+        self._runs: dict[tuple[int, ...], Run] = {}
+
+    # ------------------------------------------------------------------------------------------- the table
+
+    def prepare(self, frame: Frame) -> Table:
+        native = self.native
+        scratch = allocate(native.workspace + self._margin, ALIGNMENT)
+        status, packed = status_rows([each.emitted.polls for each in self._statuses]), self._packed(frame)
+        words = [0] * native.table_words  # a list, because numbers are stored in it in a third of the time
+        for buffer, at in frame.bound.items():
+            arguments = self.arguments.get(buffer)
+            if arguments is not None:
+                _store(words, arguments, at)
+        for row, each in zip(status, self._statuses, strict=True):
+            assert each.status is not None, "they are the steps that have a status"
+            words[each.status] = address_of(row)
+        scratch_address = address_of(scratch)
+        for each in native.steps.values():
+            words[each.first - len(each.words) : each.first] = reversed(each.words)
+            if each.workspace is not None:
+                words[each.workspace] = scratch_address
+        for operand, array in zip(self._packs, packed, strict=True):
+            words[operand.word] = address_of(array)
+        return Table(np.array(words, np.int64), scratch, status, packed)
+
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
+        _store(calls.words, arguments, at)
+
+    def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
+        """The packed operands of a frame's binding; each is made once for all programs that need it."""
+        if not self._packs:
+            return ()
+        from rlx_cpu.native.llvm.background import share_out  # here, because packages have their operands packed
+
+        kept = [
+            self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.made
+            for each in self._packs
+        ]
+        missing: dict[tuple[int, Hashable], int] = {}
+        for number, (each, made) in enumerate(zip(self._packs, kept, strict=True)):
+            if each.key not in made:
+                missing.setdefault((id(made), each.key), number)
+        # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
+        # than packing into them.
+        capacities = [self._packs[number].pack.capacity for number in missing.values()]
+        memory = allocate(sum(capacities), ALIGNMENT)
+        starts = dict(zip(missing.values(), accumulate(capacities, initial=0), strict=False))
+
+        def pack_one(number: int) -> None:
+            each = self._packs[number]
+            array = frame.array(each.location, each.type)
+            kept[number][each.key] = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
+
+        settings = self.native.settings
+        share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
+        return [made[each.key] for each, made in zip(self._packs, kept, strict=True)]
+
+    # ---------------------------------------------------------------------------------------------- running
+
+    def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:
+        self._call(self.run_of(part), frame.calls, profile)
+        self._check(frame.calls)
+
+    def run_of(self, part: Calls) -> Run:
+        """What the runtime needs for a part; waits for the code if it is still being compiled."""
+        run = self._runs.get(part.steps)
+        if run is None:
+            run = self._runs[part.steps] = self._new_run(part.steps)
+        return run
+
+    def _new_run(self, numbers: tuple[int, ...]) -> Run:
+        threads, machine = self.native.settings.threads, self.native.settings.machine
+        steps = [(number, self.native.steps[number]) for number in numbers]
+        phases = [
+            (n, each, name) for n, each in steps for name in (each.emitted.prologue, each.emitted.function) if name
+        ]
+        calls = [
+            Call(
+                each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads, each.emitted.polls
+            )
+            for _, each, name in phases
+        ]
+        has_threaded = any(each.emitted.uses_threads or each.emitted.shares for _, each in steps)
+        uses_threads = has_threaded and self._takes_longer(numbers, machine.serial_us)
+        return Run(call_words(calls, threads), tuple(n for n, *_ in phases), uses_threads, has_threaded)
+
+    def _call(self, run: Run, table: Table, profile: Profile | None) -> None:
+        settings, count = self.native.settings, len(run.steps)
+        steps, base = run.words.ctypes.data, table.words.ctypes.data
+        threads = settings.threads if run.uses_threads else 1
+        stamps = None if profile is None or not has_clock() else np.zeros((threads, count, RECORD_WORDS), np.int64)
+        record = 0 if stamps is None else stamps.ctypes.data
+        if threads > 1:
+            pool_for(threads, settings.spin_us).run(steps, count, base, record)
+        else:
+            run_alone(steps, count, base, record)
+        if profile is not None and stamps is not None:
+            timed = [step for number in run.steps if (step := self.native.steps[number].step) is not None]
+            if timed:  # those of packages are not known
+                # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
+                add_native(profile, timed, stamps[stamps[:, -1, 2] > 0])
+
+    def _check(self, table: Table) -> None:
+        if table.status.size and table.status[:, 0].any():
+            self._raise(table)
+
+    def _raise(self, table: Table) -> None:
+        """Raise why a loop was left, or the first fault that a step reported, in program order."""
+        raise_caught(table.status)
+        number = int(np.flatnonzero(table.status[:, 0])[0])
+        kind, offender = map(int, table.status[number, :2])
+        clear(table.status)
+        each = self._statuses[number]
+        assert each.emitted.fault is not None, "a step that reports faults can name them"
+        raise each.emitted.fault.kinds[kind - 1](offender).with_fact(each.where)
+
+    def end(self, frame: Frame, inputs: Sequence[Any], begun: Any, *, waits: bool) -> None:
+        self.native.flush()
+
+    def poison_scratch(self, frame: Frame) -> None:
+        frame.calls.scratch.fill(POISON)
+
+    def unused_scratch(self, frame: Frame, number: int) -> np.ndarray:
+        scratch: np.ndarray = frame.calls.scratch[self.native.scratch_of(number) :]
+        return scratch
+
+    # ---------------------------------------------------------------------------------------- the fast path
+
+    def reason_without_entry(self, program: PlannedProgram) -> str | None:
+        reason = interpreter.reason_against()
+        if reason is not None:
+            return reason
+        other = next((part.step for part in program.parts if isinstance(part, HostPart)), None)
+        if other is not None:
+            return self._reason_on_host(other)
+        return entry_plan.reason_against(program.plan)
+
+    def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any]:
+        frame = program.frames.take(program.shared.params)  # the entry's own from now on
+        return build(self._entry_parts(program, frame, name))
+
+    def _entry_parts(self, program: PlannedProgram, frame: Frame, name: str) -> NativeEntry:
+        """What an entry that owns this frame is made of; `name` is the program's in errors."""
+        table: Table = frame.calls
+        base, settings = table.words.ctypes.data, self.native.settings
+        words = {
+            buffer: [(base + 8 * word, offset) for word, offset in each]
+            for buffer, each in self.arguments.items()
+            if buffer.kind in PER_RUN
+        }
+
+        def address(buffer: BufferId) -> int:
+            at = frame.bound[buffer]
+            return address_of(at.buffer) + at.offset
+
+        ends = entry_plan.ends(program.plan, words, address, name)
+        params = [array for array in frame.params.arrays.values() if array.size]
+        runs = [self.run_of(part) for part in program.parts if isinstance(part, Calls)]
+        calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
+
+        def work() -> None:
+            for run in runs:
+                self._call(run, table, None)
+
+        mode = self.mode(runs)
+        return NativeEntry(
+            ends.inputs,
+            ends.outputs,
+            calls,
+            mode,
+            work,
+            lambda: self._raise(table),
+            table.status,
+            ends.copies,
+            [(address_of(a), address_of(a) + a.nbytes) for a in params],
+            keeps=(frame, table, self, ends, runs),
+            team=team_for(runs[0].words, base, settings.threads, settings.spin_us)
+            if mode in (Mode.AWAKE, Mode.SHARED)
+            else None,
+        )
+
+    def mode(self, runs: Sequence[Run]) -> Mode:
+        """Who runs a program, by how long it takes one thread."""
+        threads, speed = self.native.settings.threads, self.native.settings.machine.speed
+        if threads > 1 and any(run.uses_threads for run in runs):
+            return Mode.SHARED
+        steps = [number for run in runs for number in dict.fromkeys(run.steps)]
+        if any(each.emitted.polls for each in self.native.steps.values()) or self._takes_longer(steps, speed.locked_us):
+            return Mode.ALONE
+        can_share = len(runs) == 1 and runs[0].has_threaded and threads > 1
+        return Mode.AWAKE if can_share and self._takes_longer(steps, speed.awake_us) else Mode.TINY
+
+    def shared(self, lir: Lir) -> Compiled:
+        return self.native.on(lir)
+
+    @property
+    def origin(self) -> str | None:
+        return self.native.origin
+
+
+def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
+    base = address_of(at.buffer) + at.offset
+    for word, offset in arguments:
+        words[word] = base + offset
+
+
+def arguments_of(compiled: Compiled, locations: Locations) -> Arguments:
+    """Which words of the table are addresses in which buffer."""
+    arguments: dict[BufferId, list[tuple[int, int]]] = {}
+    for number, each in compiled.steps.items():
+        step = locations.lir.steps[number]
+        for word, value in enumerate((*step.node.operands, *step.node.results), each.first):
+            if value is not None:
+                buffer, offset = locations.start(value)
+                arguments.setdefault(buffer, []).append((word, offset))
+        if each.arena is not None:
+            assert step.workspace is not None, "the graphs inside a step have their arenas there"
+            arguments.setdefault(ARENA, []).append((each.arena, step.workspace.offset))
+    return arguments
+
+
+def packs_of(compiled: Compiled, locations: Locations) -> list[PackedOperand]:
+    """The operands that are packed when they are bound."""
+    packs: list[PackedOperand] = []
+    for number, each in compiled.steps.items():
+        node = locations.lir.steps[number].node
+        for word, pack in zip(each.packs, each.emitted.packs, strict=True):
+            value = node.operands[pack.operand]
+            assert value is not None, "a pack is of an operand that is present"
+            at = locations.of(value)
+            arrangement = (pack.form, pack.sizes, pack.nbytes, pack.view)
+            # Programs that share a binding may have other parameters besides, so that names identify them and numbers do not.
+            name: Hashable = at.buffer if at.buffer.kind == "constant" else locations.name(at.buffer)
+            key = (name, at.offset, at.strides, value.type, *arrangement)
+            packs.append(PackedOperand(word, pack, at, value.type, key))
+    return packs

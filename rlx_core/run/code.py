@@ -1,0 +1,123 @@
+"""What the executor needs of a target's code: the steps that it runs, and how its calls get the addresses of their buffers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.device.driver import At
+from rlx_core.ir.lir import Lir
+from rlx_core.run.plan import BufferId
+from rlx_core.system.records import frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rlx_core.pipeline.profile import Profile
+    from rlx_core.run.frames import Frame
+    from rlx_core.run.program import PlannedProgram
+
+__all__ = ["Calls", "Code", "HostCode"]
+
+
+@frozen(eq=False)
+class Calls:
+    """Consecutive steps, by number, that the program's code runs."""
+
+    steps: tuple[int, ...]
+
+
+class Code(ABC):
+    """The compiled calls of a program. It is shared by clones, and nothing in it changes.
+
+    Attributes:
+        steps: The numbers of the steps that it runs; the others run on the host, or have nothing to compute.
+        arguments: Buffer → which arguments of which calls are addresses in it, as `place` understands it.
+    """
+
+    steps: frozenset[int]
+    arguments: Mapping[BufferId, Any]
+
+    @abstractmethod
+    def prepare(self, frame: Frame) -> Any:
+        """The calls of a frame, with the addresses of all buffers that the frame has bound.
+
+        Raises:
+            OutOfMemoryError: Memory that they need besides the plan's is not available.
+        """
+
+    @abstractmethod
+    def place(self, calls: Any, arguments: Any, at: At) -> None:
+        """Set the arguments that are addresses in one buffer."""
+
+    @abstractmethod
+    def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:
+        """Run the calls of consecutive steps, or submit them to a device."""
+
+    def is_submitted_alone(self, number: int) -> bool:
+        """Whether a step is submitted separately from the steps around it."""
+        return False
+
+    def begin(self, frame: Frame, *, waits: bool) -> Any:
+        """Called when a run has its frame; the result is passed to `end`.
+
+        Args:
+            waits: Whether the call returns when the run has ended.
+
+        Raises:
+            OutOfMemoryError: There is not enough memory for what the run reports later.
+        """
+        return None
+
+    def end(self, frame: Frame, inputs: Sequence[Any], begun: Any, *, waits: bool) -> Any:
+        """Called after the last part of a run; its results refer to what is returned.
+
+        Raises:
+            RlxError: A step reported a fault.
+        """
+        return None
+
+    workspace_nbytes: int = 0
+    """Bytes of memory that calls need besides the plan's."""
+
+    def poison_scratch(self, frame: Frame) -> None:
+        """Fill the scratch memory of calls, for poison mode."""
+        return
+
+    def unused_scratch(self, frame: Frame, number: int) -> np.ndarray | None:
+        """The scratch memory beyond what a step may use, for poison mode."""
+        return None
+
+    def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:
+        """See `Program.entry`."""
+        return None
+
+    def reason_without_entry(self, program: PlannedProgram) -> str | None:
+        """See `Program.reason_without_entry`."""
+        return None
+
+    def shared(self, lir: Lir) -> object | None:
+        """See `Program.code`."""
+        return None
+
+    @property
+    def origin(self) -> str | None:
+        """See `Program.code_origin`."""
+        return None
+
+
+class HostCode(Code):
+    """No code: every step runs as a function of the host."""
+
+    steps = frozenset()
+    arguments: Mapping[BufferId, Any] = {}
+
+    def prepare(self, frame: Frame) -> None:
+        return None
+
+    def place(self, calls: Any, arguments: Any, at: At) -> None:
+        raise AssertionError("no calls, no arguments")
+
+    def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:
+        raise AssertionError("no calls, no parts of calls")

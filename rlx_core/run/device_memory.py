@@ -1,0 +1,189 @@
+"""A device's memory, as a program uses it: blocks of its pool, arrays that stay there, and copies from and to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from rlx_core.device.array import DeviceArray
+from rlx_core.device.device import Device
+from rlx_core.device.driver import At
+from rlx_core.errors import OutOfMemoryError
+from rlx_core.ir.array import usable
+from rlx_core.ir.dtypes import u8
+from rlx_core.ir.strides import Strides, dense_strides, extent
+from rlx_core.ir.types import TensorType
+from rlx_core.run.memory import POISON, Allocation, BoundParam, Memory, strided
+from rlx_core.run.plan import BufferId, ExecutionPlan, Leaf, Location
+
+if TYPE_CHECKING:
+    from rlx_core.run.frames import Frame, Frames
+
+__all__ = ["DeviceMemory", "aligned"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class DeviceMemory(Memory):
+    """The memory of a device, as one program uses it.
+
+    Args:
+        device: The device.
+        margin: As in `Memory`; with one, all blocks of the device's pool are filled with poison when they are allocated.
+    """
+
+    def __init__(self, device: Device, margin: int = 0) -> None:
+        self.device, self.name, self.margin = device, device.name, margin
+        self._starts: dict[str, list[int]] = {}
+        if margin:
+            device.pool.poison = POISON
+
+    # ----------------------------------------------------------------------------------------- allocation
+
+    def arena(self, nbytes: int, alignment: int) -> Allocation:
+        return self._allocation(nbytes, "an arena")
+
+    def place_constants(self, plan: ExecutionPlan, used: Collection[int]) -> dict[int, Allocation]:
+        arrays = {number: plan.constants[number] for number in sorted(used) if plan.constants[number].size}
+        *starts, end = accumulate((aligned(a.nbytes, plan.alignment) for a in arrays.values()), initial=0)
+        if not arrays:
+            return {}
+        block = self.device.block(end, "the constants of a program")
+        placed = {n: Allocation(At(block.buffer, start), block) for n, start in zip(arrays, starts, strict=True)}
+        for number, array in arrays.items():
+            self.write(placed[number].at, usable(array))
+        return placed
+
+    def result(self, type: TensorType) -> DeviceArray:
+        block = self.device.block(type.static_nbytes + 2 * self.margin, "an output")
+        return DeviceArray(self.device, block, self.margin, type)
+
+    def margins(self, array: DeviceArray) -> tuple[np.ndarray, np.ndarray]:
+        type, buffer = TensorType(u8, (self.margin,)), array.block.buffer
+        first, last = (At(buffer, array.offset + start) for start in (-self.margin, array.nbytes))
+        return self.read(first, type, (1,)), self.read(last, type, (1,))
+
+    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> At:
+        if buffer.kind not in self._starts:
+            types = [leaf.type for leaf in plan.inputs] if buffer.kind == "input" else plan.results
+            alignment = max(plan.alignment, self.device.facts.alignment)
+            sizes = (aligned(type.static_nbytes, alignment) for type in types)
+            self._starts[buffer.kind] = list(accumulate(sizes, initial=0))
+        starts = self._starts[buffer.kind]
+        if buffer.kind not in frame.staging:
+            frame.staging[buffer.kind] = self.device.block(starts[-1], f"the {buffer.kind}s of a run")
+        return At(frame.staging[buffer.kind].buffer, starts[buffer.number])
+
+    def register(self, frames: Frames) -> None:
+        self.device.pool.held_by(frames)
+
+    def _allocation(self, nbytes: int, purpose: str) -> Allocation:
+        block = self.device.block(nbytes, purpose)
+        return Allocation(At(block.buffer, 0), block)
+
+    # --------------------------------------------------------------------------------------------- arrays
+
+    def bind(self, leaf: Leaf, array: Any, made: dict[Hashable, Any], *, is_used: bool, is_read: bool) -> BoundParam:
+        transferred = 0
+        if isinstance(array, DeviceArray):
+            on_host = None
+            if is_read and not leaf.is_donated:
+                key: Hashable = ("on host", leaf.name)
+                if key not in made:
+                    made[key] = array.to_host()
+                    transferred += array.nbytes
+                on_host = made[key]
+            return BoundParam(array, on_host, transferred)
+        there = None
+        if is_used:
+            key = ("on device", self.name, leaf.name)
+            if key not in made:
+                made[key] = self.device.put(array, f"parameter {leaf.name}")
+                transferred += array.nbytes
+            there = made[key]
+        return BoundParam(there, None if leaf.is_donated else usable(array), transferred)
+
+    def at(self, array: Any) -> At | None:
+        return At(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
+
+    def part(self, array: DeviceArray, offset: int, type: TensorType, strides: Strides, run: Any) -> DeviceArray:
+        return DeviceArray(self.device, array.block, array.offset + offset, type, run)
+
+    def accept(self, inputs: Sequence[Any], donated: Sequence[int], params: Collection[Any]) -> Sequence[Any]:
+        given = [x for x in inputs if isinstance(x, DeviceArray)]
+        if not donated or not given:
+            return inputs
+        blocks = [x.block for x in (*given, *params)]
+        ready = list(inputs)
+        for number in donated:
+            array = inputs[number]
+            if isinstance(array, DeviceArray) and sum(block is array.block for block in blocks) > 1:
+                ready[number] = array.copy()
+        return ready
+
+    def operand(self, frame: Frame, location: Location, type: TensorType) -> DeviceArray:
+        if not type.size:
+            return self.device.empty(type)
+        return self.device.dense(frame.at(location), type, location.strides)
+
+    def element(self, array: DeviceArray, index: int) -> DeviceArray:
+        type = array.type.with_shape(array.type.shape[1:])
+        at = At(array.block.buffer, array.offset + index * type.static_nbytes)
+        return self.device.dense(at, type, dense_strides(type))  # a copy, because kernels read at aligned addresses
+
+    def store(self, array: DeviceArray, at: At) -> None:
+        if array.run is not None:
+            array.run.settle()
+        self.device.driver.copy(array.block.buffer, array.offset, at.buffer, at.offset, array.nbytes)
+
+    # ------------------------------------------------------------------------------------------- transfers
+
+    def copy_to(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
+        assert strides == dense_strides(type), "callers read outputs densely, and the plan knows it"
+        nbytes = type.static_nbytes
+        self.device.driver.copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
+
+    def fill(self, at: At, nbytes: int, byte: int) -> None:
+        self.device.driver.fill(at.buffer, at.offset, nbytes, byte)
+
+    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
+        shape, dtype = type.static_shape, type.dtype.numpy
+        if type.size == 0:
+            return np.empty(shape, dtype)
+        low, high = extent(type, strides)
+        raw = np.empty(high - low, np.uint8)
+        self.device.driver.read(at.buffer, at.offset + low, raw)
+        if strides == dense_strides(type):
+            return raw.view(dtype).reshape(shape)
+        return strided(raw, -low, shape, dtype, strides)
+
+    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
+        self.device.driver.write(at.buffer, at.offset, usable(array), waits=waits)
+
+    def synchronize(self) -> None:
+        self.device.driver.synchronize()
+
+    # ------------------------------------------------------------------------------------------------ runs
+
+    def in_turn(self, begin: Callable[[], T], finish: Callable[[T], R]) -> R:
+        """A run has all its memory before its first step. Where memory is short, it begins again without other runs."""
+        turns = self.device.pool.turns  # raises in a forked child, before anything is touched
+        for turn in (turns.among_others, turns.alone):
+            with turn():
+                try:
+                    started = begin()
+                except OutOfMemoryError as error:
+                    lack = error.with_traceback(None)  # it, or a context's, would keep the memory of this run
+                    lack.__context__ = None
+                    continue
+                return finish(started)
+        raise lack
+
+
+def aligned(nbytes: int, alignment: int) -> int:
+    """`nbytes`, rounded up to a multiple of `alignment`."""
+    return -(-nbytes // alignment) * alignment
