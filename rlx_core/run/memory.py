@@ -39,6 +39,9 @@ __all__ = [
 POISON: Final = 0xFF
 """The byte of memory that no step may read: all ones is NaN in f16, bf16, f32 and f64, and -1 in integers."""
 
+CANARY: Final = 128
+"""Bytes of poison between slots, at least, around results on the host, and behind scratch memory."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ result is found at once, and one that reads freed memory, or memory that was nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import evolve
@@ -20,17 +20,14 @@ from rlx_core.ir.dtypes import u8
 from rlx_core.ir.lir import Lir, Slot, Step
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.planning.memory import STRATEGIES, LiveRange, live_ranges, with_offsets
-from rlx_core.run.memory import POISON
+from rlx_core.run.memory import CANARY, POISON
 from rlx_core.run.plan import ARENA
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.run.frames import Frame
 
-__all__ = ["CANARY", "Guard", "PoisonError", "with_gaps"]
-
-CANARY: Final = 128
-"""Bytes between slots, at least, and around results on the host."""
+__all__ = ["Guard", "PoisonError", "with_gaps"]
 
 
 class PoisonError(RlxError, RuntimeError):

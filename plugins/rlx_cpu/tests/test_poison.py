@@ -18,8 +18,9 @@ from rlx_core.pipeline.compile import compile_graph, set_up
 from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.config import Configuration
 from rlx_core.plugins import PluginHost
+from rlx_core.run.memory import CANARY
 from rlx_core.run.plan import ARENA
-from rlx_core.run.poison import CANARY, Guard, PoisonError, with_gaps
+from rlx_core.run.poison import Guard, PoisonError, with_gaps
 from rlx_core.run.program import PlannedProgram
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs

@@ -55,16 +55,19 @@ class CpuBackend(Backend):
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
-        # Here, because native code that is there already needs none of them.
-        from rlx_cpu.numpy_program import numpy_program
-        from rlx_cpu.oracle import OracleProgram
-
+        # Imports are here, because native code that is there already needs none of them.
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
+            from rlx_cpu.oracle import OracleProgram
+
             return OracleProgram(lir)
         poison = bool(chosen.get("cpu.poison"))
         native = tier.native_program(lir, target.kernels, chosen, poison=poison)
-        return numpy_program(lir, target.kernels, poison=poison) if native is None else native
+        if native is not None:
+            return native
+        from rlx_cpu.numpy_program import numpy_program
+
+        return numpy_program(lir, target.kernels, poison=poison)
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         with tier.keeping(objects, options.get("options", {})):

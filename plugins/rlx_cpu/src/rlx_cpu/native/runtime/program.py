@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.run.memory import HostMemory
-from rlx_core.run.parts import parts_of
+from rlx_core.run.build import planned_program
+from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.plan import Locations
-from rlx_core.run.poison import CANARY, Guard, with_gaps
 from rlx_core.run.program import PlannedProgram
 from rlx_cpu.native.contract import Emitters
 from rlx_cpu.native.runtime.compiled import Compiled, Settings
@@ -41,29 +40,21 @@ def native_program(
         compiled: The code of an equal plan; compiled by default.
         poison: Whether the program checks memory after every step.
     """
-    if poison:
-        lir = with_gaps(lir)
-    locations = Locations(lir)
-    native = compiled or compile_steps(lir, table, settings)
-
-    def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
-        steps = (lir.steps[number] for number in numbers)
-        # The template's graph has the formulas of steps whose sizes were bound.
-        template = None if lir.origin is None else lir.origin.template.graph
-        return takes_longer(steps, microseconds, settings.machine.speed, template)
-
-    margin = CANARY if poison else 0
-    arguments, packs = arguments_of(native, locations), packs_of(native, locations)
-    code = NativeCode(native, arguments, packs, steps_take_longer, reason_on_host, margin)
 
     def nested(number: int, name: str, plan: Lir) -> PlannedProgram:
         return native_program(plan, kernels, table, settings, poison=poison)
 
-    return PlannedProgram(
-        locations.plan(),
-        HostMemory("cpu", margin),
-        code,
-        lambda: tuple(parts_of(lir, locations, kernels, code, nested, is_single=poison)),
-        guard=Guard(lir) if poison else None,
-        lir=lir,
-    )
+    def code(planned: Lir, locations: Locations) -> NativeCode:
+        native = compiled or compile_steps(planned, table, settings)
+
+        def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
+            steps = (planned.steps[number] for number in numbers)
+            # The template's graph has the formulas of steps whose sizes were bound.
+            template = None if planned.origin is None else planned.origin.template.graph
+            return takes_longer(steps, microseconds, settings.machine.speed, template)
+
+        arguments, packs = arguments_of(native, locations), packs_of(native, locations)
+        return NativeCode(native, arguments, packs, steps_take_longer, reason_on_host, memory.margin)
+
+    memory = HostMemory("cpu", CANARY if poison else 0)
+    return planned_program(lir, kernels, memory, code, nested)
