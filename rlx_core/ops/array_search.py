@@ -73,15 +73,15 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
 
 
 @checked_call
-def take(x: Any, indices: Any, axis: int | None = None, oob: indexing.OutOfBounds = "error") -> Any:
+def take(x: Any, indices: Any, axis: int | None = None, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
     """Elements of `axis` at indices; negative ones count from the end.
 
-    With `oob` "clip" or "fill" a negative index is outside of the axis.
+    With `out_of_bounds` "clip" or "fill" a negative index is outside of the axis.
     """
     place = one_axis("take", x, axis)
-    if oob == "error":
+    if out_of_bounds == "error":
         indices = _from_front(indices, shape_of(x)[place])
-    return indexing.gather(x, indices, axis=place, oob=oob)
+    return indexing.gather(x, indices, axis=place, oob=out_of_bounds)
 
 
 def _from_front(indices: Any, size: Dim) -> Any:
@@ -100,7 +100,7 @@ def _from_front(indices: Any, size: Dim) -> Any:
 
 
 @checked_call
-def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBounds = "error") -> Any:
+def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
     rank = len(shape_of(x))
     if len(shape_of(indices)) != rank:
@@ -116,7 +116,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBou
         v if tuple(shape_of(v)) == shape else broadcast_to(v, shape)
         for v, shape in zip((x, indices), wanted, strict=True)
     )
-    return along_axis.take_along_axis(own, places, axis=place, oob=oob)
+    return along_axis.take_along_axis(own, places, axis=place, oob=out_of_bounds)
 
 
 @checked_call

@@ -20,7 +20,7 @@ PARAMS: Mapping[str, str] = {"w": "f32[4, 3, 3, 3]", **dict.fromkeys(("gamma", "
 
 
 def normed(x: Any, w: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    return nn.batch_norm_inference(nn.conv(x, w, stride=2, padding=1), gamma, beta, mean, var)
+    return nn.batch_norm_inference(nn.conv(x, w, stride=2, padding=1), mean, var, weight=gamma, bias=beta)
 
 
 def test_statistics_that_are_parameters_go_into_the_weights() -> None:

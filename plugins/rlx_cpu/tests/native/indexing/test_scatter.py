@@ -16,7 +16,7 @@ import rlx_cpu.plugin
 from rlx_core.codegen.indexing import Indexing
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import ALL, dtype, i32
-from rlx_core.ops.indexing import ScatterAdd
+from rlx_core.ops.indexing import ScatterAdd, scatter_add
 from rlx_core.ops.scatter import Scatter
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
@@ -160,7 +160,7 @@ def test_chains_clip_leave_out_or_name_an_index_outside() -> None:
     for oob in ("clip", "fill"):
         agrees(emit_scatter, ScatterAdd(3, oob=oob), [updates, indices])
     with pytest.raises(IndexRangeError, match="index -9 is outside an axis of 3 elements"):
-        rlx.jit(lambda u, i: rlx.scatter_add(u, i, size=3), host=HOST, target="cpu")(updates, indices)
+        rlx.jit(lambda u, i: scatter_add(u, i, size=3), host=HOST, target="cpu")(updates, indices)
 
 
 def test_large_tables_of_long_rows_are_chained() -> None:

@@ -55,7 +55,7 @@ def _padded(mask: Any, keys: Any) -> Any:
     widths = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
     if dtype_of(mask.dtype).kind == "bool":
         return rlx.astype(rlx.pad(rlx.astype(mask, rlx.u8), widths), rlx.bool_)
-    return rlx.pad(mask, widths, value=-np.inf)
+    return rlx.pad(mask, widths, constant_values=-np.inf)
 
 
 def _allowed(node: Node, q: Any, k: Any, before: Any, lengths: Any) -> Any:

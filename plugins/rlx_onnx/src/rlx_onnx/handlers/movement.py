@@ -92,8 +92,10 @@ def pad(node: Node, x: Any, pads: Any, value: Any = None, axes: Any = None) -> A
         filled = np.zeros((), dtype_of(x.dtype).numpy) if value is None else value
         filled = rlx.reshape(filled, ()) if filled.ndim else filled
         if dtype_of(x.dtype).kind == "bool":
-            return rlx.astype(rlx.pad(rlx.astype(x, rlx.u8), pairs, value=rlx.astype(filled, rlx.u8)), rlx.bool_)
-        return rlx.pad(x, pairs, value=filled)
+            return rlx.astype(
+                rlx.pad(rlx.astype(x, rlx.u8), pairs, constant_values=rlx.astype(filled, rlx.u8)), rlx.bool_
+            )
+        return rlx.pad(x, pairs, constant_values=filled)
     crops = tuple(slice(max(0, -low), x.shape[i] - max(0, -high)) for i, (low, high) in enumerate(pairs))
     grown = [(max(0, low), max(0, high)) for low, high in pairs]
     cut_down = x[crops] if any(low < 0 or high < 0 for low, high in pairs) else x

@@ -18,7 +18,7 @@ def batch_norm(node: Node, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -
     if not node.get("training_mode", 0):
         own = dtype_of(x.dtype)
         gamma, beta, mean, var = (rlx.astype(each, own) for each in (gamma, beta, mean, var))
-        return rlx.batch_norm_inference(x, gamma, beta, mean, var, eps=eps)
+        return rlx.batch_norm_inference(x, mean, var, weight=gamma, bias=beta, eps=eps)
     axes = (0, *range(2, x.ndim))
     kept = node.get("momentum", 0.9)
     centre, spread = rlx.mean(x, axis=axes), rlx.var(x, axis=axes)

@@ -96,7 +96,7 @@ def max_unpool(node: Node, x: Any, where: Any, sizes: Any = None) -> Any:
     # Places are counted in the array that was pooled; a larger result holds that array at its beginning.
     flat_size = int(np.prod((*x.shape[:2], *own)))
     zeros = rlx.zeros((flat_size,), dtype=dtype_of(x.dtype))
-    found = rlx.scatter(zeros, rlx.reshape(x, (-1,)), rlx.reshape(where, (-1,)))
+    found = rlx.scatter(zeros, rlx.reshape(where, (-1,)), rlx.reshape(x, (-1,)))
     found = rlx.reshape(found, (*x.shape[:2], *own))
     widths = [(0, n - m) for n, m in zip(full, found.shape, strict=True)]
     return rlx.pad(found, widths) if any(high for _, high in widths) else found

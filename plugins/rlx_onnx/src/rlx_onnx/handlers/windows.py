@@ -93,7 +93,7 @@ def cells(x: Any, at: Windows, fill: Any) -> Any:
     rank = len(at.kernel)
     if np.prod(at.kernel, dtype=float) > MOST:
         raise FormatError(f"a kernel of {list(at.kernel)} cells is larger than any")
-    data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], value=fill)
+    data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], constant_values=fill)
     for i in range(rank):
         axis = 2 + i
         count = (data.shape[axis] - at.dilation[i] * (at.kernel[i] - 1) - 1) // at.stride[i] + 1
