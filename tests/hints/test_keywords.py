@@ -141,7 +141,17 @@ def test_a_name_has_one_function_in_all_namespaces() -> None:
 
 
 def test_the_functions_of_models_are_those_of_nn() -> None:
-    names = "attention batch_norm batch_norm_inference gelu group_norm layer_norm one_hot rms_norm rope".split()
+    names = [
+        "attention",
+        "batch_norm",
+        "batch_norm_inference",
+        "gelu",
+        "group_norm",
+        "layer_norm",
+        "one_hot",
+        "rms_norm",
+        "rope",
+    ]
     for name in names:
         assert getattr(rlx, name) is getattr(rlx.nn, name)
 

@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers(
 
 
 def test_weights_of_another_rank_are_refused() -> None:
-    with pytest.raises(ShapeError, match="w must have 4 axes as x has, not 3"):
+    with pytest.raises(ShapeError, match="weight must have 4 axes as x has, not 3"):
         nn.conv(X, W[0])
     with pytest.raises(ShapeError, match="1 to 3 spatial axes"):
         nn.conv(X[0, 0], W)

@@ -70,7 +70,7 @@ def test_what_cannot_be_unpooled_says_why() -> None:
         nn.max_unpool(values, indices[:1], 2)
     with pytest.raises(IndexRangeError):
         nn.max_unpool(values, np.asarray(indices) + 36, 2)
-    with pytest.raises(ShapeError, match="sizes has 1 numbers for 2 spatial axes"):
+    with pytest.raises(ShapeError, match="output_size has 1 numbers for 2 spatial axes"):
         nn.max_unpool(values, indices, 2, output_size=(7,))
 
 
