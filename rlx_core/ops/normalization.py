@@ -56,7 +56,7 @@ def affine_cotangents(
     return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
 
 
-class Norm(Op):
+class NormOp(Op):
     """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
 
     category: ClassVar = "boundary"
@@ -72,7 +72,7 @@ class Norm(Op):
 
 
 @frozen(slots=False)
-class AxesNorm(Norm):
+class AxesNorm(NormOp):
     """A norm whose rows and affine operands lie along `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
@@ -85,7 +85,7 @@ class AxesNorm(Norm):
         return batched_norm(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
 
-class ChannelNorm(Norm):
+class ChannelNorm(NormOp):
     """A norm of images, with affine operands along their channels: axis 0 holds images, so a batch is more of them."""
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:

@@ -20,7 +20,7 @@ from rlx_core.ir.dims.algebra import (
     smaller,
     symbol,
 )
-from rlx_core.ir.dims.atoms import Symbol
+from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
 from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, holds, record, require
 from rlx_core.ir.dims.text import parse_dim, parse_dims
@@ -35,7 +35,7 @@ __all__ = [
     "Expr",
     "Guard",
     "Relation",
-    "Symbol",
+    "SizeSymbol",
     "batch_past_seq",
     "batch_seq",
     "collecting_guards",

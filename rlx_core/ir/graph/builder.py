@@ -16,7 +16,7 @@ from rlx_core.errors.contained import contained, reraise
 from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import leaked
-from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import MOST_NESTED, Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
@@ -194,7 +194,7 @@ class Builder:
             work.expect_nodes(len(self.nodes) + 1, f"graph {self.name}")
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
-        if isinstance(op, Argument):
+        if isinstance(op, GraphArgument):
             self._leaf_names.add(op.label)
         return node.results
 
@@ -217,7 +217,7 @@ class Builder:
                 Fact("value", repr(name), node.origin.source),
                 hint="assign to a copy: rlx.asarray(x, copy=True)",
             )
-        if isinstance(node.op, Argument) and not isinstance(node.op, Constant):
+        if isinstance(node.op, GraphArgument) and not isinstance(node.op, Constant):
             raise TraceError(
                 f"trace: {name} is an argument of the program, and its elements are the caller's",
                 hint="assign to a copy: x = rlx.asarray(x, copy=True)",

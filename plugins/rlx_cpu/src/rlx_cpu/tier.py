@@ -155,10 +155,10 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
     if not is_native(options):
         return None
     from rlx_cpu.native.runtime.program import NativeProgram
-    from rlx_cpu.native.runtime.steps import Compiled
+    from rlx_cpu.native.runtime.steps import CompiledSteps
     from rlx_cpu.native.table import WithGuests, native
 
-    assert isinstance(code, Compiled), "it is what a native program had"
+    assert isinstance(code, CompiledSteps), "it is what a native program had"
     # CPUs are counted only for who can use several: it takes longer than all the rest.
     if code.uses_threads and code.settings != settings(options):
         return None

@@ -16,10 +16,10 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted
+from rlx_cpu.native.contract import ALIGNMENT, Emit, EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.llvm.jit import Code, compile_module, keeping
+from rlx_cpu.native.llvm.jit import JitCode, compile_module, keeping
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import assumed
 
@@ -44,8 +44,8 @@ GUARD = 256  # bytes on either side
 class Kernel:
     """A compiled kernel, and what it asked for."""
 
-    code: Code
-    emitted: Emitted
+    code: JitCode
+    emitted: EmittedFunction
     layout: Layout
     module: ir.Module
     isa: Isa

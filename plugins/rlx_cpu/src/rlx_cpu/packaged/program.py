@@ -19,9 +19,9 @@ from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.machine import assumed
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.calls import Call, call_words, team_for
-from rlx_cpu.native.runtime.code import Code
-from rlx_cpu.native.runtime.entry import Given, Made, NativeEntry, build
-from rlx_cpu.native.runtime.entry import Source as Copied
+from rlx_cpu.native.runtime.code import ProgramCode
+from rlx_cpu.native.runtime.entry import EntryArgument, EntryResult, NativeEntry, build
+from rlx_cpu.native.runtime.entry import ResultCopy as Copied
 from rlx_cpu.native.runtime.entry_words import Mode
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
@@ -51,7 +51,7 @@ class PackagedProgram(Program):
     """
 
     def __init__(
-        self, form: PackedProgram, code: Code | None, buffers: Sequence[np.ndarray], threads: int, spin_us: int
+        self, form: PackedProgram, code: ProgramCode | None, buffers: Sequence[np.ndarray], threads: int, spin_us: int
     ) -> None:
         self._form, self._packed_code, self._buffers = form, code, tuple(buffers)
         self._threads, self._spin_us = threads, spin_us
@@ -186,14 +186,14 @@ class PackagedProgram(Program):
 
 def ends(
     form: PackedProgram, table: int, places: Sequence[np.ndarray]
-) -> tuple[list[Given], list[Made], list[Copied], list[np.ndarray]]:
+) -> tuple[list[EntryArgument], list[EntryResult], list[Copied], list[np.ndarray]]:
     """Both ends of an entry on the table at an address, the copies that end it, and the words that those are kept in."""
 
     def at(words: Sequence[Word]) -> list[tuple[int, int]]:
         return [(table + 8 * word, offset) for word, offset in words]
 
-    given = [Given(each.type, False, at(each.words)) for each in form.inputs]
-    results = [Made(output.type) for output in form.outputs]
+    given = [EntryArgument(each.type, False, at(each.words)) for each in form.inputs]
+    results = [EntryResult(output.type) for output in form.outputs]
     fresh = {output.number: made for output, made in zip(form.outputs, results, strict=True) if not output.is_copied}
     for number, made in fresh.items():
         made.places.extend(at(form.made[number].words))

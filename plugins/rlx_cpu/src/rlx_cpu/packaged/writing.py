@@ -16,7 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define
 from rlx_cpu.frames import Frame, Frames, SharedParams
-from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.contract import EmittedFunction, Emitters
 from rlx_cpu.native.llvm.background import yielding
 from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
 from rlx_cpu.native.llvm.objects import Making
@@ -26,7 +26,7 @@ from rlx_cpu.native.runtime import entry_plan
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION
 from rlx_cpu.native.runtime.operands import read_addresses
 from rlx_cpu.native.runtime.own_code import module_of
-from rlx_cpu.native.runtime.steps import Compiled, Settings, emit_function, functions_of, laid_out, reason_to_drive
+from rlx_cpu.native.runtime.steps import CompiledSteps, Settings, emit_function, functions_of, laid_out, reason_to_drive
 from rlx_cpu.native.table import WithGuests, is_native, native
 from rlx_cpu.native.work import estimated_us
 from rlx_cpu.packaged.features import NEEDS
@@ -76,7 +76,7 @@ class Writer:
     isa: Isa
     table: Emitters
     keep: Keep
-    _known: dict[tuple[str, object, Layout], Emitted | None] = field(factory=dict)
+    _known: dict[tuple[str, object, Layout], EmittedFunction | None] = field(factory=dict)
     _making: Making = field(init=False)
 
     @_making.default
@@ -101,10 +101,10 @@ class Writer:
         """The code of a module of the run-time."""
         return image_form(linked([generate(str(module_of(name, self.isa)), self.isa)]), self.keep)
 
-    def _emitted(self, lir: Lir) -> dict[int, Emitted]:
+    def _emitted(self, lir: Lir) -> dict[int, EmittedFunction]:
         """What each step calls, by its number."""
         functions, calls = functions_of(lir)
-        found: list[Emitted] = []
+        found: list[EmittedFunction] = []
         with yielding():
             for each in functions:
                 key = (each.kernel, each.node.op, each.layout)
@@ -125,7 +125,7 @@ def reason_against(number: int, step: Step) -> str | None:
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"
 
 
-def _program(lir: Lir, compiled: Compiled, frames: Frames, keep: Keep, speed: Speed) -> PackedProgram:
+def _program(lir: Lir, compiled: CompiledSteps, frames: Frames, keep: Keep, speed: Speed) -> PackedProgram:
     frame = frames.take()
     values = {frames.places[value]: value for value in frames.places}
     starts = {at: step.workspace.offset for step in lir.steps if step.workspace for at in [frames.workspaces[id(step)]]}
@@ -208,7 +208,7 @@ def _output(lir: Lir, number: int, frames: Frames, made: Sequence[Value], buffer
     return Output(value.type, delivery.kind == "copy", source, place, offset, tuple(at.strides))
 
 
-def _step(compiled: Compiled, number: int, speed: Speed) -> PackedStep:
+def _step(compiled: CompiledSteps, number: int, speed: Speed) -> PackedStep:
     each = compiled.steps[number]
     emitted, source = each.emitted, each.step.node.origin.source
     return PackedStep(

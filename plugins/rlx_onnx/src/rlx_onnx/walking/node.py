@@ -17,15 +17,15 @@ from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
 
 if TYPE_CHECKING:
-    from rlx_onnx.walking.walk import Walk
+    from rlx_onnx.walking.walk import ModelWalk
 
-__all__ = ["MOST", "Node"]
+__all__ = ["MOST", "OnnxNode"]
 
 MOST: Final = 1 << 24
 """Elements of what a handler makes itself while it reads a model: places, weights, windows. A size that lies is beyond it."""
 
 
-class Node:
+class OnnxNode:
     """One node of a graph that is walked.
 
     Attributes:
@@ -34,7 +34,7 @@ class Node:
         count: How many results it is asked for.
     """
 
-    def __init__(self, walk: Walk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
+    def __init__(self, walk: ModelWalk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
         self.walk, self.proto, self.operands, self.scope = walk, proto, operands, scope
         self.op: str = proto.op_type
         self.count = len(proto.output)

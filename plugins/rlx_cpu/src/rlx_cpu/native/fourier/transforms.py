@@ -14,7 +14,7 @@ from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, Emitted, aligned
+from rlx_cpu.native.contract import MOST_PARTS, EmittedFunction, aligned
 from rlx_cpu.native.fourier.stages import Interleaved, Planes, Stages
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL, register_type
@@ -42,7 +42,7 @@ def is_power_of_two(node: Node) -> bool:
 
 
 @frozen
-class Rows:
+class TransformRows:
     """Rows that are transformed each for itself.
 
     Attributes:
@@ -56,7 +56,7 @@ class Rows:
     dtype: DType
 
     @classmethod
-    def of(cls, x: TensorType) -> Rows:
+    def of(cls, x: TensorType) -> TransformRows:
         *outer, n = x.static_shape
         return cls(prod(outer), n, x.dtype.component)
 
@@ -71,9 +71,9 @@ class Rows:
 
 
 @native.register(Fft, dtypes="c64 c128", when=is_power_of_two, in_place=(0,), accepts_strides=False, name="transform")
-def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
     """Stages of four, and one of two where the length is no power of four, through two rooms of a thread."""
-    op, rows = node.op, Rows.of(layout.results[0].type)
+    op, rows = node.op, TransformRows.of(layout.results[0].type)
     assert isinstance(op, Fft), "registered for it alone"
     element = register_type(rows.dtype)
     lanes = min(isa.lanes(rows.dtype), rows.n // 4)
@@ -92,7 +92,7 @@ def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name
         here, there = ends
         stages.run(b, here, rooms, there, 1.0 if scale is None else scale)
     b.ret_void()
-    return Emitted(
+    return EmittedFunction(
         name,
         workspace=2 * room,
         uses_threads=rows.count > 1 and rows.products >= isa.machine.serial_products,

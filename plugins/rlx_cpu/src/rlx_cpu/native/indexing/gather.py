@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.indexing import Gather
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, EmittedFunction
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
@@ -47,7 +47,7 @@ class Reader:
     problem: Indexing
     dtype: DType
     fill: complex
-    buffers: ir.Value
+    buffers: ir.LlvmValue
 
     @property
     def row(self) -> int:
@@ -64,7 +64,7 @@ class Reader:
     def blocks(self) -> int:
         return (self.problem.count + self.rows - 1) // self.rows
 
-    def read(self, tid: ir.Value, nthreads: ir.Value) -> None:
+    def read(self, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
         """This thread's share of the result."""
         b, problem = self.builder, self.problem
         table, indices, result = (pointer_at(b, self.buffers, k) for k in (TABLE, INDICES, RESULT))
@@ -84,7 +84,7 @@ class Reader:
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 
-                def copy(found: ir.Value) -> None:
+                def copy(found: ir.LlvmValue) -> None:
                     self._move(place, offset(b, own, (found, self.row)), self.dtype.itemsize)
 
                 def clear() -> None:
@@ -93,7 +93,7 @@ class Reader:
 
                 with_index(b, problem, numbers, i, status, copy, clear)
 
-    def _filler(self) -> ir.Value:
+    def _filler(self) -> ir.LlvmValue:
         """The address of one element with the fill."""
         b = self.builder
         bits = np.asarray(self.fill, self.dtype.numpy).tobytes() + bytes(2 * WIDEST)
@@ -104,7 +104,7 @@ class Reader:
             b.store(index(word), address(b, found, k * WIDEST), align=8)
         return found
 
-    def _move(self, to: ir.Value, source: ir.Value, step: int) -> None:
+    def _move(self, to: ir.LlvmValue, source: ir.LlvmValue, step: int) -> None:
         """A row from elements `step` bytes apart: the size of one, or 0 for the same again and again."""
         b, itemsize = self.builder, self.dtype.itemsize
         mover = Rows(b, self.isa, min(itemsize, WIDEST))
@@ -115,7 +115,7 @@ class Reader:
             mover.row(address(b, to, part), address(b, source, part), Axis(self.problem.inner, itemsize, 0))
 
 
-def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
     """Rows copied from where the indices say."""
     table, indices = layout.operands
     assert table is not None, "there is a table"
@@ -128,7 +128,7 @@ def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
         if problem.has_fault:
             check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in (INDICES, STATUS)))
         builder.ret_void()
-    return Emitted(name, fault=named_fault(node, problem), uses_threads=uses_threads(layout, isa))
+    return EmittedFunction(name, fault=named_fault(node, problem), uses_threads=uses_threads(layout, isa))
 
 
 def write_gather(module: ir.Module, node: Node, problem: Indexing, isa: Isa, name: str) -> None:
@@ -182,10 +182,10 @@ class GatherForm:
             return None  # of no bytes, indices are only checked
         return Call(sizes, fault=named_fault(self.node, known), uses_threads=uses_threads(layout, self.isa))
 
-    def emit(self, module: ir.Module, name: str) -> Emitted:
+    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
         """See `SizedForm.emit`."""
         write_gather(module, self.node, self.problem, self.isa, name)
-        return Emitted(name, fault=named_fault(self.node, self.problem))
+        return EmittedFunction(name, fault=named_fault(self.node, self.problem))
 
 
 def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:

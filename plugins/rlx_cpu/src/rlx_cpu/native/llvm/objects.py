@@ -26,11 +26,11 @@ from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Emitted, Held, Pack, View
+from rlx_cpu.native.contract import EmittedFunction, HoistedPack, OperandView, Pack
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.background import Later, later, yielding
+from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code, link, object_cache
+from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 
 __all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
@@ -56,8 +56,8 @@ class Function:
 class Library:
     """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
 
-    emitted: tuple[Emitted | None, ...]
-    code: Code | None
+    emitted: tuple[EmittedFunction | None, ...]
+    code: JitCode | None
 
 
 @frozen(eq=False)
@@ -65,7 +65,7 @@ class Making:
     """The object files of modules, made in the background; what several of them call is made once."""
 
     isa: Isa
-    objects: list[Later[bytes]] = field(factory=list)
+    objects: list[JobFuture[bytes]] = field(factory=list)
     _apart: set[str] = field(factory=set)
 
     def add(self, module: ir.Module) -> None:
@@ -80,7 +80,7 @@ class Making:
         self.objects.append(later(partial(generate, text, self.isa)))
 
 
-Emitting = Callable[[int], tuple[ir.Module, Emitted] | None]
+Emitting = Callable[[int], tuple[ir.Module, EmittedFunction] | None]
 """Emits the function of a number in a module of its own, and what was said of it; `None` without an emitter."""
 
 
@@ -115,7 +115,7 @@ def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Lib
 
 def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
     """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
-    emitted: list[Emitted | None] = []
+    emitted: list[EmittedFunction | None] = []
     making = Making(isa)
     with yielding():
         for number in range(count):
@@ -130,7 +130,7 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
     def put(made: Sequence[bytes]) -> bool:
         return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
 
-    return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
+    return Library(tuple(emitted), JitCode.of(objects, isa, None if kept is None else put))
 
 
 def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = frozenset()) -> str | None:
@@ -163,7 +163,7 @@ def _place(place: Place) -> list[Any]:
 # ------------------------------------------------------------------------------------------- entries
 
 
-def _packed(key: str, emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
+def _packed(key: str, emitted: Sequence[EmittedFunction | None], objects: Sequence[bytes]) -> bytes:
     rows = [None if each is None else attrs.asdict(each) for each in emitted]
     head = {"key": key, "functions": rows, "objects": [len(data) for data in objects]}
     text = json.dumps(head, separators=(",", ":"), default=dict).encode()
@@ -186,7 +186,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         if len(emitted) != count or ends[-1] != len(entry):
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
         objects = [entry[a:b] for a, b in pairwise(ends)]
-        code = Code(link(objects, isa), is_cached=True) if objects else None
+        code = JitCode(link(objects, isa), is_cached=True) if objects else None
         for each in emitted:
             if each is not None and code is not None:
                 code.address(each.function)
@@ -196,16 +196,16 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
     return Library(emitted, code)
 
 
-def _emitted(row: Any) -> Emitted | None:
+def _emitted(row: Any) -> EmittedFunction | None:
     if row is None:
         return None
     fault = None if row["fault"] is None else Fault.from_json(row["fault"])
-    held, packs = tuple(Held(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
-    return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
+    held, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
+    return EmittedFunction(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
 
 
 def _pack(row: Any) -> Pack:
     seen = row["view"]
     if seen is not None:
-        seen = View(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
+        seen = OperandView(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
     return Pack(**{**row, "sizes": tuple(row["sizes"]), "view": seen})

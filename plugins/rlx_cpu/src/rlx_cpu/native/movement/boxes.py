@@ -15,7 +15,7 @@ from rlx_core.codegen.movement.boxes import Box, simplified, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -30,7 +30,7 @@ from rlx_cpu.native.table import native
 __all__ = ["Placed", "emit_boxes", "emit_move", "prepared", "starting"]
 
 
-def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.Value, ir.Value]:
+def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
     """A new kernel function: its builder, and its buffers, thread and number of threads."""
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
     function.args[0].add_attribute("noalias")
@@ -41,11 +41,11 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.V
 MANY_UNITS = 4
 """Units of a box that are shared out by themselves."""
 
-Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
+Placed = tuple[Box, int, ir.LlvmValue, "ir.Value | None"]
 """A box, the size of its elements, and the addresses that its offsets are counted from."""
 
 
-def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
     """Strided copies and fills that together are the result."""
     builder, buffers, tid, nthreads = starting(module, name)
     found = [(box, layout.results[box.result].type.dtype.itemsize) for box in boxes_of(node.op, layout)]
@@ -55,7 +55,7 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     if common is not None:
         common.call(builder, name, buffers, tid, nthreads)
         builder.ret_void()
-        return Emitted(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
+        return EmittedFunction(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
     placed: list[Placed] = []
     for box, itemsize in found:
         to = pointer_at(builder, buffers, len(layout.operands) + box.result)
@@ -63,10 +63,10 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         placed.append((box, itemsize, to, source))
     units = emit_boxes(builder, isa, placed, tid, nthreads)
     builder.ret_void()
-    return Emitted(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)
+    return EmittedFunction(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)
 
 
-def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value) -> int:
+def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> int:
     """One thread's share of all boxes; returns how many units there are."""
     parts = [
         (piece, width, to, source)
@@ -126,7 +126,9 @@ def unit_axes(isa: Isa, box: Box, itemsize: int) -> int:
     return len(box.axes) - kept
 
 
-def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value, is_nontemporal: bool) -> None:
+def _emit_box(
+    b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.LlvmValue, high: ir.LlvmValue, is_nontemporal: bool
+) -> None:
     """Units `low` to `high` of one box."""
     box, itemsize, to, source = part
     nbytes = box.axes[-1].count * itemsize
@@ -143,13 +145,13 @@ def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.V
         Mover(b, isa, itemsize, stores).move(to_unit, source_unit, box.axes[outer:])
 
 
-def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tuple[ir.Value, ir.Value]:
+def _split(b: ir.IRBuilder, number: ir.LlvmValue, size: int, *, is_last: bool) -> tuple[ir.LlvmValue, ir.LlvmValue]:
     if is_last:
         return number, number
     return b.urem(number, index(size)), b.udiv(number, index(size))
 
 
-def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value:
+def _within(b: ir.IRBuilder, unit: ir.LlvmValue, first: int, count: int) -> ir.LlvmValue:
     """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
     value = b.sub(unit, index(first))
     value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)

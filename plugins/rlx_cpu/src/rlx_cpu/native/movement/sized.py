@@ -22,7 +22,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
+from rlx_cpu.native.contract import MOST_PARTS, Call, EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, KERNEL
 from rlx_cpu.native.llvm.isa import Isa
@@ -96,7 +96,7 @@ class MoveForm:
             parts=max(1, min(MOST_PARTS, rows, nbytes // self.isa.machine.movement.unit_nbytes)),
         )
 
-    def emit(self, module: ir.Module, name: str) -> Emitted:
+    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
         """See `SizedForm.emit`."""
         function = ir.Function(module, KERNEL, name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -109,9 +109,11 @@ class MoveForm:
             with counting(b, *share(b, unknown(f"rows{number}"), part, parts)) as row:
                 self._move_row(b, number, row, to, source)
         b.ret_void()
-        return Emitted(name)
+        return EmittedFunction(name)
 
-    def _move_row(self, b: ir.IRBuilder, number: int, row: ir.Value, to: ir.Value, source: ir.Value | None) -> None:
+    def _move_row(
+        self, b: ir.IRBuilder, number: int, row: ir.LlvmValue, to: ir.LlvmValue, source: ir.LlvmValue | None
+    ) -> None:
         """One row of a box, or one piece of what is part of the code, counted through its outer axes."""
         part = self.parts[number]
         for i in reversed(range(part.outer)):
@@ -125,7 +127,7 @@ class MoveForm:
         rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
         count = sized(b, unknown(f"count{last}"))
         if source is None:
-            rows.library("memset", to, ir.Constant(I8, 0), count)
+            rows.library("memset", to, ir.LlvmConstant(I8, 0), count)
         elif part.kind == "copy":
             rows.library("memcpy", to, source, count)
         else:

@@ -13,13 +13,13 @@ from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.sorting import ArgSort, Sort, TopK
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.ordering.radix import Radix
-from rlx_cpu.native.ordering.selection import Row
-from rlx_cpu.native.ordering.sorting import Problem, emit_sort, write_sort
+from rlx_cpu.native.ordering.selection import SelectionRow
+from rlx_cpu.native.ordering.sorting import SortProblem, emit_sort, write_sort
 from rlx_cpu.native.table import native
 
 __all__ = ["SortForm", "sized_sort"]
@@ -37,7 +37,7 @@ def has_words(node: Node) -> bool:
 class SortForm:
     """Sorting any number of lines, and lines of any length that are sorted digit by digit."""
 
-    problem: Problem
+    problem: SortProblem
     op: Op
 
     @property
@@ -49,7 +49,7 @@ class SortForm:
         """See `SizedForm.call`."""
         x, problem = layout.operands[0], self.problem
         assert x is not None, "there is something to sort"
-        known = Problem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
+        known = SortProblem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
         if known.is_cut != problem.is_cut:
             return None
         if not is_known(problem.row.n) and not (
@@ -60,10 +60,10 @@ class SortForm:
             sizes, known.workspace, uses_threads=known.uses_threads, parts=max(known.parts, int(not known.is_cut))
         )
 
-    def emit(self, module: ir.Module, name: str) -> Emitted:
+    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
         """See `SizedForm.emit`."""
         write_sort(module, self.problem, name)
-        return Emitted(name, workspace=1)  # every call says its own
+        return EmittedFunction(name, workspace=1)  # every call says its own
 
 
 def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:
@@ -72,7 +72,7 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
     assert lying is not None, "there is something to sort"
     sorting, known = (
         Sorting.of(node.op, x.type, node.types[0]),
-        Problem.of(node.op, lying.type, layout.results[0].type, isa),
+        SortProblem.of(node.op, lying.type, layout.results[0].type, isa),
     )
     is_wide = None
     if not is_known(sorting.n):
@@ -84,7 +84,7 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
         return None  # how many are kept decides how they are found
     if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
         return None
-    return SortForm(Problem(Row(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
+    return SortForm(SortProblem(SelectionRow(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
 
 
 native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort", sized=sized_sort)(emit_sort)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.epilogue import Pointwise, pointwise
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Matrix, Product
+from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
@@ -16,13 +16,13 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.epilogue import Epilogue, Operand, activation, add
-from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, activation, add
+from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
@@ -42,7 +42,7 @@ def sums_dtype(result: DType) -> DType:
 @native.register(
     MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True, sized=sized_product(lambda node, layout: nothing_follows)
 )
-def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
     """Register tiles over packed panels."""
     return emit_product(module, layout, isa, name, nothing_follows)
 
@@ -64,11 +64,11 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     bias_place = layout.operands[2]
     assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
     assert bias_place is not None, "the bias is required"
-    by_column = Matrix.of_row(bias_place).by_column
+    by_column = MatrixStrides.of_row(bias_place).by_column
 
-    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
-        bias = Operand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
-        stages = Epilogue((add(simd, bias),))
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
+        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
+        stages = GemmEpilogue((add(simd, bias),))
         if op.activation is None:
             return stages
         function = activation_code(op.activation, simd.dtype)
@@ -85,7 +85,7 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     writes_strides=True,
     sized=sized_product(bias_and_activation),
 )
-def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
     """Register tiles over packed panels, bias and activation on the sums."""
     return emit_product(module, layout, isa, name, bias_and_activation(node, layout))
 
@@ -99,7 +99,7 @@ def emit_product(
     *,
     axes: int | None = None,
     keeps_result: bool = False,
-) -> Emitted:
+) -> EmittedFunction:
     """The product of the first two operands into the first result, then `epilogue`.
 
     Args:
@@ -108,7 +108,7 @@ def emit_product(
     """
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    product = product_of(layout) if axes is None else Product.of_axes(a, b, layout.results[0], axes)
+    product = product_of(layout) if axes is None else MatrixProduct.of_axes(a, b, layout.results[0], axes)
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
-    return Driver(plan, layout, name, epilogue).emit()
+    return GemmEmitter(plan, layout, name, epilogue).emit()

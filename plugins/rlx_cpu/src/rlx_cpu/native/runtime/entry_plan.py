@@ -12,11 +12,11 @@ import numpy as np
 from attrs import field
 
 from rlx_core.ir.graph import Value
-from rlx_core.ir.lir import Alias, Delivery, Lir
+from rlx_core.ir.lir import Alias, Lir, OutputDelivery
 from rlx_core.ir.strides import is_dense
 from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.system.records import frozen
-from rlx_cpu.native.runtime.entry import Given, Made, Source
+from rlx_cpu.native.runtime.entry import EntryArgument, EntryResult, ResultCopy
 from rlx_cpu.native.runtime.entry_words import FRESH
 
 __all__ = ["Ends", "ends", "reason_against"]
@@ -42,7 +42,7 @@ def reason_against(lir: Lir) -> str | None:
     return None
 
 
-def _reason_against_output(lir: Lir, value: Value, delivery: Delivery, inputs: set[Value]) -> str | None:
+def _reason_against_output(lir: Lir, value: Value, delivery: OutputDelivery, inputs: set[Value]) -> str | None:
     place = placement(value, lir.aliases)
     if delivery.kind == "own":
         return None if covers_root(value, lir.aliases) else "is a part of its buffer"
@@ -63,9 +63,9 @@ class Ends:
         words: Words of its own that hold addresses for the copies.
     """
 
-    inputs: list[Given]
-    outputs: list[Made]
-    copies: list[Source] = field(factory=list)
+    inputs: list[EntryArgument]
+    outputs: list[EntryResult]
+    copies: list[ResultCopy] = field(factory=list)
     words: list[np.ndarray] = field(factory=list)
 
 
@@ -76,12 +76,14 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
         per_run: For inputs and for roots of own outputs, the addresses of words that hold theirs, with bytes to add.
         fixed: Where all other roots of outputs lie in the entry's frame.
     """
-    found = Ends([Given(e.type, e.is_donated, list(per_run.get(e.value, ()))) for e in lir.manifest.inputs], [])
-    at: dict[Value, Given | Made] = {e.value: g for e, g in zip(lir.manifest.inputs, found.inputs, strict=True)}
+    found = Ends([EntryArgument(e.type, e.is_donated, list(per_run.get(e.value, ()))) for e in lir.manifest.inputs], [])
+    at: dict[Value, EntryArgument | EntryResult] = {
+        e.value: g for e, g in zip(lir.manifest.inputs, found.inputs, strict=True)
+    }
     numbers = {e.value: i for i, e in enumerate(lir.manifest.inputs)}
     pairs = list(zip(lir.graph.outputs, lir.deliveries, strict=True))
     for value, delivery in pairs:
-        made = Made(value.type, FRESH if delivery.donor is None else numbers[delivery.donor])
+        made = EntryResult(value.type, FRESH if delivery.donor is None else numbers[delivery.donor])
         found.outputs.append(made)
         if delivery.kind == "own":
             root = lir.root_of(value)
@@ -97,8 +99,13 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
 
 
 def _copy(
-    found: Ends, place: Alias, source: Given | Made | None, fixed: Mapping[Value, int], into: Given | Made, nbytes: int
-) -> Source:
+    found: Ends,
+    place: Alias,
+    source: EntryArgument | EntryResult | None,
+    fixed: Mapping[Value, int],
+    into: EntryArgument | EntryResult,
+    nbytes: int,
+) -> ResultCopy:
     words = np.zeros(2, np.int64)
     found.words.append(words)
     first, second = words.ctypes.data, words.ctypes.data + 8
@@ -107,4 +114,4 @@ def _copy(
         words[1] = fixed[place.root] + place.byte_offset
     else:
         source.places.append((second, place.byte_offset))
-    return Source(first, second, nbytes)
+    return ResultCopy(first, second, nbytes)

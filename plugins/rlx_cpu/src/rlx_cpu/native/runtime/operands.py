@@ -10,7 +10,7 @@ from rlx_core.pipeline.planning.alias import placement
 
 if TYPE_CHECKING:
     from rlx_cpu.frames import Frames
-    from rlx_cpu.native.runtime.steps import Compiled
+    from rlx_cpu.native.runtime.steps import CompiledSteps
 
 __all__ = ["PerRun", "Static", "read_addresses"]
 
@@ -21,7 +21,7 @@ PerRun = dict[int, tuple[np.ndarray, np.ndarray]]
 """Place of the root → words, and bytes from its start for each."""
 
 
-def read_addresses(frames: Frames, compiled: Compiled) -> tuple[Static, PerRun]:
+def read_addresses(frames: Frames, compiled: CompiledSteps) -> tuple[Static, PerRun]:
     """What is filled in once for a frame, and what each run brings."""
     lir = frames.lir
     brought = set(frames.inputs) | {place for place, *_ in frames.fresh}

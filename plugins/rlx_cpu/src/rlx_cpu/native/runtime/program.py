@@ -34,7 +34,7 @@ from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
 from rlx_cpu.native.runtime.operands import read_addresses
 from rlx_cpu.native.runtime.pool import pool_for, run_alone
 from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
-from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
+from rlx_cpu.native.runtime.steps import CompiledSteps, NativeStep, Settings, compile_steps, reason_to_drive
 from rlx_cpu.native.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import add_native
@@ -79,7 +79,7 @@ class NativeProgram(Program):
         table: Emitters,
         settings: Settings,
         shared: SharedParams | None = None,
-        compiled: Compiled | None = None,
+        compiled: CompiledSteps | None = None,
         guard: Guard | None = None,
     ) -> None:
         self._kernels, self._table, self._guard = kernels, table, guard
@@ -139,7 +139,7 @@ class NativeProgram(Program):
         )
 
     @property
-    def code(self) -> Compiled | None:
+    def code(self) -> CompiledSteps | None:
         return self.compiled.on(self._frames.lir) if self._guard is None else None
 
     @property

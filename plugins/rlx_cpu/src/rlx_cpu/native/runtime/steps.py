@@ -18,9 +18,9 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.plugins import package_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
+from rlx_cpu.native.contract import EmitNested, EmittedFunction, Emitters
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
@@ -29,7 +29,7 @@ from rlx_cpu.native.table import is_guest, is_native
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "laid_out", "layouts"]
+__all__ = ["CompiledSteps", "NativeStep", "Settings", "compile_steps", "functions_of", "laid_out", "layouts"]
 
 
 @frozen
@@ -58,8 +58,8 @@ class NativeStep:
     """
 
     step: Step
-    emitted: Emitted
-    code: Code | None
+    emitted: EmittedFunction
+    code: JitCode | None
     first: int
     workspace: int | None
     packs: tuple[int, ...]
@@ -74,7 +74,7 @@ class NativeStep:
 
 
 @frozen(eq=False)
-class Compiled:
+class CompiledSteps:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
@@ -83,7 +83,7 @@ class Compiled:
         for_all: The steps of a bound template, by number, whose functions another size calls too.
     """
 
-    codes: tuple[Code, ...]
+    codes: tuple[JitCode, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
     workspace: int
@@ -106,7 +106,7 @@ class Compiled:
         """Whether threads can share a step, be it worth it or not."""
         return any(each.emitted.uses_threads or each.emitted.shares for each in self.steps.values())
 
-    def on(self, lir: Lir) -> Compiled:
+    def on(self, lir: Lir) -> CompiledSteps:
         """The same code for an equal plan, with nothing that a program made for itself."""
         steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
         return evolve(self, steps=steps, packed_constants={})
@@ -162,13 +162,15 @@ def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[l
     return functions, calls
 
 
-def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+def emit_function(
+    module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa
+) -> EmittedFunction | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
     return emit_step(module, name, function, table, isa)
 
 
-def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> EmittedFunction | None:
     """The same under a name; what holds graphs brings the functions of their steps."""
     emit = table.emitter(function.kernel)
     if not isinstance(emit, EmitNested):
@@ -178,11 +180,11 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         plugin = function.kernel.partition(".")[0] if is_guest(function.kernel) else "cpu"
         with contained("kernels", function.kernel, f"the code of {function.node.op.name}", plugin):
             made = emit(module, function.node, function.layout, isa, name)
-            if not isinstance(made, Emitted):
+            if not isinstance(made, EmittedFunction):
                 raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
         return made
 
-    def inside(name: str, step: Step, layout: Layout) -> Emitted:
+    def inside(name: str, step: Step, layout: Layout) -> EmittedFunction:
         inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
         made = emit_step(module, name, inner, table, isa)
         assert made is not None, "every step of the graphs has an emitter"
@@ -191,7 +193,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
     return emit.emit(module, function.node, function.layout, function.nested, function.nested_offset, isa, name, inside)
 
 
-def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
+def called(calls: Mapping[int, int], emitted: Sequence[EmittedFunction | None]) -> dict[int, EmittedFunction]:
     """What each step calls, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
     return {number: made for number, made in pairs if made is not None}
@@ -212,10 +214,10 @@ def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
-def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
+def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledSteps:
     """The native half of a program."""
 
-    def emit(number: int) -> tuple[ir.Module, Emitted] | None:
+    def emit(number: int) -> tuple[ir.Module, EmittedFunction] | None:
         module = new_module("program")
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (module, emitted)
@@ -237,11 +239,11 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
     return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
-Made = tuple[Emitted, Code | None, tuple[int, ...]]
+Made = tuple[EmittedFunction, JitCode | None, tuple[int, ...]]
 """What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
 
 
-def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compiled:
+def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> CompiledSteps:
     """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
     steps: dict[int, NativeStep] = {}
     words = 0
@@ -261,4 +263,4 @@ def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compil
         steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(each.code for each in steps.values() if each.code is not None))
-    return Compiled(codes, steps, words, scratch, settings)
+    return CompiledSteps(codes, steps, words, scratch, settings)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
-from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.codegen.scans import RULES, ScanProblem
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.cumulative import Cumsum
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, Emitted
+from rlx_cpu.native.contract import Call, EmittedFunction
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -43,15 +43,15 @@ class RunningForm:
         known = Running.of(self.node.op, layout.results[0].type, self.running.isa)
         return Call(sizes, uses_threads=known.uses_threads) if known.block == self.running.block else None
 
-    def emit(self, module: ir.Module, name: str) -> Emitted:
+    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
         """See `SizedForm.emit`."""
         write_running(module, self.running, len(self.node.operands), name)
-        return Emitted(name)
+        return EmittedFunction(name)
 
 
 def sized_running(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> RunningForm | None:
     """Finds the form of a scan."""
-    scan = Scan.of(node.op, node.types[0])
+    scan = ScanProblem.of(node.op, node.types[0])
     if not is_known(scan.inner) or scan.inner == 0:
         return None
     return RunningForm(node, Running(scan, Running.of(node.op, layout.results[0].type, isa).block, isa))
