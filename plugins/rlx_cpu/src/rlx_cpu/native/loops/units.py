@@ -13,7 +13,7 @@ from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Body", "Units"]
 
-Body: TypeAlias = "Callable[[Sequence[At], ir.Value | None], None]"
+Body: TypeAlias = "Callable[[Sequence[At], ir.LlvmValue | None], None]"
 """What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
 
 

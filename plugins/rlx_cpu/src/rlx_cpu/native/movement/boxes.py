@@ -41,7 +41,7 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, 
 MANY_UNITS = 4
 """Units of a box that are shared out by themselves."""
 
-Placed = tuple[Box, int, ir.LlvmValue, "ir.Value | None"]
+Placed = tuple[Box, int, ir.LlvmValue, "ir.LlvmValue | None"]
 """A box, the size of its elements, and the addresses that its offsets are counted from."""
 
 

@@ -16,7 +16,7 @@ from rlx_cpu.native.products.row_tiles import RowTile
 
 __all__ = ["InnerLoops", "Inside", "Told"]
 
-Prefetched = Callable[["Dim | ir.Value"], ir.LlvmValue]
+Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
 """Where a tile's part of the next panel is, from the bytes that it prefetches of every step."""
 
 

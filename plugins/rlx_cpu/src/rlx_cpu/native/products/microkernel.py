@@ -27,7 +27,7 @@ __all__ = ["SIGNATURE", "Microkernel", "MicrokernelArguments", "ResultTile", "Ri
 
 Sums = list[list[ir.LlvmValue]]
 
-Masks = list["ir.Value | None"] | None
+Masks = list["ir.LlvmValue | None"] | None
 """The lanes of each vector of B that there are; `None` for all of all."""
 
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
