@@ -25,7 +25,7 @@ KEYWORDS: Final[dict[str, str]] = {
     "out": "results are returned",
     "holomorphic": "the derivative of a holomorphic f is 2 * rlx.conj(rlx.grad(lambda z: rlx.real(f(z)))(z))",
 }
-"""A keyword of NumPy, JAX or PyTorch → what is written here."""
+"""A keyword of NumPy, JAX or PyTorch → its counterpart in rlx."""
 
 RENAMED_ARGUMENTS: Final[dict[tuple[str, str], str]] = {
     ("adaptive_avg_pool", "sizes"): "output_size=",

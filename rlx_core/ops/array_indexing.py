@@ -42,8 +42,8 @@ def gather(
         indices: Integers `[b.., i..]`, from 0; `rlx.take` counts negative ones from the end.
         axis: The axis that is indexed.
         batch_dims: How many leading axes `b..` both operands share.
-        out_of_bounds: What an index outside the axis does: "error", "clip" (the nearest end is read) or "fill".
-        fill_value: What "fill" reads.
+        out_of_bounds: For an index outside the axis: "error", "clip" (reads the nearest end) or "fill".
+        fill_value: The element read by "fill".
         name: A name for the node.
 
     Raises:
@@ -72,7 +72,7 @@ def gather_nd(
         x: `[b.., n_1, .., n_r, ..]`.
         indices: Integers `[b.., i.., r]`.
         batch_dims: How many leading axes `b..` both operands share.
-        out_of_bounds: What a tuple with an index outside its axis does: "error", "clip" or "fill", which reads 0.
+        out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which reads 0.
         name: A name for the node.
     """
     return nd.gather_nd(x, indices, batch_dims=batch_dims, oob=_policy("gather_nd", out_of_bounds), name=name)
@@ -99,7 +99,7 @@ def scatter(
         mode: "set" (the last update at an index stays), "add", "mul", "max" or "min".
         axis: The axis that is indexed.
         batch_dims: How many leading axes `b..` all operands share.
-        out_of_bounds: What an index outside the axis does: "error", "clip" or "fill", which writes nothing.
+        out_of_bounds: For an index outside the axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
 
     >>> scatter([1.0, 2.0, 3.0], [0, 2], [10.0, 30.0]).tolist()
@@ -164,7 +164,7 @@ def scatter_nd(
         updates: `[b.., i.., ..]`.
         mode: "set" (the last update at a tuple stays), "add", "mul", "max" or "min".
         batch_dims: How many leading axes `b..` all operands share.
-        out_of_bounds: What a tuple with an index outside its axis does: "error", "clip" or "fill", which writes nothing.
+        out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
     """
     oob = _policy("scatter_nd", out_of_bounds)
@@ -191,7 +191,7 @@ def put_along_axis(
         values: `[.., m, ..]`.
         axis: The axis that is indexed.
         mode: "set" (the last value at an index stays), "add", "mul", "max" or "min".
-        out_of_bounds: What an index outside the axis does: "error", "clip" or "fill", which writes nothing.
+        out_of_bounds: For an index outside the axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
     """
     oob = _policy("put_along_axis", out_of_bounds)
