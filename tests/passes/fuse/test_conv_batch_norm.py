@@ -37,9 +37,9 @@ def test_what_comes_with_every_run_stays_beside_the_convolution(name: str) -> No
 
 
 def test_a_convolution_that_others_read_stays() -> None:
-    def twice(x: Any, w: Any, **statistics: Any) -> Any:
+    def twice(x: Any, w: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
         y = nn.conv(x, w)
-        return y, nn.batch_norm_inference(y, **statistics)
+        return y, nn.batch_norm_inference(y, mean, var, weight=gamma, bias=beta)
 
     after = run(FuseConvBatchNorm(), program(twice, params=PARAMS, **INPUT)).graph
     assert "batch_norm_inference" in ops(after)
