@@ -12,7 +12,7 @@ from typing import Literal
 
 from attrs import field
 
-from rlx_core.ir.dims import DimBinding, Guard
+from rlx_core.ir.dims import DimBinding, SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.travel import Travels
@@ -162,7 +162,7 @@ class Lir(Travels):
     prepare: Graph | None
     arena_nbytes: int
     alignment: int
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[SizeGuard, ...] = ()
     fingerprint: str = ""
     options: Mapping[str, object] = field(factory=dict)
     origin: TemplateOrigin | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rlx_core.ir.dims import Guard, SizeSymbol, free_symbols
+from rlx_core.ir.dims import SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results, building, symbols_inside
 from rlx_core.ir.provenance import originating
 
@@ -53,7 +53,7 @@ def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) ->
     return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=types)
 
 
-def guards_over(nodes: Iterable[Node], guards: Iterable[Guard]) -> list[Guard]:
+def guards_over(nodes: Iterable[Node], guards: Iterable[SizeGuard]) -> list[SizeGuard]:
     """The guards over sizes that some of the nodes mention; the nodes that needed the others have been removed."""
     guards = list(guards)
     if not guards:

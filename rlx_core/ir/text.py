@@ -29,7 +29,7 @@ import numpy as np
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import literal_bytes
-from rlx_core.ir.dims import Expr, Guard
+from rlx_core.ir.dims import Expr, SizeGuard
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Constant, Graph, GraphArgument, Input, Literal, Node, Value
 from rlx_core.ir.graph.program import PRINTED
@@ -164,7 +164,7 @@ def _origin_comment(node: Node) -> str:
     return f"  # {' | '.join(words)}" if words else ""
 
 
-def guard_text(guard: Guard) -> str:
+def guard_text(guard: SizeGuard) -> str:
     """A guard as it is parsed back: `SEQ == 128`, `n % 4 == 0`."""
     return repr(guard)
 

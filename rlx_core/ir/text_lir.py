@@ -25,7 +25,7 @@ from attrs import field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable
-from rlx_core.ir.dims import Guard
+from rlx_core.ir.dims import SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias, CallManifest, Entry, Lir, OutputDelivery, Slot, Step
 from rlx_core.ir.parse import Parser
@@ -144,7 +144,7 @@ def parse_lir(text: str, ops: OpTable) -> Lir:
 class _Parts:
     """What was read of a plan so far."""
 
-    guards: list[Guard] = field(factory=list)
+    guards: list[SizeGuard] = field(factory=list)
     inputs: list[Entry] = field(factory=list)
     params: list[Entry] = field(factory=list)
     outputs: list[Entry] = field(factory=list)

@@ -5,7 +5,7 @@ import pytest
 from attrs import evolve
 
 from rlx_core.errors import VerifyError
-from rlx_core.ir.dims import Guard, symbol
+from rlx_core.ir.dims import SizeGuard, symbol
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, building, literal
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
@@ -159,12 +159,12 @@ def test_two_leaves_of_one_name_are_found():
 
 
 def test_a_guard_over_an_unknown_symbol_is_found():
-    graph = evolve(chain(), guards=(Guard("==", symbol("nowhere"), 4),))
+    graph = evolve(chain(), guards=(SizeGuard("==", symbol("nowhere"), 4),))
     assert "guard nowhere == 4 is over nowhere, unknown here" in only(graph)
 
 
 def test_a_guard_over_numbers_is_found():
-    assert "is decided when it is made" in only(evolve(chain(), guards=(Guard("==", 4, 4),)))
+    assert "is decided when it is made" in only(evolve(chain(), guards=(SizeGuard("==", 4, 4),)))
 
 
 def test_blocks_belong_to_hir(hir):
@@ -196,7 +196,7 @@ def test_an_inference_rule_that_breaks_is_a_fault_of_its_node():
 
 def test_all_faults_come_at_once_with_their_lines():
     graph = replaced(replaced(chain(), 1, types=(spec("f32[3]"),)), 0, types=(spec("f32[9]"),))
-    faulty = evolve(graph, guards=(Guard("==", symbol("nowhere"), 4),))
+    faulty = evolve(graph, guards=(SizeGuard("==", symbol("nowhere"), 4),))
     with pytest.raises(VerifyError) as error:
         check(faulty, IrStage.MIR, after="my-pass")
     assert error.value.message == f"verify: MIR graph main after my-pass has {len(error.value.facts)} faults"

@@ -13,7 +13,7 @@ from attrs import field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.errors.contained import contained, reraise
-from rlx_core.ir.dims import Guard, collecting_guards, record
+from rlx_core.ir.dims import SizeGuard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import leaked
 from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
@@ -114,7 +114,7 @@ class Builder:
     capturing: bool = False
     untyped: tuple[TensorType, ...] | None = None
     nodes: list[Node] = field(factory=list, init=False)
-    guards: dict[Guard, None] = field(factory=dict, init=False)
+    guards: dict[SizeGuard, None] = field(factory=dict, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
     trace_has_ended: bool = field(default=False, init=False)
@@ -257,7 +257,7 @@ class Builder:
         self.is_finished = True
         return Graph(self.name, tuple(self.nodes), owned, tuple(self.guards))
 
-    def add_guards(self, guards: Iterable[Guard]) -> None:
+    def add_guards(self, guards: Iterable[SizeGuard]) -> None:
         self.guards.update(dict.fromkeys(guards))
 
     def _infer(
@@ -269,7 +269,7 @@ class Builder:
         except RlxError as error:
             raise self._explain(error, op, operands, origin) from None
         label = f"%{name or len(self.nodes)} = {op.name}"
-        self.add_guards(Guard(g.relation, g.left, g.right, label, origin.source) for g in guards)
+        self.add_guards(SizeGuard(g.relation, g.left, g.right, label, origin.source) for g in guards)
         return types
 
     @staticmethod
@@ -327,7 +327,9 @@ def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _inferred_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[tuple[TensorType, ...], tuple[Guard, ...]]:
+def _inferred_once(
+    op: Op, types: tuple[TensorType | None, ...]
+) -> tuple[tuple[TensorType, ...], tuple[SizeGuard, ...]]:
     """The result types and the guards that they need: most nodes of a long program are like others in it."""
     check_operand_count(op, types)
     with collecting_guards() as guards:

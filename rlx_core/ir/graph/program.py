@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from rlx_core.errors import UnknownNameError, nearest
-from rlx_core.ir.dims import Expr, Guard, SizeSymbol, free_symbols
+from rlx_core.ir.dims import Expr, SizeGuard, SizeSymbol, free_symbols
 from rlx_core.ir.graph.leaves import GraphArgument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
@@ -43,7 +43,7 @@ class Graph(Travels, Drawn):
     name: str
     nodes: tuple[Node, ...]
     outputs: tuple[Value, ...]
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[SizeGuard, ...] = ()
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:

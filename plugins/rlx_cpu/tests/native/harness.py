@@ -16,7 +16,7 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native.contract import ALIGNMENT, Emit, EmittedFunction
+from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.llvm.jit import JitCode, compile_module, keeping
@@ -45,7 +45,7 @@ class Kernel:
     """A compiled kernel, and what it asked for."""
 
     code: JitCode
-    emitted: EmittedFunction
+    emitted: Emitted
     layout: Layout
     module: ir.Module
     isa: Isa

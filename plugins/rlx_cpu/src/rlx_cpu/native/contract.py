@@ -10,12 +10,12 @@ strided views point at their first element. It is called `nthreads` times with e
 first; the runtime puts a barrier after each step, none inside one. A call works on its part of whatever the kernel is split
 into, and the split must not change a bit of the result: reductions combine in an order that depends on the shapes alone.
 
-A function that is best cut into more parts than there are threads says so in `EmittedFunction.parts` and takes a fourth argument:
+A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
 
     void name(i8** buffers, i64 part, i64 parts, i64 thread)
 
 Scratch memory then belongs to the thread, not to the part. One that holds graphs takes a fifth, the address of the threads
-that wait for work (`llvm.team`; 0 where there are none), and says so by `EmittedFunction.shares`.
+that wait for work (`llvm.team`; 0 where there are none), and says so by `Emitted.shares`.
 
 A function for all sizes (`SizedForm`) finds what it is told of them in front of `buffers`, the first word nearest.
 
@@ -56,7 +56,7 @@ __all__ = [
     "EmitNested",
     "EmitSized",
     "EmitStep",
-    "EmittedFunction",
+    "Emitted",
     "Emitters",
     "HoistedPack",
     "OperandView",
@@ -171,7 +171,7 @@ STATUS_ASK, STATUS_RECORD = 16, 24
 
 
 @frozen
-class EmittedFunction:
+class Emitted:
     """What an emitter made, as data: an object cache keeps it beside the code.
 
     Attributes:
@@ -232,10 +232,10 @@ class EmittedFunction:
 class Emit(Protocol):
     """An emitter: adds the function `name` (and private helpers whose names start with it) to `module`."""
 
-    def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction: ...
+    def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted: ...
 
 
-EmitStep = Callable[[str, Step, Layout], EmittedFunction]
+EmitStep = Callable[[str, Step, Layout], Emitted]
 """Adds the function of a step of a graph inside another step, under a name, to the module."""
 
 
@@ -247,9 +247,9 @@ class EmitNested:
         emit: As `Emit`, with the plans by attribute, the bytes from the step's workspace to theirs, and an `EmitStep`.
     """
 
-    emit: Callable[..., EmittedFunction]
+    emit: Callable[..., Emitted]
 
-    def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+    def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
         raise AssertionError(f"{node.op.name} is emitted with the plans of its graphs")
 
 
@@ -259,7 +259,7 @@ class Call:
 
     Attributes:
         sizes: What the expressions that it asks for are made of.
-        workspace, shared_workspace, fault, uses_threads, parts: As in `EmittedFunction`.
+        workspace, shared_workspace, fault, uses_threads, parts: As in `Emitted`.
     """
 
     sizes: DimBinding
@@ -283,7 +283,7 @@ class SizedForm(Protocol):
         `None` where operands lie in another way, and where code for the size would be better than the stated bound.
         """
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """Adds the function to a module, whose `sizes` are what it is told.
 
         Raises:

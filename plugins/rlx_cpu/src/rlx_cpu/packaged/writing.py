@@ -16,7 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define
 from rlx_cpu.frames import Frame, Frames, SharedParams
-from rlx_cpu.native.contract import EmittedFunction, Emitters
+from rlx_cpu.native.contract import Emitted, Emitters
 from rlx_cpu.native.llvm.background import yielding
 from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
 from rlx_cpu.native.llvm.objects import Making
@@ -76,7 +76,7 @@ class Writer:
     isa: Isa
     table: Emitters
     keep: Keep
-    _known: dict[tuple[str, object, Layout], EmittedFunction | None] = field(factory=dict)
+    _known: dict[tuple[str, object, Layout], Emitted | None] = field(factory=dict)
     _making: Making = field(init=False)
 
     @_making.default
@@ -101,10 +101,10 @@ class Writer:
         """The code of a module of the run-time."""
         return image_form(linked([generate(str(module_of(name, self.isa)), self.isa)]), self.keep)
 
-    def _emitted(self, lir: Lir) -> dict[int, EmittedFunction]:
+    def _emitted(self, lir: Lir) -> dict[int, Emitted]:
         """What each step calls, by its number."""
         functions, calls = functions_of(lir)
-        found: list[EmittedFunction] = []
+        found: list[Emitted] = []
         with yielding():
             for each in functions:
                 key = (each.kernel, each.node.op, each.layout)

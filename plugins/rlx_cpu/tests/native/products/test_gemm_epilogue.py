@@ -17,7 +17,7 @@ from rlx_core.ops.arithmetic import subtract
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.selection import Where
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.products.gemm_epilogue import matmul_epilogue
@@ -82,7 +82,7 @@ def test_in_a_loop_what_is_new_is_prefetched_and_panels_are_for_several_tiles(ro
     op = FusedMatMulEpilogue(ElementwiseRegion((rows, 64), added, ((64, 1), (64, 1)), (0,)))
     x, w, residual = (np.ones(shape, np.float32) for shape in ((rows, 8), (8, 64), (rows, 64)))
 
-    def inside(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+    def inside(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
         a, b, added = layout.operands
         assert b is not None
         assert added is not None

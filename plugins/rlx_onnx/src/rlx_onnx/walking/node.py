@@ -10,7 +10,7 @@ from onnx import AttributeProto
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, ShapeError, UnsupportedError
-from rlx_core.ir.dims import Dim, Expr, Guard, Relation, holds
+from rlx_core.ir.dims import Dim, Expr, Relation, SizeGuard, holds
 from rlx_core.ir.graph import Value, ambient_builder
 from rlx_onnx.reading.structure import node_words
 from rlx_onnx.reading.tensors import array_of
@@ -232,7 +232,7 @@ class OnnxNode:
         if known is None:
             builder = ambient_builder()
             assert builder is not None, "sizes with symbols are there in a trace only"
-            builder.add_guards([Guard(relation, left, right, f"{self}: {what}")])
+            builder.add_guards([SizeGuard(relation, left, right, f"{self}: {what}")])
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Say that this node asks for what is not there.

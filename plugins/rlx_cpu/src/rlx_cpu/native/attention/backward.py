@@ -9,7 +9,7 @@ from rlx_cpu.native.attention.backward_plan import BackwardPlan
 from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.parts import fitting_dtypes
 from rlx_cpu.native.attention.sized_backward import sized_attention_backward
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.table import native
@@ -24,7 +24,7 @@ __all__ = ["attention_backward"]
     writes_strides=True,
     sized=sized_attention_backward,
 )
-def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     op = node.op
     assert isinstance(op, AttentionBackward), "registered for it alone"

@@ -22,7 +22,7 @@ from rlx_cpu.native.attention.backward_row import differentiate_row
 from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
 from rlx_cpu.native.attention.parts import Logits, ScoreRows, least, most, number, register
 from rlx_cpu.native.attention.plan import DY, K, Q, V
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.cuts import start_of
@@ -75,7 +75,7 @@ class Backward:
     plan: BackwardPlan
     name: str
 
-    def emit(self) -> EmittedFunction:
+    def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
         function = self._function(self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -97,7 +97,7 @@ class Backward:
             if plan.bias is not None:
                 sum_bias(b, plan, function.args)
         b.ret_void()
-        return EmittedFunction(
+        return Emitted(
             self.name,
             workspace=0 if is_empty else plan.own,
             shared_workspace=0 if is_empty else plan.shared,

@@ -17,7 +17,7 @@ from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh
 from rlx_cpu.native.attention.operands import copy_rows, pack_head
 from rlx_cpu.native.attention.parts import Logits, ScoreRows, least
 from rlx_cpu.native.attention.plan import K, Q, V
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL
 from rlx_cpu.native.llvm.cuts import by_size, pieces_of, start_of
@@ -34,7 +34,7 @@ class Forward:
     plan: ForwardPlan
     name: str
 
-    def emit(self) -> EmittedFunction:
+    def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.problem
         function = ir.Function(plan.simd.module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -42,7 +42,7 @@ class Forward:
         if not is_empty:
             self._items(b, function.args)
         b.ret_void()
-        return EmittedFunction(
+        return Emitted(
             self.name,
             workspace=0 if is_empty else plan.workspace,
             uses_threads=not plan.cut.is_known or plan.products >= plan.simd.isa.machine.serial_products,

@@ -13,7 +13,7 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Node
 from rlx_core.ops.rope import Rope, RopeBackward, Rotation
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.indexed import with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, address
@@ -133,7 +133,7 @@ class Turner:
         store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (at, dtype.itemsize)))
 
 
-def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Pairs of features turned by the angle of their position, all heads at once."""
     op = node.op
     assert isinstance(op, Rotation), "registered for rotations"
@@ -154,7 +154,7 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         problem = Indexing(1, 1, cos.type.static_shape[0], batch * seq, 1, positions.type.dtype, "error")
     if not batch * seq:
         b.ret_void()
-        return EmittedFunction(name, uses_threads=False)
+        return Emitted(name, uses_threads=False)
     turner = Turner(b, isa, op, read, written, (cos, sin), -1 if isinstance(op, RopeBackward) else 1)
     pointers = [pointer_at(b, buffers, k) for k in (X, COS, SIN)]
     result_at = pointer_at(b, buffers, len(layout.operands))
@@ -182,7 +182,7 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
             with_index(b, problem, where, index(0), status, turn)
     b.ret_void()
     fault = None if problem is None else fault_of(problem, node.op.name.rpartition(".")[2])
-    return EmittedFunction(
+    return Emitted(
         name, fault=fault, uses_threads=batch * seq > 1 and result.type.static_nbytes >= isa.machine.serial_nbytes
     )
 

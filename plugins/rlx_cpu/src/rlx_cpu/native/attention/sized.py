@@ -24,7 +24,7 @@ from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.forward_plan import ForwardPlan
 from rlx_cpu.native.attention.forward_tiles import Forward
 from rlx_cpu.native.attention.plan import K, Q, V
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd
@@ -76,7 +76,7 @@ class AttentionForm:
             parts=cut.parts,
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         return evolve(Forward(self._plan(module), name).emit(), workspace=0)  # every call says its own
 

@@ -24,7 +24,7 @@ from rlx_cpu.native.attention.backward_tiles import Backward
 from rlx_cpu.native.attention.cut import AttentionCut
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.attention.sized import LARGEST
-from rlx_cpu.native.contract import MOST_PARTS, Call, EmittedFunction
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd
@@ -79,7 +79,7 @@ class AttentionBackwardForm:
             parts=max(1, min(MOST_PARTS, known.batch * known.kv_heads * dealt.segments)),
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         emitted = Backward(self._plan(module), name).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own

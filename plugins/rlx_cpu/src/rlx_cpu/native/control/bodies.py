@@ -13,7 +13,7 @@ from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import define, frozen
-from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, EmittedFunction
+from rlx_cpu.native.contract import NO_NUMBER, STATUS_ASK, STATUS_RECORD, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -34,7 +34,7 @@ class BodyStep:
     """
 
     step: Step
-    emitted: EmittedFunction
+    emitted: Emitted
     first: int
     workspace: int | None
     pack_words: int

@@ -26,7 +26,7 @@ from rlx_cpu.native.contract import (
     STATUS_RECORD,
     EmitNested,
     EmitStep,
-    EmittedFunction,
+    Emitted,
     aligned,
 )
 from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
@@ -127,7 +127,7 @@ def emit_control(
     isa: Isa,
     name: str,
     emit: EmitStep,
-) -> EmittedFunction:
+) -> Emitted:
     """The function of a step that holds graphs.
 
     Args:
@@ -175,7 +175,7 @@ def emit_control(
     else:
         _step_through(frame, op, made["body"])
     b.ret_void()
-    return EmittedFunction(
+    return Emitted(
         name,
         packs=tuple(bodies.packs),
         workspace=workspace,

@@ -12,7 +12,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of, place_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmitStep, EmittedFunction, OperandView, Pack, aligned
+from rlx_cpu.native.contract import EmitStep, Emitted, OperandView, Pack, aligned
 from rlx_cpu.native.control.bodies import Body, BodyStep
 from rlx_cpu.native.llvm import ir
 
@@ -51,7 +51,7 @@ class Bodies:
 
     def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
         self._module, self._name, self._emit = module, name, emit
-        self._known: dict[object, EmittedFunction] = {}
+        self._known: dict[object, Emitted] = {}
         self._data = 0
         self.packs: dict[Pack, int] = {}
         self.held = 0
@@ -104,7 +104,7 @@ class Bodies:
         start, self.held = self.held, self.held + aligned(nbytes)
         return start
 
-    def _function(self, step: Step, layout: Layout) -> EmittedFunction:
+    def _function(self, step: Step, layout: Layout) -> Emitted:
         key = (step.kernel, step.node.op, layout)
         if key not in self._known:
             title = step.node.op.name.rpartition(".")[2]

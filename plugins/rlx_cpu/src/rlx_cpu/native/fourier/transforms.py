@@ -14,7 +14,7 @@ from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, EmittedFunction, aligned
+from rlx_cpu.native.contract import MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.fourier.stages import Interleaved, Planes, Stages
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL, register_type
@@ -71,7 +71,7 @@ class TransformRows:
 
 
 @native.register(Fft, dtypes="c64 c128", when=is_power_of_two, in_place=(0,), accepts_strides=False, name="transform")
-def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Stages of four, and one of two where the length is no power of four, through two rooms of a thread."""
     op, rows = node.op, TransformRows.of(layout.results[0].type)
     assert isinstance(op, Fft), "registered for it alone"
@@ -92,7 +92,7 @@ def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name
         here, there = ends
         stages.run(b, here, rooms, there, 1.0 if scale is None else scale)
     b.ret_void()
-    return EmittedFunction(
+    return Emitted(
         name,
         workspace=2 * room,
         uses_threads=rows.count > 1 and rows.products >= isa.machine.serial_products,

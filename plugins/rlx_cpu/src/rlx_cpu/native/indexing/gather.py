@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.indexing import Gather
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
@@ -115,7 +115,7 @@ class Reader:
             mover.row(address(b, to, part), address(b, source, part), Axis(self.problem.inner, itemsize, 0))
 
 
-def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows copied from where the indices say."""
     table, indices = layout.operands
     assert table is not None, "there is a table"
@@ -128,7 +128,7 @@ def emit_gather(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
         if problem.has_fault:
             check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in (INDICES, STATUS)))
         builder.ret_void()
-    return EmittedFunction(name, fault=named_fault(node, problem), uses_threads=uses_threads(layout, isa))
+    return Emitted(name, fault=named_fault(node, problem), uses_threads=uses_threads(layout, isa))
 
 
 def write_gather(module: ir.Module, node: Node, problem: Indexing, isa: Isa, name: str) -> None:
@@ -182,10 +182,10 @@ class GatherForm:
             return None  # of no bytes, indices are only checked
         return Call(sizes, fault=named_fault(self.node, known), uses_threads=uses_threads(layout, self.isa))
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_gather(module, self.node, self.problem, self.isa, name)
-        return EmittedFunction(name, fault=named_fault(self.node, self.problem))
+        return Emitted(name, fault=named_fault(self.node, self.problem))
 
 
 def sized_gather(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> GatherForm | None:

@@ -12,7 +12,7 @@ from rlx_core.codegen.scalars.arithmetic import larger, smaller
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.indexing.chains import Chains
 from rlx_cpu.native.indexing.indexed import check_indices, with_index
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering
@@ -204,14 +204,14 @@ def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: i
     return (larger if mode == "max" else smaller)(b, dtype, old, new)
 
 
-def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Updates combined in index order, the result shared out over threads."""
     indices = layout.operands[-1]
     assert indices is not None, "there are indices"
     plan = Scattering.of(node.op, len(layout.operands), layout.results[0].type, indices.type)
     cut = plan.cut(isa.machine)
     write_scatter(module, plan, cut, isa, name)
-    return EmittedFunction(
+    return Emitted(
         name,
         shared_workspace=plan.shared_workspace(cut),
         fault=plan.fault,

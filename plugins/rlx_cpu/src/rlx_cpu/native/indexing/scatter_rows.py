@@ -13,7 +13,7 @@ from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.indexing.scatter import emit_scatter, write_scatter
 from rlx_cpu.native.indexing.scatter_plan import ScatterCut, Scattering, mode_of
 from rlx_cpu.native.llvm import ir
@@ -65,10 +65,10 @@ class ScatterForm:
             uses_threads=known.uses_threads(machine),
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_scatter(module, self.plan, self.cut, self.isa, name)
-        return EmittedFunction(name, shared_workspace=int(self.needs_memory), fault=self.plan.fault)
+        return Emitted(name, shared_workspace=int(self.needs_memory), fault=self.plan.fault)
 
     @property
     def needs_memory(self) -> bool:

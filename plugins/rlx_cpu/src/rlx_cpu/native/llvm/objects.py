@@ -26,7 +26,7 @@ from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction, HoistedPack, OperandView, Pack
+from rlx_cpu.native.contract import Emitted, HoistedPack, OperandView, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
@@ -56,7 +56,7 @@ class Function:
 class Library:
     """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
 
-    emitted: tuple[EmittedFunction | None, ...]
+    emitted: tuple[Emitted | None, ...]
     code: JitCode | None
 
 
@@ -80,7 +80,7 @@ class Making:
         self.objects.append(later(partial(generate, text, self.isa)))
 
 
-Emitting = Callable[[int], tuple[ir.Module, EmittedFunction] | None]
+Emitting = Callable[[int], tuple[ir.Module, Emitted] | None]
 """Emits the function of a number in a module of its own, and what was said of it; `None` without an emitter."""
 
 
@@ -115,7 +115,7 @@ def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Lib
 
 def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
     """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
-    emitted: list[EmittedFunction | None] = []
+    emitted: list[Emitted | None] = []
     making = Making(isa)
     with yielding():
         for number in range(count):
@@ -163,7 +163,7 @@ def _place(place: Place) -> list[Any]:
 # ------------------------------------------------------------------------------------------- entries
 
 
-def _packed(key: str, emitted: Sequence[EmittedFunction | None], objects: Sequence[bytes]) -> bytes:
+def _packed(key: str, emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
     rows = [None if each is None else attrs.asdict(each) for each in emitted]
     head = {"key": key, "functions": rows, "objects": [len(data) for data in objects]}
     text = json.dumps(head, separators=(",", ":"), default=dict).encode()
@@ -196,12 +196,12 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
     return Library(emitted, code)
 
 
-def _emitted(row: Any) -> EmittedFunction | None:
+def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
     fault = None if row["fault"] is None else Fault.from_json(row["fault"])
     held, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
-    return EmittedFunction(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
+    return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
 
 
 def _pack(row: Any) -> Pack:

@@ -22,7 +22,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.region import may_be_step
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I1, I8, I64, POINTER, VOID, counted, declare
 from rlx_cpu.native.llvm.isa import Isa
@@ -82,12 +82,12 @@ def element_function(op: Op, dtypes: tuple[DType, ...], isa: Isa) -> NativeFunct
     layout = Layout(tuple(Place.dense(t) for t in types), (Place.dense(results[0].type),))
     sizes = tuple(t.dtype.itemsize for t in (*types, results[0].type))
 
-    def emit(number: int) -> tuple[ir.Module, EmittedFunction]:
+    def emit(number: int) -> tuple[ir.Module, Emitted]:
         module = new_module(_NAME, isa)
         emitted = emit_loop(module, node, layout, isa, "block")
         assert emitted.fault is None, "an element-wise op reads no element by an index"
         write_walk(module, sizes)
-        return module, EmittedFunction(_NAME)
+        return module, Emitted(_NAME)
 
     made = library([Function(f"{_NAME} {BLOCK}", node, layout)], isa, emit)
     assert made.code is not None, "the emitter makes code"

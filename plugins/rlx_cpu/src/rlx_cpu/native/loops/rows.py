@@ -25,7 +25,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.kernels import Condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.printer import LlvmPrinter
@@ -61,11 +61,11 @@ reads_in_place = Condition(
 )
 
 
-def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """A kernel generated from the op's own meaning."""
     kernel = loop_kernel(node, layout)
     made = LlvmPrinter(module, isa).print(kernel, name)
-    return EmittedFunction(
+    return Emitted(
         made.function,
         workspace=made.workspace,
         shared_workspace=made.shared_workspace,
@@ -112,10 +112,10 @@ class LoopForm:
             uses_threads=not is_empty and known.uses_threads,
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         made = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name, in_chunks=self.shape.has_chunks)
-        return EmittedFunction(
+        return Emitted(
             made.function,
             prologue=made.prologue,
             workspace=int(self.shape.keeps_rows),

@@ -15,7 +15,7 @@ from rlx_core.codegen.movement.boxes import Box, simplified, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -45,7 +45,7 @@ Placed = tuple[Box, int, ir.LlvmValue, "ir.LlvmValue | None"]
 """A box, the size of its elements, and the addresses that its offsets are counted from."""
 
 
-def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Strided copies and fills that together are the result."""
     builder, buffers, tid, nthreads = starting(module, name)
     found = [(box, layout.results[box.result].type.dtype.itemsize) for box in boxes_of(node.op, layout)]
@@ -55,7 +55,7 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     if common is not None:
         common.call(builder, name, buffers, tid, nthreads)
         builder.ret_void()
-        return EmittedFunction(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
+        return Emitted(name, uses_threads=common.rows > 1 and nbytes >= isa.machine.serial_nbytes)
     placed: list[Placed] = []
     for box, itemsize in found:
         to = pointer_at(builder, buffers, len(layout.operands) + box.result)
@@ -63,7 +63,7 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         placed.append((box, itemsize, to, source))
     units = emit_boxes(builder, isa, placed, tid, nthreads)
     builder.ret_void()
-    return EmittedFunction(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)
+    return Emitted(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)
 
 
 def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> int:

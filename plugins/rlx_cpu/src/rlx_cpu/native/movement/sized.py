@@ -22,7 +22,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, Call, EmittedFunction
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, KERNEL
 from rlx_cpu.native.llvm.isa import Isa
@@ -96,7 +96,7 @@ class MoveForm:
             parts=max(1, min(MOST_PARTS, rows, nbytes // self.isa.machine.movement.unit_nbytes)),
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         function = ir.Function(module, KERNEL, name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -109,7 +109,7 @@ class MoveForm:
             with counting(b, *share(b, unknown(f"rows{number}"), part, parts)) as row:
                 self._move_row(b, number, row, to, source)
         b.ret_void()
-        return EmittedFunction(name)
+        return Emitted(name)
 
     def _move_row(
         self, b: ir.IRBuilder, number: int, row: ir.LlvmValue, to: ir.LlvmValue, source: ir.LlvmValue | None

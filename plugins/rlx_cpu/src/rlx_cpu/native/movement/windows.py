@@ -12,7 +12,7 @@ from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import Node
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, memory_type
 from rlx_cpu.native.llvm.isa import Isa
@@ -47,7 +47,7 @@ def starts_of(
     return found
 
 
-def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """A window copied out."""
     x, y = layout.operands[0], layout.results[0]
     assert x is not None, "there is something to slice"
@@ -57,16 +57,16 @@ def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
     box = Box(axes)
     if not box.size:
         builder.ret_void()
-        return EmittedFunction(name, uses_threads=False)
+        return Emitted(name, uses_threads=False)
     starts = starts_of(builder, buffers, layout, 1, x.type.static_shape, window)
     shift = offset(builder, pointer_at(builder, buffers, 0), *zip(starts, x.strides, strict=True))
     to = pointer_at(builder, buffers, len(layout.operands))
     units = emit_boxes(builder, isa, [(box, y.type.dtype.itemsize, to, shift)], tid, nthreads)
     builder.ret_void()
-    return EmittedFunction(name, uses_threads=units > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
+    return Emitted(name, uses_threads=units > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
 
 
-def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """What was there, unless the result lies in its bytes, and the window over it; slabs of one axis are shared out."""
     x, new, y = layout.operands[0], layout.operands[1], layout.results[0]
     assert x is not None, "there is something to update"
@@ -75,7 +75,7 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     builder, buffers, tid, nthreads = starting(module, name)
     if 0 in shape:
         builder.ret_void()
-        return EmittedFunction(name, uses_threads=False)
+        return Emitted(name, uses_threads=False)
     starts = starts_of(builder, buffers, layout, 2, shape, window)
     axis = next((a for a, n in enumerate(shape) if n > 1), None)
     origin, update, to = (pointer_at(builder, buffers, k) for k in (0, 1, len(layout.operands)))
@@ -102,7 +102,7 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
             place = offset(builder, to, (i, step), *others)
             slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
     builder.ret_void()
-    return EmittedFunction(name, uses_threads=count > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
+    return Emitted(name, uses_threads=count > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
 
 
 native.register(DynamicSlice, name="window")(emit_slice)

@@ -10,7 +10,7 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ops.sorting import SearchSorted
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, EmittedFunction
+from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
     I1,
@@ -93,7 +93,7 @@ class Bisection:
         return b.call(gather, [pointers, ir.LlvmConstant(I32, size), constant(mask, 1), constant(type, 0)])
 
 
-def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of values shared out."""
     op = node.op
     assert isinstance(op, SearchSorted), "registered for searches"
@@ -103,7 +103,7 @@ def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     b = ir.IRBuilder(function.append_basic_block("entry"))
     if lines * count == 0:
         b.ret_void()
-        return EmittedFunction(name, uses_threads=False)
+        return Emitted(name, uses_threads=False)
     buffers, part, parts, _ = function.args
     bisection = Bisection(b, search)
     wide, size, itemsize = isa.machine.ordering.search_block, search.keys.dtype.itemsize, search.index.itemsize
@@ -122,7 +122,7 @@ def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
                 bisection.find(row, wanted, offset(b, pointer_at(b, buffers, 2), (own, itemsize)), values)
     b.ret_void()
     work = lines * count * max(1, n.bit_length()) * 8
-    return EmittedFunction(
+    return Emitted(
         name,
         uses_threads=lines * blocks > 1 and work >= isa.machine.serial_nbytes,
         parts=min(MOST_PARTS, lines * blocks),

@@ -13,7 +13,7 @@ from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.sorting import ArgSort, Sort, TopK
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -60,10 +60,10 @@ class SortForm:
             sizes, known.workspace, uses_threads=known.uses_threads, parts=max(known.parts, int(not known.is_cut))
         )
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_sort(module, self.problem, name)
-        return EmittedFunction(name, workspace=1)  # every call says its own
+        return Emitted(name, workspace=1)  # every call says its own
 
 
 def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:

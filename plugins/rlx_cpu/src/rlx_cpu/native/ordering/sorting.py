@@ -16,7 +16,7 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, EmittedFunction, aligned
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL, memory_type
 from rlx_cpu.native.llvm.isa import Isa
@@ -239,15 +239,15 @@ class Staging:
             mover.move(to, source, tuple(Axis(a.count, a.source, a.to) for a in (along, across)))
 
 
-def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
     x = layout.operands[0]
     assert x is not None, "there is something to sort"
     problem = SortProblem.of(node.op, x.type, layout.results[0].type, isa)
     write_sort(module, problem, name)
     if problem.is_empty:
-        return EmittedFunction(name, uses_threads=False)
-    return EmittedFunction(name, workspace=problem.workspace, uses_threads=problem.uses_threads, parts=problem.parts)
+        return Emitted(name, uses_threads=False)
+    return Emitted(name, workspace=problem.workspace, uses_threads=problem.uses_threads, parts=problem.parts)
 
 
 def write_sort(module: ir.Module, problem: SortProblem, name: str) -> None:

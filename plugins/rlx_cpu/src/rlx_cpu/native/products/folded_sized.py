@@ -18,7 +18,7 @@ from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmitSized, EmittedFunction
+from rlx_cpu.native.contract import Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -77,7 +77,7 @@ class FoldedForm:
         told = DimBinding({**sizes.sizes, **strides})
         return call_of(self.plan, known, rows, told, self.workspace, self.shared_workspace)
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.plan.product.factors, self.plan.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)

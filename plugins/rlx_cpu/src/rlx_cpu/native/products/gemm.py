@@ -16,7 +16,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
@@ -42,7 +42,7 @@ def sums_dtype(result: DType) -> DType:
 @native.register(
     MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True, sized=sized_product(lambda node, layout: nothing_follows)
 )
-def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels."""
     return emit_product(module, layout, isa, name, nothing_follows)
 
@@ -85,7 +85,7 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     writes_strides=True,
     sized=sized_product(bias_and_activation),
 )
-def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, bias and activation on the sums."""
     return emit_product(module, layout, isa, name, bias_and_activation(node, layout))
 
@@ -99,7 +99,7 @@ def emit_product(
     *,
     axes: int | None = None,
     keeps_result: bool = False,
-) -> EmittedFunction:
+) -> Emitted:
     """The product of the first two operands into the first result, then `epilogue`.
 
     Args:

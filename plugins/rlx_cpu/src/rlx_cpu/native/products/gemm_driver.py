@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rlx_core.codegen.places import Layout
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction, HoistedPack, Pack
+from rlx_cpu.native.contract import Emitted, HoistedPack, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL, OUTER
 from rlx_cpu.native.llvm.cuts import pieces_of
@@ -41,13 +41,13 @@ class GemmEmitter:
     def work(self) -> Work:
         return Work(self.plan)
 
-    def emit(self) -> EmittedFunction:
+    def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.product
         function = ir.Function(plan.words.simd.module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         if plan.given is None and not (p.m and p.n and p.entries):
             b.ret_void()
-            return EmittedFunction(self.name, uses_threads=False)
+            return Emitted(self.name, uses_threads=False)
         buffers, part, parts, thread = function.args
         given, kernels = self._given(b, buffers, thread), self._microkernels()
         common = common_work(plan)
@@ -64,7 +64,7 @@ class GemmEmitter:
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
         elif plan.panels == "held":
             held = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
-        return EmittedFunction(
+        return Emitted(
             function=self.name,
             packs=packs,
             held=held,

@@ -22,7 +22,7 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import prefetch
 from rlx_cpu.native.llvm.isa import Isa
@@ -97,7 +97,7 @@ def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = 
     writes_strides=True,
     sized=sized_product(region_after, tensors_of, keeps_result=True),
 )
-def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, the region on the sums."""
     epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
@@ -124,7 +124,7 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
     writes_strides=True,
     sized=sized_folded(region_of_windows),
 )
-def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels and over rows that are read where they lie, the region on the sums."""
     op = node.op
     assert isinstance(op, FoldedMatMul), "registered for it alone"

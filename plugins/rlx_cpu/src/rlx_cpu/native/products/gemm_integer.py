@@ -13,7 +13,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, EmittedFunction
+from rlx_cpu.native.contract import MOST_PARTS, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, KERNEL, memory_type, variable
 from rlx_cpu.native.llvm.cuts import by_size, start_of
@@ -29,7 +29,7 @@ ROWS = 4
 
 
 @native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64")
-def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Tiles of rows by vectors of columns."""
     a, b = layout.operands
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
@@ -55,7 +55,7 @@ class _Integers:
     def rows(self) -> Cut:
         return cut(self.product.m, ROWS)
 
-    def emit(self) -> EmittedFunction:
+    def emit(self) -> Emitted:
         p, simd = self.product, self.simd
         function = ir.Function(simd.module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -75,7 +75,7 @@ class _Integers:
                     self._tile(b, rows, left, above, out, b.sub(index(p.n), column))
         b.ret_void()
         parts_of_it = max(1, min(MOST_PARTS, items, products // simd.isa.machine.products.part_products))
-        return EmittedFunction(
+        return Emitted(
             self.name,
             uses_threads=products >= simd.isa.machine.serial_products,
             parts=parts_of_it,

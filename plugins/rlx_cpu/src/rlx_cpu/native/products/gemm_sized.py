@@ -21,7 +21,7 @@ from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, EmittedFunction
+from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -141,7 +141,7 @@ class ProductForm:
         rows = plan.given.rows if is_known(self.product.m) else cut(total, plan.given.rows.most)
         return call_of(plan, known, rows, told, self.workspace, self.shared_workspace)
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)

@@ -20,7 +20,7 @@ from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Step, TemplateOrigin
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, frozen
-from rlx_cpu.native.contract import Call, EmittedFunction, Emitters, SizedForm
+from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
@@ -34,7 +34,7 @@ MOST_FORMS = 8
 """Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
 
 CALLED = "workspace", "shared_workspace", "fault", "uses_threads", "parts"
-"""The fields of `EmittedFunction` that `Call` has the values of for some sizes."""
+"""The fields of `Emitted` that `Call` has the values of for some sizes."""
 
 
 @frozen(eq=False)
@@ -47,7 +47,7 @@ class Sized:
     """
 
     form: SizedForm
-    emitted: EmittedFunction
+    emitted: Emitted
     code: JitCode
     words: tuple[int, ...]
 
@@ -58,7 +58,7 @@ class SizedVariant:
 
     form: SizedForm
     is_made: bool = False
-    emitted: EmittedFunction | None = None
+    emitted: Emitted | None = None
     code: JitCode | None = None
     words: tuple[Dim, ...] = ()
 
@@ -85,7 +85,7 @@ class Forms:
     """
 
     known: dict[Hashable, list[SizedVariant]] = field(factory=dict)
-    fixed: dict[Hashable, tuple[EmittedFunction, JitCode]] = field(factory=dict)
+    fixed: dict[Hashable, tuple[Emitted, JitCode]] = field(factory=dict)
     is_fixed: dict[Node, bool] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
@@ -157,14 +157,14 @@ def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
 class Fixed:
     """Where the function of a step is kept, once it is made."""
 
-    kept: dict[Hashable, tuple[EmittedFunction, JitCode]]
+    kept: dict[Hashable, tuple[Emitted, JitCode]]
     key: Hashable
 
     @property
-    def made(self) -> tuple[EmittedFunction, JitCode] | None:
+    def made(self) -> tuple[Emitted, JitCode] | None:
         return self.kept.get(self.key)
 
-    def keep(self, emitted: EmittedFunction, code: JitCode) -> None:
+    def keep(self, emitted: Emitted, code: JitCode) -> None:
         self.kept[self.key] = emitted, code
 
 
@@ -178,7 +178,7 @@ def _unbound(lir: Lir, origin: TemplateOrigin) -> dict[Node, Node]:
     return dict(zip(lir.graph.nodes, origin.template.graph.nodes, strict=True))
 
 
-def module_of(form: SizedForm, name: str) -> tuple[ir.Module, EmittedFunction]:
+def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
     """The function of a form in a module of its own, and what is said of it.
 
     Raises:
@@ -193,7 +193,7 @@ def module_of(form: SizedForm, name: str) -> tuple[ir.Module, EmittedFunction]:
 def _make(forms: Sequence[SizedVariant], isa: Isa) -> None:
     """The functions of some forms, all at once."""
 
-    def emit(number: int) -> tuple[ir.Module, EmittedFunction] | None:
+    def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         try:
             return module_of(forms[number].form, f"sized{number}")
         except Unsized:

@@ -18,7 +18,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.plugins import package_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmitNested, EmittedFunction, Emitters
+from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
@@ -58,7 +58,7 @@ class NativeStep:
     """
 
     step: Step
-    emitted: EmittedFunction
+    emitted: Emitted
     code: JitCode | None
     first: int
     workspace: int | None
@@ -162,15 +162,13 @@ def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[l
     return functions, calls
 
 
-def emit_function(
-    module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa
-) -> EmittedFunction | None:
+def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
     return emit_step(module, name, function, table, isa)
 
 
-def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> EmittedFunction | None:
+def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """The same under a name; what holds graphs brings the functions of their steps."""
     emit = table.emitter(function.kernel)
     if not isinstance(emit, EmitNested):
@@ -180,11 +178,11 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         plugin = function.kernel.partition(".")[0] if is_guest(function.kernel) else "cpu"
         with contained("kernels", function.kernel, f"the code of {function.node.op.name}", plugin):
             made = emit(module, function.node, function.layout, isa, name)
-            if not isinstance(made, EmittedFunction):
+            if not isinstance(made, Emitted):
                 raise TypeError(f"its emitter returned {type(made).__name__}, not Emitted")
         return made
 
-    def inside(name: str, step: Step, layout: Layout) -> EmittedFunction:
+    def inside(name: str, step: Step, layout: Layout) -> Emitted:
         inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
         made = emit_step(module, name, inner, table, isa)
         assert made is not None, "every step of the graphs has an emitter"
@@ -193,7 +191,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
     return emit.emit(module, function.node, function.layout, function.nested, function.nested_offset, isa, name, inside)
 
 
-def called(calls: Mapping[int, int], emitted: Sequence[EmittedFunction | None]) -> dict[int, EmittedFunction]:
+def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
     """What each step calls, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
     return {number: made for number, made in pairs if made is not None}
@@ -217,7 +215,7 @@ def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
 def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledSteps:
     """The native half of a program."""
 
-    def emit(number: int) -> tuple[ir.Module, EmittedFunction] | None:
+    def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         module = new_module("program")
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (module, emitted)
@@ -239,7 +237,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledStep
     return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
-Made = tuple[EmittedFunction, JitCode | None, tuple[int, ...]]
+Made = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
 
 

@@ -19,7 +19,7 @@ from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmittedFunction
+from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I32, address, align_of, constant, prefetch, splat, variable, width
 from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
@@ -175,11 +175,11 @@ class ScanLine:
             self._store(row, offset(b, self.result, here, k * pitch))
 
 
-def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Lines side by side, each in the order of its axis."""
     running = Running.of(node.op, node.types[0], isa)
     write_running(module, running, len(layout.operands), name)
-    return EmittedFunction(name, uses_threads=running.uses_threads)
+    return Emitted(name, uses_threads=running.uses_threads)
 
 
 def write_running(module: ir.Module, running: Running, operands: int, name: str) -> None:

@@ -18,7 +18,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
 from rlx_cpu.native.llvm.elements import load_elements, pieces
@@ -173,11 +173,11 @@ class PositionSearch:
         return i if self.places is I64 else self.builder.trunc(i, I32)
 
 
-def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Rows, or vectors of lines, shared out."""
     extreme = extreme_of(node.op, layout)
     write_position(module, extreme, isa, name)
-    return EmittedFunction(name, uses_threads=uses_threads(extreme, isa))
+    return Emitted(name, uses_threads=uses_threads(extreme, isa))
 
 
 def extreme_of(op: Op, layout: Layout) -> Extreme:
@@ -254,10 +254,10 @@ class PositionForm:
         """See `SizedForm.call`."""
         return Call(sizes, uses_threads=uses_threads(extreme_of(self.op, layout), self.isa))
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_position(module, self.extreme, self.isa, name)
-        return EmittedFunction(name)
+        return Emitted(name)
 
 
 def sized_position(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> PositionForm | None:

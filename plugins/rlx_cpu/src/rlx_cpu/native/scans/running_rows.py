@@ -10,7 +10,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.cumulative import Cumsum
 from rlx_core.pipeline.kernels import condition
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Call, EmittedFunction
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -43,10 +43,10 @@ class RunningForm:
         known = Running.of(self.node.op, layout.results[0].type, self.running.isa)
         return Call(sizes, uses_threads=known.uses_threads) if known.block == self.running.block else None
 
-    def emit(self, module: ir.Module, name: str) -> EmittedFunction:
+    def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_running(module, self.running, len(self.node.operands), name)
-        return EmittedFunction(name)
+        return Emitted(name)
 
 
 def sized_running(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> RunningForm | None:

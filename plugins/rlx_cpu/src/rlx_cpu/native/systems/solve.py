@@ -9,7 +9,7 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native.contract import MOST_PARTS, EmittedFunction, aligned
+from rlx_cpu.native.contract import MOST_PARTS, Emitted, aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL
 from rlx_cpu.native.llvm.isa import Isa
@@ -36,7 +36,7 @@ def is_small(node: Node) -> bool:
 
 
 @native.register(DenseSolve, BatchedDenseSolve, dtypes="f32 f64", when=is_small, accepts_strides=False, name="solve")
-def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> EmittedFunction:
+def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Gaussian elimination with partial pivoting, and a substitution; a singular system is NaN."""
     matrix, sides = (v.type for v in node.present())
     systems = LinearSystems.of(matrix, sides)
@@ -45,7 +45,7 @@ def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
     b = ir.IRBuilder(function.append_basic_block("entry"))
     if not systems.stack * systems.n * systems.k:
         b.ret_void()
-        return EmittedFunction(name, uses_threads=False)
+        return Emitted(name, uses_threads=False)
     buffers, part, parts, thread = function.args
     a, right, x, scratch = (pointer_at(b, buffers, position) for position in range(4))
     start = offset(b, scratch, (thread, aligned(rows.nbytes)))
@@ -57,7 +57,7 @@ def emit_solve(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
         system.substitute()
         system.write(offset(b, x, (s, rows.n * rows.k * size)), rows.n, rows.k)
     b.ret_void()
-    return EmittedFunction(
+    return Emitted(
         name,
         workspace=rows.nbytes,
         uses_threads=systems.stack > 1 and systems.stack * rows.products >= isa.machine.serial_products,
