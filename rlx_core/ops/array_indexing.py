@@ -6,14 +6,13 @@ names, which are part of saved graphs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import DtypeError
 from rlx_core.hints.keywords import CHANGED_ORDER, checked_call
 from rlx_core.ops import along_axis, indexing
 from rlx_core.ops import gather_nd as nd
 from rlx_core.ops import scatter as _scatter
-from rlx_core.ops.arguments import choice
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.indexing import OutOfBounds
 from rlx_core.ops.scatter import ScatterMode
@@ -53,7 +52,7 @@ def gather(
     >>> gather([1.0, 2.0, 3.0], [2, 5], out_of_bounds="fill", fill_value=-1.0).tolist()
     [3.0, -1.0]
     """
-    oob = _policy("gather", out_of_bounds)
+    oob = indexing.checked_policy("gather", out_of_bounds)
     return indexing.gather(x, indices, axis=axis, batch_dims=batch_dims, oob=oob, fill=fill_value, name=name)
 
 
@@ -75,7 +74,9 @@ def gather_nd(
         out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which reads 0.
         name: A name for the node.
     """
-    return nd.gather_nd(x, indices, batch_dims=batch_dims, oob=_policy("gather_nd", out_of_bounds), name=name)
+    return nd.gather_nd(
+        x, indices, batch_dims=batch_dims, oob=indexing.checked_policy("gather_nd", out_of_bounds), name=name
+    )
 
 
 @checked_call
@@ -140,7 +141,7 @@ def _scattered(
     out_of_bounds: OutOfBounds,
     name: str | None,
 ) -> Any:
-    oob = _policy(what, out_of_bounds)
+    oob = indexing.checked_policy(what, out_of_bounds)
     _expect_indices(what, indices)
     return _scatter.scatter(x, updates, indices, mode=mode, axis=axis, batch_dims=batch_dims, oob=oob, name=name)
 
@@ -167,7 +168,7 @@ def scatter_nd(
         out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
     """
-    oob = _policy("scatter_nd", out_of_bounds)
+    oob = indexing.checked_policy("scatter_nd", out_of_bounds)
     _expect_indices("scatter_nd", indices)
     return nd.scatter_nd(x, indices, updates, mode=mode, batch_dims=batch_dims, oob=oob, name=name)
 
@@ -194,15 +195,9 @@ def put_along_axis(
         out_of_bounds: For an index outside the axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
     """
-    oob = _policy("put_along_axis", out_of_bounds)
+    oob = indexing.checked_policy("put_along_axis", out_of_bounds)
     _expect_indices("put_along_axis", indices)
     return along_axis.put_along_axis(x, indices, values, axis=axis, mode=mode, oob=oob, name=name)
-
-
-def _policy(what: str, out_of_bounds: Any) -> OutOfBounds:
-    choice(f"{what}: out_of_bounds", out_of_bounds, get_args(OutOfBounds))
-    policy: OutOfBounds = out_of_bounds
-    return policy
 
 
 def _expect_indices(what: str, indices: Any) -> None:

@@ -79,9 +79,10 @@ def take(x: Any, indices: Any, axis: int | None = None, out_of_bounds: indexing.
     With `out_of_bounds` "clip" or "fill" a negative index is outside of the axis.
     """
     place = one_axis("take", x, axis)
-    if out_of_bounds == "error":
+    oob = indexing.checked_policy("take", out_of_bounds)
+    if oob == "error":
         indices = _from_front(indices, shape_of(x)[place])
-    return indexing.gather(x, indices, axis=place, oob=out_of_bounds)
+    return indexing.gather(x, indices, axis=place, oob=oob)
 
 
 def _from_front(indices: Any, size: Dim) -> Any:
@@ -102,6 +103,7 @@ def _from_front(indices: Any, size: Dim) -> Any:
 @checked_call
 def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
+    oob = indexing.checked_policy("take_along_axis", out_of_bounds)
     rank = len(shape_of(x))
     if len(shape_of(indices)) != rank:
         raise ShapeError(f"take_along_axis: indices have {len(shape_of(indices))} axes, x has {rank}")
@@ -116,7 +118,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexin
         v if tuple(shape_of(v)) == shape else broadcast_to(v, shape)
         for v, shape in zip((x, indices), wanted, strict=True)
     )
-    return along_axis.take_along_axis(own, places, axis=place, oob=out_of_bounds)
+    return along_axis.take_along_axis(own, places, axis=place, oob=oob)
 
 
 @checked_call

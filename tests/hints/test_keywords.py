@@ -123,6 +123,15 @@ def test_arguments_in_the_order_of_an_earlier_version_are_refused(call: Any, err
         call()
 
 
+@pytest.mark.parametrize(
+    "name", ["gather", "gather_nd", "scatter", "scatter_add", "scatter_nd", "take", "take_along_axis"]
+)
+def test_errors_of_the_value_name_the_argument(name: str) -> None:
+    updates = (X,) if name.startswith("scatter") else ()
+    with pytest.raises(ConfigError, match=f"{name}: out_of_bounds must be error, clip or fill, not 'wrap'"):
+        getattr(rlx, name)(X, np.arange(3), *updates, out_of_bounds="wrap")
+
+
 ONE_STANDARD_EACH = {
     "clip": "NumPy's, and optax's transformation",
     "gamma": "SciPy's function, and NumPy's distribution",
