@@ -88,7 +88,7 @@ def jax_conv(rank: int, layout: str) -> Any:
 def padded_same(d: Draw) -> Any:
     kernel, stride = d.shape(2, 1, 4), d.shape(2, 1, 3)
     x, w = d.normal((2, 3, *d.shape(2, 4, 8))), d.normal((2, 3, *kernel))
-    return (x, w), {"stride": stride, "padding_mode": d.choice(["same", "valid"])}
+    return (x, w), {"stride": stride, "padding": d.choice(["same", "valid"])}
 
 
 def jax_same(x: Any, w: Any, *, stride: Any, padding: str) -> Any:
