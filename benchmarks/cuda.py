@@ -126,7 +126,7 @@ def cases(scale: int) -> list[Case]:
             s = max(length // scale, 8)
             heads, shape = 16, (1, s, 16 * head)
             add(f"attention bf16 head {head}, {length}, causal",
-                lambda q, k, v, heads=heads: nn.attention(q, k, v, num_heads=heads, causal=True),
+                lambda q, k, v, heads=heads: nn.attention(q, k, v, num_heads=heads, is_causal=True),
                 lambda t, q, k, v, heads=heads: attended(t, q, k, v, heads), (shape,) * 3, "bf16", 1.15,
                 flops=2 * s * s * heads * head)  # fmt: skip
             add(f"attention bf16 head {head}, {length}, causal, backward",
@@ -140,7 +140,7 @@ def differentiated(q: Any, k: Any, v: Any, dy: Any, heads: int) -> Any:
     """The forward pass, and the cotangents that `dy` gives."""
 
     def loss(q: Any, k: Any, v: Any) -> Any:
-        return rlx.sum(nn.attention(q, k, v, num_heads=heads, causal=True) * dy)
+        return rlx.sum(nn.attention(q, k, v, num_heads=heads, is_causal=True) * dy)
 
     return rlx.grad(loss, argnums=(0, 1, 2))(q, k, v)
 

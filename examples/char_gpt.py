@@ -69,7 +69,7 @@ def logits(params: Params, ids: Any) -> Any:
     """i64[batch, length] -> f32[batch, length, characters]; a place sees itself and what is before it."""
 
     def attend(q: Any, k: Any, v: Any) -> Any:
-        return nn.attention(turned(q), turned(k), v, num_heads=HEADS, causal=True)
+        return nn.attention(turned(q), turned(k), v, num_heads=HEADS, is_causal=True)
 
     h = nn.embedding(ids, params["embedding"])
     for layer in params["layers"]:

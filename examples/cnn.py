@@ -56,9 +56,9 @@ def logits(params: Params, statistics: Statistics, x: Any, key: Any = None) -> t
     for i, (layer, running) in enumerate(zip(params["layers"], statistics, strict=True)):
         x = nn.conv(x, layer["w"], padding="same")
         if key is None:
-            x = nn.batch_norm_inference(x, layer["gamma"], layer["beta"], *running)
+            x = nn.batch_norm_inference(x, *running, weight=layer["gamma"], bias=layer["beta"])
         else:
-            x, mean, var = nn.batch_norm(x, layer["gamma"], layer["beta"], *running)
+            x, mean, var = nn.batch_norm(x, *running, weight=layer["gamma"], bias=layer["beta"])
             following.append((mean, var))
         x = nn.relu(x)
         if i == 1:

@@ -36,7 +36,7 @@ def initial(key: Any) -> Params:
     sizes = {"in": (64, HIDDEN), "latent": (HIDDEN, 2 * LATENT), "wide": (LATENT, HIDDEN), "out": (HIDDEN, 64)}
     keys = rlx.random.split(key, len(sizes))
     return {
-        name: {"w": rlx.random.normal(k, size) / np.sqrt(np.float32(size[0])), "b": rlx.zeros(size[1])}
+        name: {"weight": rlx.random.normal(k, size) / np.sqrt(np.float32(size[0])), "bias": rlx.zeros(size[1])}
         for k, (name, size) in zip(keys, sizes.items(), strict=True)
     }
 

@@ -85,6 +85,7 @@ from rlx_core.ir.interpret import interpret as interpret
 from rlx_core.ir.types import TensorType as TensorType
 from rlx_core.ir.types import spec as spec
 from rlx_core.nn.activations import gelu as gelu
+from rlx_core.nn.activations import leaky_relu as leaky_relu
 from rlx_core.nn.attending import attention as attention
 from rlx_core.nn.attending import rope as rope
 from rlx_core.nn.layers import one_hot as one_hot
@@ -93,6 +94,12 @@ from rlx_core.nn.normalization import batch_norm_inference as batch_norm_inferen
 from rlx_core.nn.normalization import group_norm as group_norm
 from rlx_core.nn.normalization import layer_norm as layer_norm
 from rlx_core.nn.normalization import rms_norm as rms_norm
+from rlx_core.ops.array_indexing import gather as gather
+from rlx_core.ops.array_indexing import gather_nd as gather_nd
+from rlx_core.ops.array_indexing import put_along_axis as put_along_axis
+from rlx_core.ops.array_indexing import scatter as scatter
+from rlx_core.ops.array_indexing import scatter_add as scatter_add
+from rlx_core.ops.array_indexing import scatter_nd as scatter_nd
 from rlx_core.ops.array_info import API_VERSION as __array_api_version__
 from rlx_core.ops.array_info import FloatLimits
 from rlx_core.ops.array_info import IntegerLimits
@@ -119,6 +126,7 @@ from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
+from rlx_core.special.gamma_family import polygamma as polygamma
 from rlx_core.trees.classes import register_dataclass as register_dataclass
 from rlx_core.trees.classes import register_pytree_node as register_pytree_node
 from rlx_core.typing import Array as Array
@@ -144,7 +152,7 @@ def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtin
     """Whether all elements over `axis` are not 0."""
 
 def allclose(
-    x1: ArrayLike, x2: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
 ) -> Array:
     """Whether all elements are close, as `isclose` has it; a bool of no axes."""
 
@@ -178,7 +186,7 @@ def argmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = Fals
 def argsort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
     """Where the elements of `axis` in order came from; ties stay in index order."""
 
-def array_equal(x1: ArrayLike, x2: ArrayLike) -> Array:
+def array_equal(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether both have one shape and the same elements; a bool of no axes."""
 
 def asarray(
@@ -315,12 +323,12 @@ def conj(x: ArrayLike) -> Array:
 def conjugate(x: ArrayLike) -> Array:
     """The complex conjugate; of a real x that is x."""
 
-def convolve(x1: ArrayLike, x2: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'full') -> Array:
-    """The convolution of two lines: y[k] = Σ x1[i] x2[k - i].
+def convolve(a: ArrayLike, v: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'full') -> Array:
+    """The convolution of two lines: y[k] = Σ a[i] v[k - i].
 
     Args:
-        x1: [n].
-        x2: [m].
+        a: [n].
+        v: [m].
         mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
             "valid": where the shorter one lies within.
 
@@ -333,8 +341,8 @@ def copysign(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def corrcoef(x: ArrayLike, *, rowvar: builtins.bool = True) -> Array:
     """The correlations of variables, as `cov` takes them: from -1 to 1."""
 
-def correlate(x1: ArrayLike, x2: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'valid') -> Array:
-    """The cross-correlation of two lines: y[k] = Σ x1[i + k] conj(x2[i]); modes as for `convolve`."""
+def correlate(a: ArrayLike, v: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'valid') -> Array:
+    """The cross-correlation of two lines: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
 
 def cos(x: ArrayLike, *, name: str | None = None) -> Array:
     """cos x."""
@@ -399,22 +407,22 @@ def digamma(x: ArrayLike, *, name: str | None = None) -> Array:
 def divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a / b, the true quotient: integers are cast to the float they meet f32 in."""
 
-def dynamic_slice(x: ArrayLike, starts: Sequence[ArrayLike], sizes: Sequence[Dim]) -> Array:
-    """The window of `sizes` of `x` that starts at `starts`, one index an axis, moved so that it lies inside.
+def dynamic_slice(x: ArrayLike, start_indices: Sequence[ArrayLike], slice_sizes: Sequence[Dim]) -> Array:
+    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index an axis, moved so that it lies inside.
 
     The starts are operands, so one program serves all places; where they are known, `x[2:5]` is a slice.
 
     >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
     [3, 4]"""
 
-def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: Sequence[ArrayLike]) -> Array:
-    """`x` with the window that starts at `starts`, one index an axis, overwritten by `update`, moved so that it lies inside.
+def dynamic_update_slice(x: ArrayLike, update: ArrayLike, start_indices: Sequence[ArrayLike]) -> Array:
+    """`x` with the window at `start_indices`, one index an axis, overwritten by `update`; it is moved so that it lies inside.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
     [0.0, 1.0, 1.0, 0.0]"""
 
-def einsum(spec: str, *operands: ArrayLike) -> Array:
-    """`Einsum` with the spec first, as NumPy writes it."""
+def einsum(subscripts: str, *operands: ArrayLike) -> Array:
+    """`Einsum` with the subscripts first, as in NumPy."""
 
 def elu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
     """x where x > 0, alpha · (e^x - 1) elsewhere."""
@@ -497,48 +505,6 @@ def full_like(
     x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Array:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
-
-def gather(
-    table: ArrayLike,
-    indices: ArrayLike,
-    axis: int = 0,
-    batch_dims: int = 0,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    fill: complex = 0,
-    *,
-    name: str | None = None,
-) -> Array:
-    """Elements of one axis, selected by indices: y[b.., o.., i.., n..] = table[b.., o.., indices[b.., i..], n..].
-
-    Shapes:
-        table: [b.., o.., n, ..]    indices: [b.., i..]    ->    y: [b.., o.., i.., ..]
-
-    Attributes:
-        axis: The axis that is indexed.
-        batch_dims: How many leading axes `b..` the two operands share.
-        oob: "error", "clip" or "fill", for indices outside the axis.
-        fill: What "fill" reads.
-
-    Raises:
-        AxisError, ShapeError, DtypeError: Axis, batch axes or the dtype of the indices do not fit.
-        IndexRangeError: When it runs: an index is outside the axis and `oob` is "error"."""
-
-def gather_nd(
-    x: ArrayLike,
-    indices: ArrayLike,
-    batch_dims: int = 0,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
-) -> Array:
-    """Elements, or slices, selected by index tuples: y[b.., i.., ..] = x[b.., *indices[b.., i.., :], ..].
-
-    Shapes:
-        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    ->    y: [b.., i.., ..]
-
-    Attributes:
-        batch_dims: How many leading axes `b..` the two operands share.
-        oob: A tuple with any part outside is outside; "clip" clips each part, "fill" reads 0."""
 
 def gelu_approx(x: ArrayLike, *, name: str | None = None) -> Array:
     """½x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
@@ -625,9 +591,9 @@ def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | Non
         dtype: Any numeric dtype; integers wrap, narrow floats round."""
 
 def isclose(
-    x1: ArrayLike, x2: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
 ) -> Array:
-    """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
+    """Whether |a - b| <= atol + rtol |b|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
@@ -652,9 +618,6 @@ def isneginf(x: ArrayLike) -> Array:
 
 def isposinf(x: ArrayLike) -> Array:
     """Whether a number is +∞."""
-
-def leaky_relu(x: ArrayLike, slope: float = 0.01, *, name: str | None = None) -> Array:
-    """x where x > 0, slope · x elsewhere."""
 
 def less(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a < b."""
@@ -879,7 +842,7 @@ def pad(
     x: ArrayLike,
     pad_width: int | Sequence[ArrayLike],
     mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
-    value: ArrayLike | None = None,
+    constant_values: ArrayLike | None = None,
 ) -> Array:
     """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
 
@@ -895,12 +858,6 @@ def percentile(
 
 def permute_dims(x: ArrayLike, axes: Sequence[int]) -> Array:
     """Axis `i` of the result is axis `axes[i]` of `x`."""
-
-def polygamma(x: ArrayLike, order: int = 1, *, name: str | None = None) -> Array:
-    """The derivative of ψ of an order at least 1: `order=1` is the trigamma function.
-
-    Source:
-        Abramowitz & Stegun, "Handbook of Mathematical Functions", section 6.4."""
 
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
@@ -921,24 +878,6 @@ def prod(
     keepdims: builtins.bool = False,
 ) -> Array:
     """The product over `axis`, held in `dtype` as `sum` is."""
-
-def put_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    updates: ArrayLike,
-    axis: int,
-    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
-) -> Array:
-    """`x` with one update written at each index: x[.., indices[.., i, ..], ..] = updates[.., i, ..].
-
-    Shapes:
-        x: [.., n, ..]    indices, updates: [.., m, ..]    ->    y: dims of x
-
-    Attributes:
-        mode: "set" (the last update wins), "add", "mul", "max" or "min"."""
 
 def quantile(
     x: ArrayLike,
@@ -1006,12 +945,12 @@ def result_type(*arrays_and_dtypes: ArrayLike) -> DType:
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
 
-def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Array:
+def round(x: ArrayLike, decimals: int = 0, *, straight_through: builtins.bool = False) -> Array:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
     As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
     places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
-    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+    With `straight_through` derivatives pass straight through, as if it were the identity; otherwise they are 0.
 
     Raises:
         ConfigError: `decimals` is no integer from -300 to 300.
@@ -1019,67 +958,6 @@ def round(x: ArrayLike, decimals: int = 0, *, ste: builtins.bool = False) -> Arr
 
 def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
     """1/√x, principal branch, with derivative 0 at 0."""
-
-def scatter(
-    x: ArrayLike,
-    updates: ArrayLike,
-    indices: ArrayLike,
-    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
-    axis: int = 0,
-    batch_dims: int = 0,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
-) -> Array:
-    """`x` with updates written at indices of one axis; all other elements stay.
-
-    Shapes:
-        x: [b.., o.., n, ..]    updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: dims of x
-
-    Attributes:
-        mode: "set" (the last update wins, in index order), "add", "mul", "max" or "min" (with the element that is there).
-        axis, batch_dims, oob: As for `Gather`; "fill" writes nothing outside.
-
-    Raises:
-        ShapeError, DtypeError: The updates do not have the dims that a gather at these indices reads, or the dtype of x."""
-
-def scatter_add(
-    updates: ArrayLike,
-    indices: ArrayLike,
-    size: Dim,
-    axis: int = 0,
-    batch_dims: int = 0,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
-) -> Array:
-    """Updates added into zeros at indices: the transpose of `Gather`. All duplicates accumulate, in index order.
-
-    Shapes:
-        updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: [b.., o.., size, ..]
-
-    Attributes:
-        axis, batch_dims, oob: As for `Gather`; "fill" drops what is outside.
-        size: How many elements the indexed axis of the result has."""
-
-def scatter_nd(
-    x: ArrayLike,
-    indices: ArrayLike,
-    updates: ArrayLike,
-    mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
-    batch_dims: int = 0,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
-) -> Array:
-    """`x` with updates written at index tuples: x[b.., *indices[b.., i.., :], ..] = updates[b.., i.., ..].
-
-    Shapes:
-        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    updates: [b.., i.., ..]    ->    y: dims of x
-
-    Attributes:
-        mode: "set" (the last update wins), "add", "mul", "max" or "min".
-        batch_dims, oob: As for `GatherND`; "fill" writes nothing outside."""
 
 def searchsorted(
     x1: ArrayLike, x2: ArrayLike, side: Literal['left', 'right'] = 'left', sorter: ArrayLike | None = None
@@ -1155,7 +1033,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 def sort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
     """The elements of `axis` in order; NaN is larger than every number."""
 
-def split(x: ArrayLike, sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
+def split(x: ArrayLike, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
     """An axis cut into equal parts, or at the positions listed.
 
     Raises:
@@ -1207,14 +1085,14 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
 
 def take(
-    x: ArrayLike, indices: ArrayLike, axis: int | None = None, oob: Literal['error', 'clip', 'fill'] = 'error'
+    x: ArrayLike, indices: ArrayLike, axis: int | None = None, out_of_bounds: Literal['error', 'clip', 'fill'] = 'error'
 ) -> Array:
     """Elements of `axis` at indices; negative ones count from the end.
 
-    With `oob` "clip" or "fill" a negative index is outside of the axis."""
+    With `out_of_bounds` "clip" or "fill" a negative index is outside of the axis."""
 
 def take_along_axis(
-    x: ArrayLike, indices: ArrayLike, axis: int = -1, oob: Literal['error', 'clip', 'fill'] = 'error'
+    x: ArrayLike, indices: ArrayLike, axis: int = -1, out_of_bounds: Literal['error', 'clip', 'fill'] = 'error'
 ) -> Array:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
 
@@ -1294,8 +1172,8 @@ def view_as_real(z: ArrayLike, *, name: str | None = None) -> Array:
     Shapes:
         z: c[..]    ->    y: f[.., 2]"""
 
-def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
-    """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.
+def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike) -> Array:
+    """`x1` where the condition holds, `x2` elsewhere: `Where` on broadcast operands.
 
     The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`."""
 

@@ -10,7 +10,6 @@ from rlx_core.ops.array_linalg import (
     cholesky,
     cross,
     det,
-    diagonal,
     eig,
     eigh,
     eigvals,
@@ -23,14 +22,14 @@ from rlx_core.ops.array_linalg import (
     pinv,
     qr,
     slogdet,
-    solve,
     svd,
     svdvals,
     trace,
 )
 from rlx_core.ops.array_norms import matrix_norm, norm, vector_norm
-from rlx_core.ops.array_shapes import matrix_transpose
+from rlx_core.ops.array_shapes import diagonal, matrix_transpose
 from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
+from rlx_core.ops.solve import solve
 from rlx_core.public import absent
 
 __all__ = [

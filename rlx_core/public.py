@@ -160,12 +160,16 @@ CORE = _table(
     }
 ) | {
     # Functions of arrays whose op takes other attributes than a user writes: `rlx_core.ops` has the op's function.
+    **dict.fromkeys(
+        ("gather", "gather_nd", "put_along_axis", "scatter", "scatter_add", "scatter_nd"), "rlx_core.ops.array_indexing"
+    ),
     **dict.fromkeys(("attention", "rope"), "rlx_core.nn.attending"),
     **dict.fromkeys(
         ("batch_norm", "batch_norm_inference", "group_norm", "layer_norm", "rms_norm"), "rlx_core.nn.normalization"
     ),
-    "gelu": "rlx_core.nn.activations",
+    **dict.fromkeys(("gelu", "leaky_relu"), "rlx_core.nn.activations"),
     "one_hot": "rlx_core.nn.layers",
+    "polygamma": "rlx_core.special.gamma_family",
     "bool_": "rlx_core.ir.dtypes",
     "checkpoint_policies": "rlx_core.functions.checkpoint_policies:",
     "fft": "rlx_core.fft:",

@@ -170,7 +170,7 @@ IN_PROGRAMS = [
         "no operand of three",
         lambda b: rlx.layer_norm(),
         WrongInputCountError,
-        "takes (x, gamma, beta, axes, eps): missing a required argument: 'x'",
+        "takes (x, weight, bias, axis, eps): missing a required argument: 'x'",
     ),
     row("too many attributes", lambda b: rlx.exp(X, 1), WrongInputCountError, "exp: takes (x), not 2 arguments"),
     row(

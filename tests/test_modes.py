@@ -79,7 +79,7 @@ CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "nn.cross_entropy": lambda x: nn.cross_entropy(x, np.int32([0, 3, 1])),
     "nn.dropout": lambda x: nn.dropout(x, rlx.random.key(0), 0.5),
     "nn.embedding": lambda x: nn.embedding(np.int32([2, 0]), x),
-    "nn.group_norm": lambda x: nn.group_norm(image(x), groups=3),
+    "nn.group_norm": lambda x: nn.group_norm(image(x), num_groups=3),
     "nn.linear": lambda x: nn.linear(x, np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)),
     "nn.max_pool": lambda x: nn.max_pool(image(x), 2),
     "nn.nll_loss": lambda x: nn.nll_loss(x, np.int32([0, 3, 1])),

@@ -18,6 +18,7 @@ from attrs import frozen
 import rlx_core as rlx
 from benchmarks.case import Case, Data, Program
 from rlx_core import nn
+from rlx_core.ops import scatter_add
 
 __all__ = ["CASES", "FURTHER"]
 
@@ -74,7 +75,7 @@ class Kernel:
 
 
 def grouped(x: Any, scale: Any, shift: Any) -> Any:
-    return nn.group_norm(x, scale, shift, groups=32)
+    return nn.group_norm(x, 32, scale, shift)
 
 
 SQUARE, TALL, TABLE, IMAGES = (SIDE, SIDE), (2 * SIDE, SIDE), (ROWS, FEATURES), (16, 64, 64, 64)
@@ -84,7 +85,7 @@ KERNELS = (
     # Heads next to the batch, as attention wants them.
     Kernel("heads", lambda x: rlx.permute_dims(x, (0, 2, 1, 3)), ((8, 512, 16, 64),), (8, 16, 512, 64)),
     Kernel("gather", lambda x, rows: rlx.take(x, rows, axis=0), (TABLE,), TABLE, rows=ROWS),
-    Kernel("scatter", lambda x, rows: rlx.scatter_add(x, rows, size=ROWS), (TABLE,), TABLE, rows=ROWS),
+    Kernel("scatter", lambda x, rows: scatter_add(x, rows, size=ROWS), (TABLE,), TABLE, rows=ROWS),
     Kernel("sum-rows", lambda x: rlx.sum(x, axis=1), (TALL,), (2 * SIDE,)),
     Kernel("sum-columns", lambda x: rlx.sum(x, axis=0), (TALL,), (SIDE,)),
     Kernel("max-rows", lambda x: rlx.max(x, axis=1), (TALL,), (2 * SIDE,)),

@@ -63,7 +63,7 @@ def gpt_loss(params: Params, x: Any, y: Any) -> Any:
     h = nn.embedding(x, params["embedding"]) + params["positions"]
     for i in range(sum(name.startswith("qkv") for name in params)):
         q, k, v = rlx.split(nn.rms_norm(h, params[f"norm_a{i}"], eps=1e-5) @ params[f"qkv{i}"], 3, axis=-1)
-        h = h + nn.attention(q, k, v, num_heads=HEADS, causal=True) @ params[f"out{i}"]
+        h = h + nn.attention(q, k, v, num_heads=HEADS, is_causal=True) @ params[f"out{i}"]
         inner = nn.gelu(nn.rms_norm(h, params[f"norm_b{i}"], eps=1e-5) @ params[f"up{i}"])
         h = h + inner @ params[f"down{i}"]
     logits = nn.rms_norm(h, params["norm"], eps=1e-5) @ params["embedding"].T

@@ -38,8 +38,8 @@ class Layers:
         w, gamma, beta, mean, var = (self.params[f"{name}.{part}"] for part in ("w", "gamma", "beta", "mean", "var"))
         y = nn.conv(x, w, stride=stride, padding=kernel // 2, groups=groups)
         if not self.is_training:
-            return nn.batch_norm_inference(y, gamma, beta, mean, var, eps=EPS)
-        y, mean, var = nn.batch_norm(y, gamma, beta, mean, var, momentum=MOMENTUM, eps=EPS)
+            return nn.batch_norm_inference(y, mean, var, weight=gamma, bias=beta, eps=EPS)
+        y, mean, var = nn.batch_norm(y, mean, var, weight=gamma, bias=beta, momentum=MOMENTUM, eps=EPS)
         self.running |= {f"{name}.mean": mean, f"{name}.var": var}
         return y
 

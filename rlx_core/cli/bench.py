@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlx_core.cli.checkout import from_checkout, loaded
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["bench"]
 
@@ -39,7 +39,7 @@ def bench(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the bar chart goes.")] = Path("bench-out"),
 ) -> None:
     """Time rlx, and with --peers alternative systems."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     program = loaded(from_checkout("bench") / "benchmarks" / "command.py", "rlx_benchmarks")
     program.bench(
         session.host,

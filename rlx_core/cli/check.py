@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import ConfigError
 
 __all__ = ["check"]
@@ -32,7 +32,7 @@ def check(
 
     With --target, validate a device: kernels, memory, threads, recordings and speed, each step in a separate process.
     """
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     if target is not None:
         from rlx_core.cli.validating.command import validate_target
 

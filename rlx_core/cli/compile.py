@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["compile_program"]
 
@@ -63,7 +63,7 @@ def compile_program(
     """
     from rlx_core.cli import compiling  # a listing of commands need not wait for the compiler
 
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     asked = compiling.Asked(program, tuple(types or ()), op, tuple(attr or ()), tuple(bind or ()), target, arch)
     if level:
         session.answer(

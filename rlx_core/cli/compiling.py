@@ -10,22 +10,22 @@ from attrs import evolve
 
 from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.draw.emission import Planned, emit
 from rlx_core.errors import ConfigError, DeviceUnavailableError
 from rlx_core.files.load_save import save, writing
 from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.module import IrStage, Module
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.compiled import Compiled
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.compiled import CompiledProgram
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.system.records import frozen
 
-__all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
+__all__ = ["Asked", "ProgramAtLevel", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
 
 
 @frozen
@@ -42,7 +42,7 @@ class Asked:
 
 
 @frozen
-class Emitted:
+class ProgramAtLevel:
     """A program at one level."""
 
     program: str
@@ -52,7 +52,7 @@ class Emitted:
     out: Path | None
 
 
-def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | None) -> Emitted:
+def emitted(session: CliSession, asked: Asked, level: str, step: str, out: Path | None) -> ProgramAtLevel:
     """The text of a program at a level; without the target's device, its code for what such devices mostly are.
 
     Raises:
@@ -69,10 +69,10 @@ def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | N
     if out is not None:
         with writing("compile", out):
             out.write_text(text, encoding="utf-8")
-    return Emitted(module.name, planned.target.name, level, text, out)
+    return ProgramAtLevel(module.name, planned.target.name, level, text, out)
 
 
-def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Report:
+def compiled(session: CliSession, asked: Asked, step: str, out: Path | None) -> CompilationReport:
     """The report of a compilation; `out` gets the plan.
 
     Raises:
@@ -81,7 +81,7 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
     if step:
         raise ConfigError(f"compile: --step {step} says which part to print, and nothing is printed without --emit")
     module = found(session, asked)
-    if module.stage is Stage.LIR:
+    if module.stage is IrStage.LIR:
         raise ConfigError(
             f"compile: {asked.program} is compiled already", hint="print it with --emit, or with rlx show"
         )
@@ -93,7 +93,7 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
     return made.report_for(lir)
 
 
-def found(session: Session, asked: Asked) -> Module:
+def found(session: CliSession, asked: Asked) -> Module:
     """The program that was named.
 
     Raises:
@@ -114,10 +114,10 @@ def found(session: Session, asked: Asked) -> Module:
 
 def graph_of(module: Module) -> Graph:
     """The graph of a module that is not planned yet."""
-    return module.hir if module.stage is Stage.HIR else module.mir
+    return module.hir if module.stage is IrStage.HIR else module.mir
 
 
-def made_of(session: Session, asked: Asked, module: Module) -> Compiled:
+def made_of(session: CliSession, asked: Asked, module: Module) -> CompiledProgram:
     """The program compiled with the current configuration."""
     if asked.arch is not None and asked.target is None:
         raise ConfigError(f"compile: --arch {asked.arch} is an option of a target", hint="name it with --target")
@@ -127,9 +127,9 @@ def made_of(session: Session, asked: Asked, module: Module) -> Compiled:
     return compile_graph(graph_of(module), target=asked.target, config=configuration, host=session.host)
 
 
-def plan_of(session: Session, asked: Asked, module: Module) -> Planned:
+def plan_of(session: CliSession, asked: Asked, module: Module) -> Planned:
     """The plan with its backend; one that was read from a file stays as it is."""
-    if module.stage is Stage.LIR:
+    if module.stage is IrStage.LIR:
         if asked.bind or asked.target not in (None, module.lir.target):
             raise ConfigError(f"compile: {asked.program} is planned for {module.lir.target} already, sizes included")
         name, backend, registry = find_target(session.host, module.lir.target)
@@ -140,7 +140,7 @@ def plan_of(session: Session, asked: Asked, module: Module) -> Planned:
     return Planned(planned(made, asked, module), made.backend, made.target, graph_of(module))
 
 
-def planned(made: Compiled, asked: Asked, module: Module) -> Lir:
+def planned(made: CompiledProgram, asked: Asked, module: Module) -> Lir:
     """The plan of a compiled program, for the sizes that were named.
 
     Raises:
@@ -167,12 +167,12 @@ def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
 # --------------------------------------------------------------------------------------------------- output
 
 
-def text_json(made: Emitted) -> dict[str, Any]:
+def text_json(made: ProgramAtLevel) -> dict[str, Any]:
     """The text, with its subject."""
     return {"program": made.program, "target": made.target, "level": made.level, "text": made.text}
 
 
-def text_layout(made: Emitted) -> Iterator[Any]:
+def text_layout(made: ProgramAtLevel) -> Iterator[Any]:
     """The text, or where it was written."""
     if made.out is None:
         yield made.text.rstrip("\n")
@@ -180,19 +180,19 @@ def text_layout(made: Emitted) -> Iterator[Any]:
         yield f"{made.out}: {made.program} at level {made.level}, {made.text.count(chr(10))} lines"
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def report_json(report: CompilationReport) -> dict[str, Any]:
     """The numbers of the report."""
     return report.to_json()
 
 
-def report_layout(report: Report) -> Iterator[Any]:
+def report_layout(report: CompilationReport) -> Iterator[Any]:
     """The report as tables."""
     from rlx_core.cli.tables import report_tables
 
     yield from report_tables(report)
 
 
-def complete_layout(report: Report) -> Iterator[Any]:
+def complete_layout(report: CompilationReport) -> Iterator[Any]:
     """The report as tables, with the passes that had no effect."""
     from rlx_core.cli.tables import report_tables
 

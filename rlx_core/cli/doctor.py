@@ -12,7 +12,7 @@ import typer
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
-from rlx_core.cli.session import Session, quietly
+from rlx_core.cli.session import CliSession, quietly
 from rlx_core.errors import RlxError
 from rlx_core.plugins import PluginHost
 from rlx_core.plugins.states import attempt
@@ -22,7 +22,7 @@ __all__ = ["doctor", "findings"]
 
 def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Check this installation and print remedies; exits with 1 if there is a problem."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     found = session.answer(lambda: findings(session), findings_json if as_json else None, layout)
     if any(each.verdict == "wrong" for each in found):
         raise typer.Exit(1)
@@ -31,7 +31,7 @@ def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
 # ------------------------------------------------------------------------------------------------ gathering
 
 
-def findings(session: Session) -> list[Finding]:
+def findings(session: CliSession) -> list[Finding]:
     """All findings, in the order of the dependences of the checks."""
     host, configuration = usable_host(session)
     may_load = configuration.verdict == "ok"
@@ -55,7 +55,7 @@ def findings(session: Session) -> list[Finding]:
     return found
 
 
-def usable_host(session: Session) -> tuple[PluginHost, Finding]:
+def usable_host(session: CliSession) -> tuple[PluginHost, Finding]:
     """A host, also after errors, and the findings about the configuration.
 
     If the file that may block plugins cannot be read, the host has the other policies, and nothing may be imported.

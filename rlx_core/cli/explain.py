@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import RlxError, UnknownNameError, nearest
 
 __all__ = ["explain", "pages"]
@@ -22,7 +22,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explain a kind of error; without a topic, list them all."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     if topic:
         session.answer(lambda: find(topic), page_json if as_json else None, page_layout)
     else:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlx_core.cli.checkout import can_work
-from rlx_core.cli.session import Session, quietly
+from rlx_core.cli.session import CliSession, quietly
 from rlx_core.contributions import CommandSpec
 from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, nearest
 
@@ -76,7 +76,7 @@ class LazyGroup(TyperGroup):
         spec = self.own.get(cmd_name)
         if spec is not None:
             return LazyCommand(spec, spec.load.resolve)
-        host = Session.of(ctx).host
+        host = CliSession.of(ctx).host
         try:
             record = quietly(lambda: host.require("commands", cmd_name))
         except UnknownNameError as error:
@@ -93,7 +93,7 @@ class LazyGroup(TyperGroup):
         Raises:
             ConfigError: The configuration cannot be read.
         """
-        registry = quietly(Session.of(ctx).host.activate_all)
+        registry = quietly(CliSession.of(ctx).host.activate_all)
         return {name: spec for name, spec in registry.commands.items() if name not in self.own}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

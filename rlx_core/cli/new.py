@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rlx_core.cli.scaffold import Names, names_for, write
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["new"]
 
@@ -27,7 +27,7 @@ def new(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a package that installs, passes its tests and is listed by `rlx plugins`."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
 
     def made() -> tuple[Names, list[Path]]:
         taken = {entry.name: f"{entry.distribution} {entry.version}" for entry in session.host.entries}

@@ -15,8 +15,8 @@ from attrs import evolve, field
 
 from rlx_core.cli.op_rows import OpRow, rows
 from rlx_core.cli.plan import configuration_of, target_of
-from rlx_core.cli.session import Session
-from rlx_core.cli.why_kernel import Choice, asked, decided, working_samples
+from rlx_core.cli.session import CliSession
+from rlx_core.cli.why_kernel import KernelChoice, asked, decided, working_samples
 from rlx_core.errors import DeviceError, DeviceUnavailableError, RlxError
 from rlx_core.ir.dtypes import DType, bool_, f32, f64
 from rlx_core.ir.op import Op
@@ -84,7 +84,7 @@ class Grid:
     cells: Mapping[str, Mapping[str, Cell]]
 
 
-def grid(session: Session, pattern: str) -> Grid:
+def grid(session: CliSession, pattern: str) -> Grid:
     """Every op whose name has `pattern` in it, on every target that a plugin brings.
 
     Raises:
@@ -108,7 +108,7 @@ def grid(session: Session, pattern: str) -> Grid:
     return Grid(targets, cells)
 
 
-def chooser(session: Session, name: str) -> tuple[str, Dispatcher]:
+def chooser(session: CliSession, name: str) -> tuple[str, Dispatcher]:
     """The name and the target that is queried: the target, or only its code if it cannot be used here.
 
     Raises:
@@ -124,7 +124,7 @@ def chooser(session: Session, name: str) -> tuple[str, Dispatcher]:
             raise error from None
 
 
-def dispatcher_of(session: Session, name: str) -> Dispatcher:
+def dispatcher_of(session: CliSession, name: str) -> Dispatcher:
     configuration = configuration_of(session, name)
     return asked(configuration, *target_of(session, configuration))
 
@@ -177,7 +177,7 @@ def asked_with(op: type[Op], sample: Sample, dispatcher: Dispatcher) -> Cell:
     return Cell(way, None if choice.kernel is None else choice.kernel.name, reason_of(choice))
 
 
-def way_of(choice: Choice, target: Target) -> str:
+def way_of(choice: KernelChoice, target: Target) -> str:
     if choice.answer.means in ("view", "host"):
         return choice.answer.means
     if choice.kernel is None:
@@ -196,7 +196,7 @@ def tier_of(kernel: Kernel, target: Target) -> str:
     return "generated" if kernel.is_generated else "structured"
 
 
-def reason_of(choice: Choice) -> str:
+def reason_of(choice: KernelChoice) -> str:
     """The reason why there is no kernel, from the candidate rows, or from the ops of the decomposition."""
     if choice.kernel is not None or choice.answer.means in ("view", "host"):
         return choice.below or (choice.answer.reason if choice.answer.means == "host" else "")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rlx_core.cli.op_rows import OpRow, exact_name, required_row, rows
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["ops"]
 
@@ -24,7 +24,7 @@ def ops(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List ops, or show everything about one."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     if targets:
         from rlx_core.cli import op_targets  # here, because it asks every target, and the listing asks none
 

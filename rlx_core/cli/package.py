@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["package"]
 
@@ -49,7 +49,7 @@ def package(
     """
     from rlx_core.cli import packaging  # a listing of commands need not wait for the compiler
 
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(
         (lambda: packaging.found(session, file))
         if show

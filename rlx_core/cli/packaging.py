@@ -9,7 +9,7 @@ from typing import Any
 from rich.padding import Padding
 
 from rlx_core.cli.compiling import sizes as parsed_sizes
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.tables import facts, heading, listing
 from rlx_core.errors import FormatError
 from rlx_core.files.load_save import load, path_of, reading
@@ -21,11 +21,11 @@ from rlx_core.functions.model import Model
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.system.records import frozen
 
-__all__ = ["Shown", "found", "made", "package_json", "package_layout"]
+__all__ = ["ShownPackage", "found", "made", "package_json", "package_layout"]
 
 
 @frozen
-class Shown:
+class ShownPackage:
     """A package as it is shown."""
 
     path: Path
@@ -38,8 +38,8 @@ class Shown:
 
 
 def made(
-    session: Session, file: Path, out: Path | None, targets: Sequence[str], sizes: Sequence[str], code_only: bool
-) -> Shown:
+    session: CliSession, file: Path, out: Path | None, targets: Sequence[str], sizes: Sequence[str], code_only: bool
+) -> ShownPackage:
     """The package that was written.
 
     Raises:
@@ -57,7 +57,7 @@ def made(
     return found(session, path)
 
 
-def found(session: Session, file: Path) -> Shown:
+def found(session: CliSession, file: Path) -> ShownPackage:
     """The description of a package, after every blob was checked; nothing of it is run.
 
     Raises:
@@ -70,10 +70,10 @@ def found(session: Session, file: Path) -> Shown:
     manifest = Manifest.from_json(container.manifest)
     program = 0 if manifest.program is None else container.blobs.nbytes(manifest.program)
     known = is_known(container.identity)
-    return Shown(at, manifest, container.whole.size, program, container.sha256, container.reason, known)
+    return ShownPackage(at, manifest, container.whole.size, program, container.sha256, container.reason, known)
 
 
-def package_json(shown: Shown) -> dict[str, Any]:
+def package_json(shown: ShownPackage) -> dict[str, Any]:
     manifest = shown.manifest
     return {
         "file": str(shown.path),
@@ -92,13 +92,13 @@ def package_json(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _trust(shown: Shown) -> str:
+def _trust(shown: ShownPackage) -> str:
     if shown.reason:
         return f"it {shown.reason}: load it with its digest"
     return "" if shown.is_known else f"not known: its code runs after `rlx trust {shown.path}`, or with its digest"
 
 
-def package_layout(shown: Shown) -> Iterator[Any]:
+def package_layout(shown: ShownPackage) -> Iterator[Any]:
     manifest = shown.manifest
     sizes = ", ".join(map(str, manifest.sizes)) if any(each.sizes for each in manifest.sizes) else ""
     yield heading(f"{manifest.name}, packaged by rlx {manifest.rlx}")

@@ -14,7 +14,7 @@ import attrs
 import typer
 
 from rlx_core.cli.op_rows import default_of
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.contributions import PassSpec, RuleSetSpec
 from rlx_core.errors import RlxError
 from rlx_core.passes.engine.apply_rules import pass_of
@@ -83,7 +83,7 @@ def passes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List passes with their options and relations."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(lambda: rows(session.host, pattern), list_json if as_json else None, layout)
 
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.pipeline.config.reading import read_sources
 from rlx_core.pipeline.config.records import Configuration
-from rlx_core.pipeline.plan import Plan, resolve_plan
+from rlx_core.pipeline.plan import CompilationPlan, resolve_plan
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
@@ -34,13 +34,13 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the pipeline that the configuration resolves to."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     if config is not None:
         session = evolve(session, config=config)
     session.answer(lambda: resolved(session, target, pipeline), plan_json if as_json else None, layout)
 
 
-def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan:
+def resolved(session: CliSession, target: str | None, pipeline: str | None) -> CompilationPlan:
     """The plan, resolved exactly as a compilation would.
 
     Raises:
@@ -53,7 +53,7 @@ def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan
 
 
 def configuration_of(
-    session: Session,
+    session: CliSession,
     target: str | None = None,
     pipeline: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -66,27 +66,27 @@ def configuration_of(
     return sources.configuration(os.environ, options)
 
 
-def target_of(session: Session, configuration: Configuration) -> tuple[Target, Registry]:
+def target_of(session: CliSession, configuration: Configuration) -> tuple[Target, Registry]:
     """The target with everybody's kernels for it, and the registry of a compilation for it."""
     activate_pipeline(session.host, configuration)
     name, backend, registry = find_target(session.host, configuration.target)
     return with_contributed_kernels(backend.target_for(configuration.options), registry, name), registry
 
 
-def said_by(found: Plan) -> dict[str, str]:
+def said_by(found: CompilationPlan) -> dict[str, str]:
     """Key → its origin, for every setting that is not a default."""
     origins = found.configuration.origins
     leaves = [key for key in origins if not any(other.startswith(f"{key}.") for other in origins)]
     return {key: "the command line" if origins[key] == BY_US else origins[key] for key in sorted(leaves)}
 
 
-def plan_json(found: Plan) -> dict[str, Any]:
+def plan_json(found: CompilationPlan) -> dict[str, Any]:
     """The plan's own JSON, with the place where each pass and each setting was written."""
     content: dict[str, Any] = json.loads(found.to_json())
     return {**content, "written": [p.origin for p in found.passes], "said": said_by(found)}
 
 
-def layout(found: Plan) -> Iterator[Any]:
+def layout(found: CompilationPlan) -> Iterator[Any]:
     """The text of the plan, then the settings that are not defaults."""
     from rlx_core.cli.tables import facts, heading
 

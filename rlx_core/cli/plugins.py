@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
-from rlx_core.cli.session import Session
-from rlx_core.plugins import Fault, PluginStatus
+from rlx_core.cli.session import CliSession
+from rlx_core.plugins import ContributionFault, PluginStatus
 from rlx_core.system.records import frozen
 
 __all__ = ["plugins"]
@@ -32,11 +32,11 @@ def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List plugins with their states, reasons and contributions."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(lambda: survey(session, not no_load), survey_json if as_json else None, layout)
 
 
-def survey(session: Session, load: bool) -> Survey:
+def survey(session: CliSession, load: bool) -> Survey:
     """Every plugin of the session's host."""
     rows = session.host.survey(load)
     if not load:
@@ -48,7 +48,7 @@ def survey(session: Session, load: bool) -> Survey:
     return Survey(told, session.host.notes, session.host.index_faults)
 
 
-def faults_of(row: PluginStatus, faults: Iterable[Fault]) -> Iterator[Fault]:
+def faults_of(row: PluginStatus, faults: Iterable[ContributionFault]) -> Iterator[ContributionFault]:
     """Faults of the contributions of one plugin."""
     return (each for each in faults if (each.owner.plugin, each.owner.distribution) == (row.name, row.distribution))
 
@@ -81,7 +81,7 @@ def status_json(row: PluginStatus) -> dict[str, Any]:
     }
 
 
-def fault_json(fault: Fault) -> dict[str, Any]:
+def fault_json(fault: ContributionFault) -> dict[str, Any]:
     """One contribution that cannot be used."""
     return {
         "kind": fault.kind,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlx_core.cli.checkout import from_checkout
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["demo"]
 
@@ -28,7 +28,7 @@ def demo(
     from rlx_core.cli.demo import run_demo
     from rlx_core.plugins import set_default_host
 
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     before = set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
     try:
         run_demo(Console(no_color=session.is_plain or None), out, json_file, target)

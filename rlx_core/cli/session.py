@@ -22,7 +22,7 @@ from rlx_core.errors import PluginError, nearest
 from rlx_core.plugins import PluginHost, PluginPolicy
 from rlx_core.system.records import define
 
-__all__ = ["MakeHost", "Session"]
+__all__ = ["CliSession", "MakeHost"]
 
 T = TypeVar("T")
 MakeHost = Callable[[PluginPolicy], PluginHost]
@@ -35,7 +35,7 @@ def installed(policy: PluginPolicy) -> PluginHost:
 
 
 @define(slots=False)
-class Session:
+class CliSession:
     """One run of the command.
 
     Args:
@@ -55,7 +55,7 @@ class Session:
     make_host: MakeHost = field(default=installed)
 
     @classmethod
-    def requested(cls, request: Mapping[str, Any]) -> Session:
+    def requested(cls, request: Mapping[str, Any]) -> CliSession:
         """The session that another process described by `request`."""
         enable, block, allow = (tuple(request[kind]) for kind in ("enable", "block", "allow"))
         return cls(enable, block, allow, Path(request["config"]) if request["config"] else None)
@@ -71,7 +71,7 @@ class Session:
         return {"enable": self.enable, "block": self.block, "allow": self.allow, "config": config}
 
     @classmethod
-    def of(cls, ctx: Any) -> Session:
+    def of(cls, ctx: Any) -> CliSession:
         """The session of a context, created from the options of the outermost one at first use."""
         if KEY not in ctx.meta:
             root = ctx.find_root()
@@ -85,7 +85,7 @@ class Session:
                 # Typer itself puts a dictionary there by default.
                 root.obj if callable(root.obj) else installed,
             )
-        session: Session = ctx.meta[KEY]
+        session: CliSession = ctx.meta[KEY]
         return session
 
     # ------------------------------------------------------------------------------------------- output

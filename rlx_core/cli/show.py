@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import FormatError
 from rlx_core.files.load_save import reading
 from rlx_core.ir.bundle import Bundle
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.module import IrStage, Module
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, Program, load
 from rlx_core.ir.text import print_graph
@@ -31,7 +31,7 @@ def show(
 ) -> None:
     """Print a saved program as text: a graph, or a plan with its offsets and steps; the options that it was compiled
     with are in the JSON only. The text has the number of a compiled function's weights."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(
         lambda: read(session.host, file),
         (lambda program: program_json(program, origins)) if as_json else None,
@@ -41,7 +41,7 @@ def show(
 
 def brief(program: Program) -> Program:
     """The program without the options of its compilation: one line that is longer than the rest, and `rlx plan` has them."""
-    if isinstance(program, Module) and program.stage is Stage.LIR:
+    if isinstance(program, Module) and program.stage is IrStage.LIR:
         return Module.of_lir(evolve(program.lir, options={}))
     return program
 

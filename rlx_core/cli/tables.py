@@ -17,7 +17,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from rlx_core.passes.engine.runner import PassRun
-    from rlx_core.pipeline.report import Report
+    from rlx_core.pipeline.report import CompilationReport
 
 __all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
 
@@ -103,7 +103,7 @@ def one_of(kind: str) -> str:
 # ----------------------------------------------------------------------------------------- compile reports
 
 
-def report_tables(report: Report, *, is_complete: bool = False) -> Iterator[Padding]:
+def report_tables(report: CompilationReport, *, is_complete: bool = False) -> Iterator[Padding]:
     """The result of a compilation: stages and memory, then passes, then the kernel and plugin of each op.
 
     Passes without an effect are listed only in the complete form.
@@ -128,7 +128,7 @@ def report_tables(report: Report, *, is_complete: bool = False) -> Iterator[Padd
     yield below(listing(("op", "kernel", "plugin", "steps>"), kernels))
 
 
-def idle(report: Report, shown: Sequence[PassRun]) -> str:
+def idle(report: CompilationReport, shown: Sequence[PassRun]) -> str:
     """How many passes a table leaves out, and how long they took."""
     left = len(report.passes) - len(shown)
     seconds = sum(run.seconds for run in report.passes) - sum(run.seconds for run in shown)

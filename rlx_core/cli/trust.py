@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.padding import Padding
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.tables import listing
 from rlx_core.errors import FileError
 from rlx_core.files.load_save import path_of, reading
@@ -34,7 +34,7 @@ def trust(
     rlx package --show model.rlxpack
     rlx trust model.rlxpack
     """
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(lambda: changed(session.host, file, remove), rows_json if as_json else None, layout)
 
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_core.cli.op_rows import full_name
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.contributions import RuleSpec
 from rlx_core.errors import RlxError
 from rlx_core.pipeline.contributed import expectation
@@ -75,7 +75,7 @@ def why_op(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the provider of an op, other claims, and added rules."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
 
     def gather() -> Account:
         return account(session.host, "ops", full_name(session.host, name))
@@ -90,7 +90,7 @@ def why_pass(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say who provides a pass, and which pipelines use it."""
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
 
     def gather() -> Account:
         kind, full = pass_name(session.host.activate_all(), name)
@@ -118,7 +118,7 @@ def why_kernel(
     """Say which kernel runs an op, and why not another one."""
     from rlx_core.cli import why_kernel as choice  # compiles a little program, which the other two need not import
 
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     session.answer(
         lambda: choice.choose(session, op, target, types, attr or []),
         choice.choice_json if as_json else None,

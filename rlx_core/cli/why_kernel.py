@@ -11,7 +11,7 @@ from attrs import evolve
 
 from rlx_core.cli.op_rows import full_name, required_row
 from rlx_core.cli.plan import configuration_of, target_of
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import ConfigError, DeviceUnavailableError, Fact, RlxError, nearest
 from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
@@ -28,14 +28,14 @@ from rlx_core.pipeline.select.tiers import why_not_best
 from rlx_core.plugins import Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["Choice", "asked", "choice_json", "choose", "decided", "layout", "working_samples"]
+__all__ = ["KernelChoice", "asked", "choice_json", "choose", "decided", "layout", "working_samples"]
 
 ABSENT = "_"
 """How an optional operand that is not there is written among types."""
 
 
 @frozen
-class Choice:
+class KernelChoice:
     """How a target runs one op.
 
     Args:
@@ -70,7 +70,7 @@ class Choice:
         return self.answer.means != "unsupported" and all(row.means != "unsupported" for row in self.becomes)
 
 
-def choose(session: Session, word: str, target: str | None, types: str | None, attrs: Sequence[str]) -> Choice:
+def choose(session: CliSession, word: str, target: str | None, types: str | None, attrs: Sequence[str]) -> KernelChoice:
     """The answer that a compilation would get, with the configuration's policies; without the target's device, for what such
     devices mostly are.
 
@@ -109,7 +109,7 @@ def asked(configuration: Configuration, device: Target, registry: Registry) -> D
 
 def decided(
     dispatcher: Dispatcher, op: type[Op], attributes: dict[str, Any], operands: Sequence[TensorType | None]
-) -> Choice:
+) -> KernelChoice:
     """How a target runs an op with these attributes on operands of these types.
 
     Raises:
@@ -131,7 +131,7 @@ def decided(
     )
     tier = device.tier(chosen) if chosen is not None else None
     below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
-    return Choice(
+    return KernelChoice(
         device.name,
         op.name,
         call,
@@ -219,7 +219,7 @@ def program(
 # --------------------------------------------------------------------------------------------------- output
 
 
-def choice_json(found: Choice) -> dict[str, Any]:
+def choice_json(found: KernelChoice) -> dict[str, Any]:
     """The choice with stable keys."""
     return {
         "op": found.op,
@@ -243,7 +243,7 @@ def choice_json(found: Choice) -> dict[str, Any]:
     }
 
 
-def layout(found: Choice) -> Iterator[Any]:
+def layout(found: KernelChoice) -> Iterator[Any]:
     """The selected kernel, the rejected candidates, and the replacement of an op without a kernel."""
     from rlx_core.cli.tables import facts, heading, listing
 
@@ -263,7 +263,7 @@ def layout(found: Choice) -> Iterator[Any]:
         yield listing(("node", "op", "answer", "kernel"), lines, title="it becomes", whole=2)
 
 
-def verdict(found: Choice) -> str:
+def verdict(found: KernelChoice) -> str:
     """The answer in one line."""
     if found.kernel is not None:
         return f"{found.op} on {found.target}: {found.kernel.name}"

@@ -27,14 +27,14 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.selection import Where
 from rlx_core.system.records import define, frozen
 
-__all__ = ["BATCH", "HEAD", "KEY", "QUERY", "PlacedAttention", "Scores"]
+__all__ = ["BATCH", "HEAD", "KEY", "QUERY", "PlacedAttention", "ScoreTransform"]
 
 BATCH, HEAD, QUERY, KEY = range(4)
 """The axes of scores."""
 
 
 @frozen
-class Scores:
+class ScoreTransform:
     """What becomes of a product of a query and a key.
 
     Attributes:
@@ -168,7 +168,7 @@ class PlacedAttention:
         return (*operands, *results)
 
     @cached_property
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreTransform:
         """What becomes of a product."""
         return _Builder(self).scores()
 
@@ -203,7 +203,7 @@ class _Builder:
             return found
         return self.apply(Cast(dtype.accumulator), found, dtype=dtype.accumulator)
 
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreTransform:
         p, op = self.problem, self.problem.op
         element = self.number(0.0)
         z = self.apply(multiply.op(), element, self.number(op.scale))
@@ -218,7 +218,7 @@ class _Builder:
         for visible in self._visible():
             z = self.apply(Where(), visible, z, self.number(-inf))
         kernel = Kernel("scores", p.sizes, 4, p.buffers, tuple(self.values), ())
-        return Scores(kernel, element, z, slope)
+        return ScoreTransform(kernel, element, z, slope)
 
     def _visible(self) -> list[int]:
         """Conditions on a key, all of which must hold."""

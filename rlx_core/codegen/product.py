@@ -20,14 +20,14 @@ from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axes", "Matrix", "Product", "is_uneven", "merged", "sizes_of"]
+__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "merged", "sizes_of"]
 
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
 
 
 @frozen
-class Matrix:
+class MatrixStrides:
     """Strides in bytes: of the batch axes, from a row to the next, from a column to the next."""
 
     batch: tuple[int, ...]
@@ -35,7 +35,7 @@ class Matrix:
     by_column: int
 
     @classmethod
-    def of(cls, place: Place, batch: Sequence[int]) -> Matrix:
+    def of(cls, place: Place, batch: Sequence[int]) -> MatrixStrides:
         """The last two axes of a tensor that broadcasts to the batch axes `batch`; axes of size 1 count as contiguous."""
         shape, strides = sizes_of(place), place.strides
         own = tuple(s if d > 1 else 0 for d, s in zip(shape[:-2], strides[:-2], strict=True))
@@ -45,14 +45,14 @@ class Matrix:
         return cls((0,) * (len(batch) - len(own)) + own, by_row, by_column)
 
     @classmethod
-    def of_row(cls, place: Place) -> Matrix:
+    def of_row(cls, place: Place) -> MatrixStrides:
         """A vector as a matrix whose rows are all the same."""
         size, itemsize = place.type.static_shape[-1], place.type.dtype.itemsize
         return cls((), 0, place.strides[-1] if size > 1 else itemsize)
 
 
 @frozen
-class Product:
+class MatrixProduct:
     """`[*batch, m, k] @ [*batch, k, n]`.
 
     Attributes:
@@ -71,16 +71,16 @@ class Product:
     m: int
     n: int
     k: int
-    a: Matrix
-    b: Matrix
-    c: Matrix
+    a: MatrixStrides
+    b: MatrixStrides
+    c: MatrixStrides
     is_bound: bool = False
     lines: Axes = ()
     runs: Axes = ()
     result_lines: Axes = ()
 
     @classmethod
-    def of(cls, a: Place, b: Place, c: Place) -> Product:
+    def of(cls, a: Place, b: Place, c: Place) -> MatrixProduct:
         """The product of two tensors into a third, with batch axes folded into rows."""
         batch = c.type.static_shape[:-2]
         m, k = a.type.static_shape[-2:]
@@ -89,12 +89,12 @@ class Product:
         b_shape = (1,) * (len(batch) - len(own)) + own
         whole = cls(
             c.type.dtype, a.type.dtype, batch, b_shape, m, n, k,
-            Matrix.of(a, batch), Matrix.of(b, batch), Matrix.of(c, batch), b.is_bound,
+            MatrixStrides.of(a, batch), MatrixStrides.of(b, batch), MatrixStrides.of(c, batch), b.is_bound,
         )  # fmt: skip
         return whole.folded()
 
     @classmethod
-    def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> Product:
+    def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> MatrixProduct:
         """The product over the last `axes` axes of a tensor, and a matrix, into a tensor: what of it can be one axis is.
 
         The first axis of rows, or of terms, may be of unknown size.
@@ -113,10 +113,10 @@ class Product:
         lines = [(axis[0], axis[1]) for axis in together] or [(1, itemsize)]
         if apart:
             written = [(axis[0], axis[2]) for axis in together]
-        result = Matrix((), written[-1][1], stored if n == 1 else c.strides[-1])
+        result = MatrixStrides((), written[-1][1], stored if n == 1 else c.strides[-1])
         return cls(
-            c.type.dtype, a.type.dtype, (), (), m, n, k, Matrix((), lines[-1][1], by_column), Matrix.of(b, ()), result,
-            b.is_bound, tuple(lines[:-1]), tuple(runs), tuple(written[:-1]),
+            c.type.dtype, a.type.dtype, (), (), m, n, k, MatrixStrides((), lines[-1][1], by_column),
+            MatrixStrides.of(b, ()), result, b.is_bound, tuple(lines[:-1]), tuple(runs), tuple(written[:-1]),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class Product:
         """How many different matrices B holds."""
         return prod(self.b_shape)
 
-    def folded(self) -> Product:
+    def folded(self) -> MatrixProduct:
         """The same with trailing batch axes made rows, where the strides allow it."""
         p = self
         while p.batch and p._can_fold():
@@ -159,9 +159,9 @@ class Product:
                 batch=p.batch[:-1],
                 b_shape=p.b_shape[:-1],
                 m=p.m * size,
-                a=Matrix(p.a.batch[:-1], a_row, p.a.by_column),
-                b=Matrix(p.b.batch[:-1], p.b.by_row, p.b.by_column),
-                c=Matrix(p.c.batch[:-1], c_row, p.c.by_column),
+                a=MatrixStrides(p.a.batch[:-1], a_row, p.a.by_column),
+                b=MatrixStrides(p.b.batch[:-1], p.b.by_row, p.b.by_column),
+                c=MatrixStrides(p.c.batch[:-1], c_row, p.c.by_column),
             )
         return p
 
@@ -197,7 +197,7 @@ class Product:
         shape, strides = zip(*axes, strict=True)
         return np.ndarray(shape, self.factors.numpy, data, 0, strides).reshape(self.m, self.k)
 
-    def _view(self, data: np.ndarray, dtype: DType, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
+    def _view(self, data: np.ndarray, dtype: DType, matrix: MatrixStrides, rows: int, columns: int) -> np.ndarray:
         strides = (*matrix.batch, matrix.by_row, matrix.by_column)
         return np.ndarray((*self.batch, rows, columns), dtype.numpy, data, 0, strides)
 

@@ -22,7 +22,7 @@ from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, Cumulative, LinearRecurrence
 from rlx_core.system.records import frozen
 
-__all__ = ["RULES", "First", "Rule", "Scan"]
+__all__ = ["RULES", "First", "ScanProblem", "ScanRule"]
 
 Carry: TypeAlias = tuple[V, ...]
 
@@ -31,7 +31,7 @@ First: TypeAlias = Callable[[], V]
 
 
 @frozen
-class Rule:
+class ScanRule:
     """One running reduction on registers of a dtype.
 
     Attributes:
@@ -117,19 +117,19 @@ def _highest(dtype: DType, is_exclusive: bool) -> tuple[float, ...]:
     return (inf if dtype.is_float else int(np.iinfo(dtype.numpy).max),)
 
 
-RULES: dict[type[Op], Rule] = {
+RULES: dict[type[Op], ScanRule] = {
     # -0 + x is x for every x; but what an exclusive sum shows first is 0.
-    Cumsum: Rule(lambda dtype, is_exclusive: (0.0 if is_exclusive or not dtype.is_float else -0.0,), add, carried),
-    Cumprod: Rule(lambda dtype, is_exclusive: (1,), multiply, carried),
-    Cummax: Rule(_lowest, larger, carried),
-    Cummin: Rule(_highest, smaller, carried),
-    LinearRecurrence: Rule(lambda dtype, is_exclusive: (0,), recur, carried),
-    CumLogSumExp: Rule(lambda dtype, is_exclusive: (-inf, 0.0), accumulate, logarithm),
+    Cumsum: ScanRule(lambda dtype, is_exclusive: (0.0 if is_exclusive or not dtype.is_float else -0.0,), add, carried),
+    Cumprod: ScanRule(lambda dtype, is_exclusive: (1,), multiply, carried),
+    Cummax: ScanRule(_lowest, larger, carried),
+    Cummin: ScanRule(_highest, smaller, carried),
+    LinearRecurrence: ScanRule(lambda dtype, is_exclusive: (0,), recur, carried),
+    CumLogSumExp: ScanRule(lambda dtype, is_exclusive: (-inf, 0.0), accumulate, logarithm),
 }
 
 
 @frozen
-class Scan:
+class ScanProblem:
     """A running reduction of `[outer, n, inner]` dense elements along the middle axis.
 
     Sizes are known, or expressions stand in the place of those that are not.
@@ -150,7 +150,7 @@ class Scan:
     is_exclusive: bool
 
     @classmethod
-    def of(cls, op: Any, result: TensorType) -> Scan:
+    def of(cls, op: Any, result: TensorType) -> ScanProblem:
         shape, axis, dtype = (
             cast("tuple[int, ...]", result.shape),
             normalize_axis(op.axis, result.rank),
@@ -166,7 +166,7 @@ class Scan:
         return " ".join([f"scan {self.op.name.removeprefix('rlx.')} {sizes} along 1", *words])
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> ScanRule:
         return RULES[self.op]
 
     @property

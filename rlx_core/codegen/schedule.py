@@ -15,7 +15,7 @@ from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 from rlx_core.ops.random.philox import RandomWord
 from rlx_core.system.records import frozen
 
-__all__ = ["Nest", "Schedule", "is_expensive", "levels", "schedule"]
+__all__ = ["LoopSchedule", "Nest", "is_expensive", "levels", "schedule"]
 
 _EXPENSIVE: frozenset[type[Op]] = frozenset(
     (
@@ -46,7 +46,7 @@ class Nest:
 
 
 @frozen
-class Schedule:
+class LoopSchedule:
     """The loops in order, then the stores of what does not vary over the row."""
 
     nests: tuple[Nest, ...]
@@ -66,7 +66,7 @@ def levels(kernel: Kernel) -> tuple[int, ...]:
     return tuple(found)
 
 
-def schedule(kernel: Kernel) -> Schedule:
+def schedule(kernel: Kernel) -> LoopSchedule:
     """The loops of a kernel; without rows there is one, of one pass."""
     level, varies = levels(kernel), kernel.varies
     reduces = [i for i, v in enumerate(kernel.values) if isinstance(v, Reduce)]
@@ -92,7 +92,7 @@ def schedule(kernel: Kernel) -> Schedule:
         )
         kept.update(keeps)
         nests.append(Nest(group, keeps, stores))
-    return Schedule(tuple(nests), finish)
+    return LoopSchedule(tuple(nests), finish)
 
 
 def _roots(kernel: Kernel, reduces: Sequence[int], stores: Sequence[int]) -> tuple[int, ...]:

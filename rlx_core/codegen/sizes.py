@@ -18,7 +18,7 @@ from rlx_core.codegen.layout import Access, accesses_of, axes_of, extents_of, wh
 from rlx_core.codegen.loops import Index, Kernel, Load, Store
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.unknown import unknown
-from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product
+from rlx_core.ir.dims import Dim, DimBinding, Expr, SizeSymbol, free_symbols, product
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 from rlx_core.system.locks import lazy
@@ -63,17 +63,17 @@ class SizedKernel:
             strides = plain.strides
             numbers = (*[strides[axes[0]] if axes else None for axes in moving], plain.offset, *plain.chosen)
             for wanted, number in zip(expected, numbers, strict=True):
-                if isinstance(wanted, Symbol):
+                if isinstance(wanted, SizeSymbol):
                     found[wanted] = 0 if number is None else number
                 elif number is not None and wanted != number:
                     return None
         return DimBinding(found)
 
     @lazy
-    def _expected(self) -> list[tuple[int | Symbol, ...]]:
+    def _expected(self) -> list[tuple[int | SizeSymbol, ...]]:
         """Of each access the strides, the offset and the factors of chosen indices: numbers, or symbols."""
 
-        def named(number: Dim) -> int | Symbol:
+        def named(number: Dim) -> int | SizeSymbol:
             if not isinstance(number, Expr):
                 return number
             (name,) = free_symbols(number)
@@ -208,9 +208,9 @@ def sized_layout(node: Node, layout: Layout) -> Layout:
     return Layout(operands, tuple(opened(t, p) for t, p in zip(node.types, layout.results, strict=True)))
 
 
-def layout_sizes(sized: Layout, layout: Layout) -> dict[Symbol, int] | None:
+def layout_sizes(sized: Layout, layout: Layout) -> dict[SizeSymbol, int] | None:
     """The strides that a sized layout leaves open; `None` where operands or results lie in another way."""
-    found: dict[Symbol, int] = {}
+    found: dict[SizeSymbol, int] = {}
     pairs = zip((*sized.operands, *sized.results), (*layout.operands, *layout.results), strict=True)
     for wanted, given in pairs:
         if wanted is None or given is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final, cast
 
-from rlx_core.ir.dims import DimBinding, Symbol, free_symbols, symbol
+from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols, symbol
 
 __all__ = ["PREFIX", "said", "unknown"]
 
@@ -24,6 +24,6 @@ def said(**numbers: int) -> DimBinding:
 
 
 @cache
-def _symbol(name: str) -> Symbol:
+def _symbol(name: str) -> SizeSymbol:
     (found,) = free_symbols(symbol(f"{PREFIX}{name}"))
     return found

@@ -18,7 +18,7 @@ from attrs import field
 
 from rlx_core.system.records import define
 
-__all__ = ["Cell", "place"]
+__all__ = ["ColumnCell", "place"]
 
 _SWEEPS: Final = 12
 _GAP: Final = 18.0  # between boxes of a row, and beside a box that an edge passes
@@ -26,7 +26,7 @@ _TRUNK_GAP: Final = 5.0  # between two edges that pass a row side by side
 
 
 @define(eq=False)
-class Cell:
+class ColumnCell:
     """A box or a waypoint in a row; waypoints have no box. `above` and `below` are what it is connected to in the next rows."""
 
     row: int
@@ -37,7 +37,7 @@ class Cell:
     x: float = 0.0
 
 
-def place(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> None:
+def place(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> None:
     """Give each cell a centre: aligned cells have the same, and no two of a row touch."""
     column = _columns(cells, rows)
     members: dict[int, list[int]] = {}
@@ -64,12 +64,12 @@ def place(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> None:
         cell.x = x[c]
 
 
-def _distance(a: Cell, b: Cell) -> float:
+def _distance(a: ColumnCell, b: ColumnCell) -> float:
     gap = _TRUNK_GAP if a.box is None and b.box is None else _GAP
     return (a.width + b.width) / 2 + gap
 
 
-def _columns(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> list[int]:
+def _columns(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> list[int]:
     """For each cell the topmost cell that it is aligned with; no two alignments cross, so columns keep their order."""
     rank = {i: k for row in rows for k, i in enumerate(row)}
     taken: list[list[tuple[int, int]]] = [[] for _ in rows]  # under each row, the ranks that are aligned
@@ -94,7 +94,7 @@ def _columns(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> list[int]:
     return column
 
 
-def _preferences(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> Callable[[int, int], tuple[int, int]]:
+def _preferences(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> Callable[[int, int], tuple[int, int]]:
     """What is aligned first: two boxes, then the pieces of a long edge; of these, what lies on the longest path."""
     depth, height = [0] * len(cells), [0] * len(cells)
     for i in (i for row in rows for i in row):

@@ -13,10 +13,10 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from rlx_core.draw.columns import Cell, place
+from rlx_core.draw.columns import ColumnCell, place
 from rlx_core.system.records import frozen
 
-__all__ = ["Box", "Layout", "Route", "lay_out"]
+__all__ = ["DrawingLayout", "LayoutNode", "Route", "lay_out"]
 
 _SWEEPS: Final = 8
 _LANE: Final = 7.0  # between parallel horizontal pieces of edges
@@ -25,7 +25,7 @@ _ABOVE, _BELOW = 10.0, 14.0  # between a box and the nearest horizontal piece of
 
 
 @frozen
-class Box:
+class LayoutNode:
     """Something to place: its size, and the boxes whose edges come into it, in order."""
 
     width: float
@@ -43,7 +43,7 @@ class Route:
 
 
 @frozen
-class Layout:
+class DrawingLayout:
     """Where everything is: the centre and the top of each box, the corners of each edge, the size of the page."""
 
     centres: tuple[float, ...]
@@ -57,10 +57,10 @@ _Chains = Mapping[tuple[int, int], Sequence[int]]
 """Edge → its cells from source to target."""
 
 
-def lay_out(boxes: Sequence[Box]) -> Layout:
+def lay_out(boxes: Sequence[LayoutNode]) -> DrawingLayout:
     """A layout for boxes whose sources come before them."""
     if not boxes:
-        return Layout((), (), (), 2 * _MARGIN, 2 * _MARGIN)
+        return DrawingLayout((), (), (), 2 * _MARGIN, 2 * _MARGIN)
     cells, chains = _cells(boxes)
     rows = _ordered_rows(cells)
     place(cells, rows)
@@ -73,7 +73,7 @@ def lay_out(boxes: Sequence[Box]) -> Layout:
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def _rows_of(boxes: Sequence[Box]) -> list[int]:
+def _rows_of(boxes: Sequence[LayoutNode]) -> list[int]:
     """Longest path from the top; then boxes move down to their first reader where that makes the edges shorter in all."""
     rows: list[int] = []
     for box in boxes:
@@ -95,17 +95,17 @@ def _rows_of(boxes: Sequence[Box]) -> list[int]:
     return rows
 
 
-def _cells(boxes: Sequence[Box]) -> tuple[list[Cell], _Chains]:
+def _cells(boxes: Sequence[LayoutNode]) -> tuple[list[ColumnCell], _Chains]:
     """A cell for each box and for each row that a trunk passes; and what they are connected to."""
     rows = _rows_of(boxes)
-    cells = [Cell(rows[i], box.width, i) for i, box in enumerate(boxes)]
+    cells = [ColumnCell(rows[i], box.width, i) for i, box in enumerate(boxes)]
     trunks: dict[int, list[int]] = {i: [i] for i in range(len(boxes))}
     chains: dict[tuple[int, int], list[int]] = {}
     for target, box in enumerate(boxes):
         for source in dict.fromkeys(box.sources):
             trunk = trunks[source]
             while rows[source] + len(trunk) < rows[target]:
-                cells.append(Cell(rows[source] + len(trunk), 4.0))
+                cells.append(ColumnCell(rows[source] + len(trunk), 4.0))
                 _connect(cells, trunk[-1], len(cells) - 1)
                 trunk.append(len(cells) - 1)
             chain = trunk[: rows[target] - rows[source]]
@@ -114,7 +114,7 @@ def _cells(boxes: Sequence[Box]) -> tuple[list[Cell], _Chains]:
     return cells, chains
 
 
-def _connect(cells: Sequence[Cell], upper: int, lower: int) -> None:
+def _connect(cells: Sequence[ColumnCell], upper: int, lower: int) -> None:
     cells[upper].below.append(lower)
     cells[lower].above.append(upper)
 
@@ -122,7 +122,7 @@ def _connect(cells: Sequence[Cell], upper: int, lower: int) -> None:
 # ---------------------------------------------------------------------------------------------- orders
 
 
-def _ordered_rows(cells: Sequence[Cell]) -> list[list[int]]:
+def _ordered_rows(cells: Sequence[ColumnCell]) -> list[list[int]]:
     """The cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
     rows: list[list[int]] = [[] for _ in range(1 + max(c.row for c in cells))]
     for i, cell in enumerate(cells):
@@ -144,7 +144,7 @@ def _ordered_rows(cells: Sequence[Cell]) -> list[list[int]]:
     return best
 
 
-def _crossings(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> int:
+def _crossings(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> int:
     rank = {i: k for row in rows for k, i in enumerate(row)}
     count = 0
     for row in rows:
@@ -160,7 +160,9 @@ def _crossings(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> int:
 # --------------------------------------------------------------------------------------------- drawing
 
 
-def _drawn(boxes: Sequence[Box], cells: Sequence[Cell], rows: Sequence[Sequence[int]], chains: _Chains) -> Layout:
+def _drawn(
+    boxes: Sequence[LayoutNode], cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]], chains: _Chains
+) -> DrawingLayout:
     lanes = [_lanes(cells, row) for row in rows]
     heights = [max((boxes[b].height for i in row if (b := cells[i].box) is not None), default=0.0) for row in rows]
     tops, y = [], _MARGIN
@@ -173,16 +175,16 @@ def _drawn(boxes: Sequence[Box], cells: Sequence[Cell], rows: Sequence[Sequence[
     )
     right = max(c.x + c.width / 2 for c in cells) + _MARGIN
     places = cells[: len(boxes)]
-    return Layout(
+    return DrawingLayout(
         tuple(c.x for c in places), tuple(tops[c.row] for c in places), routes, right, tops[-1] + heights[-1] + _MARGIN
     )
 
 
-def _is_straight(a: Cell, b: Cell) -> bool:
+def _is_straight(a: ColumnCell, b: ColumnCell) -> bool:
     return abs(a.x - b.x) <= 0.5
 
 
-def _lanes(cells: Sequence[Cell], row: Sequence[int]) -> dict[int, int]:
+def _lanes(cells: Sequence[ColumnCell], row: Sequence[int]) -> dict[int, int]:
     """For each cell whose edges run sideways under its row, the lane they do it in.
 
     A lane is shared by what lies apart in it. What leaves a cell turns off above whatever arrives in the same column, or the
@@ -213,8 +215,8 @@ def _lanes(cells: Sequence[Cell], row: Sequence[int]) -> dict[int, int]:
 
 
 def _corners(
-    boxes: Sequence[Box],
-    cells: Sequence[Cell],
+    boxes: Sequence[LayoutNode],
+    cells: Sequence[ColumnCell],
     chain: Sequence[int],
     lanes: Sequence[Mapping[int, int]],
     tops: Sequence[float],

@@ -20,7 +20,7 @@ from rlx_core.ir.shown import PAGES, PICTURES
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.pipeline.profile import Profile, signature_of
-from rlx_core.pipeline.report import Report, human_bytes
+from rlx_core.pipeline.report import CompilationReport, human_bytes
 
 __all__ = ["callable_html", "page", "program_html", "program_parts", "program_svg", "section", "table"]
 
@@ -113,12 +113,12 @@ def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tupl
 # ------------------------------------------------------------------------------------------------ what was compiled
 
 
-def report_html(report: Report) -> str:
+def report_html(report: CompilationReport) -> str:
     """The numbers, and folded below them what ran where, what passes did, and the program."""
     return page(f"{report.name} on {report.target}", *report_parts(report))
 
 
-def report_parts(report: Report, outputs: Sequence[str] | None = None) -> Iterator[str]:
+def report_parts(report: CompilationReport, outputs: Sequence[str] | None = None) -> Iterator[str]:
     """The parts of the page of a report, or of a program that has one."""
     yield table(("", ""), report.rows())
     kernels = [(count, op, kernel, plugin) for (op, kernel, plugin), count in report.kernels.most_common()]
@@ -137,7 +137,7 @@ def report_parts(report: Report, outputs: Sequence[str] | None = None) -> Iterat
 
 
 def callable_html(
-    report: Report, groups: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], title: str = ""
+    report: CompilationReport, groups: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], title: str = ""
 ) -> str:
     """A program that can be called: what goes in and comes out, and the report.
 
@@ -181,6 +181,6 @@ def profile_html(profile: Profile) -> str:
 PAGES[Profile] = profile_html
 PAGES[Graph] = lambda graph: program_html(graph, repr(graph))
 PAGES[Module] = lambda module: program_html(module.content, repr(module))
-PAGES[Report] = report_html
+PAGES[CompilationReport] = report_html
 PICTURES[Graph] = program_svg
 PICTURES[Module] = lambda module: program_svg(module.content)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from rlx_core.draw.layers import Box, Layout, Route, lay_out
+from rlx_core.draw.layers import DrawingLayout, LayoutNode, Route, lay_out
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, ops_inside
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.text import element_text, print_node
@@ -59,7 +59,7 @@ class Picture:
 
     def svg(self, *, embedded: bool = False) -> str:
         """The picture as SVG text; an embedded one takes the text colour and the background of its page."""
-        boxes = [Box(*_size(item), s) for item, s in zip(self.items, self.sources, strict=True)]
+        boxes = [LayoutNode(*_size(item), s) for item, s in zip(self.items, self.sources, strict=True)]
         return "\n".join(_page(self.name, self.items, boxes, lay_out(boxes), embedded)) + "\n"
 
 
@@ -294,7 +294,9 @@ def _colour(family: str, lightness: float, saturation: float) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, lightness, saturation))
 
 
-def _page(name: str, items: Sequence[_Item], boxes: Sequence[Box], layout: Layout, embedded: bool) -> Iterator[str]:
+def _page(
+    name: str, items: Sequence[_Item], boxes: Sequence[LayoutNode], layout: DrawingLayout, embedded: bool
+) -> Iterator[str]:
     width, height = round(layout.width), round(layout.height)
     # Names hold for the whole page that embeds the picture, so they must differ between pictures.
     arrow = f"rlx-arrow-{zlib.crc32(repr((name, layout)).encode()):08x}"
@@ -318,7 +320,7 @@ def _edge(route: Route, source: _Item, arrow: str) -> str:
     return f'<path d="{path}" fill="none" stroke="{_colour(source.family, 0.5, 0.4)}" marker-end="url(#{arrow})"/>'
 
 
-def _box(item: _Item, box: Box, centre: float, top: float) -> Iterator[str]:
+def _box(item: _Item, box: LayoutNode, centre: float, top: float) -> Iterator[str]:
     left = centre - box.width / 2
     kind = ' class="view"' if item.is_view else ""
     radius = box.height / 2 if item.family in ("core.input", "output") else 4

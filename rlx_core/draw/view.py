@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from rlx_core.draw.svg import svg
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Argument, Constant, Graph, Node, Value, nested_graphs
+from rlx_core.ir.graph import Constant, Graph, GraphArgument, Node, Value, nested_graphs
 from rlx_core.ir.text import print_node, value_names
 
 __all__ = ["describe_counts", "diff", "human_bytes", "summary", "svg"]
@@ -83,7 +83,7 @@ def _rows(graph: Graph, indent: str) -> Iterator[str]:
 def _row(node: Node, names: dict[Value, str]) -> str:
     called = ", ".join(names[v] for v in node.results) or node.label
     types = ", ".join(map(str, node.types))
-    if isinstance(node.op, Argument | Constant):
+    if isinstance(node.op, GraphArgument | Constant):
         return f"{called} : {types}  {type(node.op).__name__.lower()}"
     operands = ", ".join("_" if v is None else names[v] for v in node.operands)
     return f"{called} = {node.op.name.removeprefix('rlx.')}({operands}) : {types}"

@@ -13,7 +13,7 @@ from attrs import evolve
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts, Driver
-from rlx_core.emit.code import Compiled, functions_of
+from rlx_core.emit.code import CompiledPlan, functions_of
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
 from rlx_core.emit.modules import build_modules
@@ -163,7 +163,7 @@ class DeviceBackend(Backend):
         return build_program(lir, device, target.kernels, self._made(device)[0], objects, poison=poison)
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        assert isinstance(code, Compiled), "it is what a program of this backend had"
+        assert isinstance(code, CompiledPlan), "it is what a program of this backend had"
         poison = self.is_poisoned(options.get("options", {}))
         return device_program(lir, expect_device(target), target.kernels, code, poison=poison)
 

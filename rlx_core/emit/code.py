@@ -15,7 +15,7 @@ from rlx_core.codegen.gpu.faults import SITE_WORDS, first_error
 from rlx_core.codegen.places import Fault
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
-from rlx_core.device.driver import At, Driver, Whole
+from rlx_core.device.driver import Address, Driver, Whole
 from rlx_core.device.pool import Block
 from rlx_core.emit.emitters import Call, Function, Language
 from rlx_core.emit.modules import Modules, build_modules
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rlx_core.run.program import PlannedProgram
 
 __all__ = [
-    "Compiled",
+    "CompiledPlan",
     "DeviceCode",
     "PendingRun",
     "PlannedCall",
@@ -224,7 +224,7 @@ class DeviceCode(Code):
                     arguments.append(frame.at(argument))
                 else:
                     assert workspace is not None, "its size is the sum of all workspaces of a step"
-                    arguments.append(At(workspace.buffer, argument))
+                    arguments.append(Address(workspace.buffer, argument))
             if each.faults:
                 assert status is not None, "there are status words for all faults"
                 arguments += [Whole(status.buffer), np.uint32(site)]
@@ -242,11 +242,11 @@ class DeviceCode(Code):
             driver.share(launch, call.dynamic_nbytes)
         return launch
 
-    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: At) -> None:
+    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: Address) -> None:
         set_argument, every = self.device.driver.set_argument, calls.every
         buffer, base = at
         for launch, argument, offset in arguments:
-            set_argument(every[launch], argument, At(buffer, base + offset))
+            set_argument(every[launch], argument, Address(buffer, base + offset))
 
     def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:
         if profile is None or self._steps is None:
@@ -345,7 +345,7 @@ def reason_on_host(step: Step) -> str:
 
 
 @frozen(eq=False)
-class Compiled:
+class CompiledPlan:
     """The code of a plan, which programs of equal plans share.
 
     Attributes:
@@ -356,7 +356,7 @@ class Compiled:
 
     emissions: Emissions
     modules: Modules
-    nested: Mapping[tuple[int, str], Compiled] = field(factory=dict)
+    nested: Mapping[tuple[int, str], CompiledPlan] = field(factory=dict)
 
     @property
     def origin(self) -> str | None:
@@ -382,7 +382,7 @@ class Compiled:
 
 def compile_plan(
     lir: Lir, device: Device, kernels: KernelTable, language: Language, objects: ObjectStore | None = None
-) -> Compiled:
+) -> CompiledPlan:
     """Compile the functions of a plan and of the plans inside it.
 
     Raises:
@@ -401,7 +401,7 @@ def compile_plan(
         for number, step in enumerate(lir.steps)
         for name, plan in step.nested.items()
     }
-    return Compiled(made, build_modules(device, language, made.functions, objects, nodes_of), nested)
+    return CompiledPlan(made, build_modules(device, language, made.functions, objects, nodes_of), nested)
 
 
 def functions_of(lirs: Iterable[Lir], kernels: KernelTable) -> list[Function]:

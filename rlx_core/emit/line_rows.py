@@ -7,7 +7,7 @@ from typing import Any
 from rlx_core.codegen.gpu.lines import extremes, scans, searching, sorting
 from rlx_core.codegen.ordering import Extreme, Search, Sorting
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.codegen.scans import RULES, ScanProblem
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.table import DeviceTable
@@ -47,7 +47,7 @@ def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
     def lacking_running(node: Node) -> str | None:
         x = operand_of(node)
         return language.lacking(x.dtype) or (
-            scans.refusal(Scan.of(node.op, x), dialect, scalars) if x.is_static else None
+            scans.refusal(ScanProblem.of(node.op, x), dialect, scalars) if x.is_static else None
         )
 
     @table.emitter(Sort, ArgSort, TopK, when=held(lacking_sorted), accepts_strides=False, name="sort_lines")
@@ -70,7 +70,7 @@ def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
     @table.emitter(*RULES, when=held(lacking_running), accepts_strides=False, name="running")
     def running(node: Node, layout: Layout) -> Emitted:
         """Threads scan their stretches, and what comes before each is scanned in shared memory."""
-        return language.printed(scans.print_scan, Scan.of(node.op, operand_of(node)))
+        return language.printed(scans.print_scan, ScanProblem.of(node.op, operand_of(node)))
 
 
 def held(lacking: Any) -> Condition:

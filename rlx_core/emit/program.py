@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx_core.device.device import Device
-from rlx_core.emit.code import Compiled, DeviceCode, compile_plan
+from rlx_core.emit.code import CompiledPlan, DeviceCode, compile_plan
 from rlx_core.emit.emitters import Language
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import ObjectStore
@@ -35,7 +35,7 @@ def build_program(
 
 
 def device_program(
-    lir: Lir, device: Device, kernels: KernelTable, compiled: Compiled, *, poison: bool = False
+    lir: Lir, device: Device, kernels: KernelTable, compiled: CompiledPlan, *, poison: bool = False
 ) -> PlannedProgram:
     """The program of a plan from compiled code; with `poison` it checks memory after every step."""
 

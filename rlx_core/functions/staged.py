@@ -1,4 +1,4 @@
-"""`Staged`: a transformed function that is compiled like a `jit` function, and traced again when a captured value changes.
+"""`StagedTransform`: a transformed function, compiled like a `jit` function and traced again when a captured value changes.
 
 A captured value is what a function reads besides its arguments. `rlx.jit` takes it for a constant, as JAX's does; a transform
 that is called outside of `jit` has the value of now, since without the transform the function would have it too.
@@ -26,7 +26,7 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.trace import Trace
 from rlx_core.trees.flatten import bind_arguments, flatten_arguments, function_name
 
-__all__ = ["MAX_PROGRAMS", "MAX_TRACES", "Gradient", "Staged"]
+__all__ = ["MAX_PROGRAMS", "MAX_TRACES", "Gradient", "StagedTransform"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -56,7 +56,7 @@ class GuardedVariant(Variant):
     guards: Guards | None = None
 
 
-class Staged(Jitted[P, R_co]):
+class StagedTransform(Jitted[P, R_co]):
     """A transformation of a function that is compiled on its first call with each combination of types.
 
     Args:
@@ -124,7 +124,7 @@ class Staged(Jitted[P, R_co]):
             log_event("traced-for-every-call", facts)
 
 
-class Gradient(Staged[..., Any]):
+class Gradient(StagedTransform[..., Any]):
     """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
 
     def __init__(

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from rlx_core.errors import ShapeError
 from rlx_core.functions import functional
-from rlx_core.functions.staged import Gradient, Staged
+from rlx_core.functions.staged import Gradient, StagedTransform
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, ambient_builder
@@ -56,7 +56,7 @@ def _staged(transform: Function, function: Function, transformed: Function, *set
     prefix = transform.__name__
     expect_function(prefix, function)
     made = functools.partial(transform, function, *settings, **named)
-    return Staged(_named(function, transformed, prefix), made)
+    return StagedTransform(_named(function, transformed, prefix), made)
 
 
 def _named(function: Function, transformed: Function, prefix: str) -> Function:

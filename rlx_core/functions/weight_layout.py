@@ -11,14 +11,14 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["WeightLayout", "WeightPlace"]
+__all__ = ["WeightLayout", "WeightSpan"]
 
 _ALIGNMENT: Final = 64
 """Bytes: a cache line, and the widest vector that a CPU loads."""
 
 
 @frozen
-class WeightPlace:
+class WeightSpan:
     """One weight: its type, and at which byte of the region it starts."""
 
     type: TensorType
@@ -38,7 +38,7 @@ class WeightLayout:
         nbytes: The size of the region. It holds weights and nothing else.
     """
 
-    places: Mapping[str, WeightPlace]
+    places: Mapping[str, WeightSpan]
     nbytes: int
 
     @classmethod
@@ -48,12 +48,12 @@ class WeightLayout:
         Raises:
             ShapeError: A size is not known.
         """
-        places: dict[str, WeightPlace] = {}
+        places: dict[str, WeightSpan] = {}
         end = 0
         for name in sorted(types):
             if not types[name].is_static:
                 raise ShapeError(f"weights: {name} is {types[name]}; where weights lie depends on their sizes")
-            places[name] = WeightPlace(types[name], -(-end // _ALIGNMENT) * _ALIGNMENT)
+            places[name] = WeightSpan(types[name], -(-end // _ALIGNMENT) * _ALIGNMENT)
             end = places[name].end
         return cls(places, end)
 

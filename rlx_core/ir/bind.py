@@ -13,7 +13,7 @@ import attrs
 from attrs import field
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
-from rlx_core.ir.dims import DimBinding, Expr, Guard
+from rlx_core.ir.dims import DimBinding, Expr, SizeGuard
 from rlx_core.ir.graph import Builder, Graph, Node, Value, keep_symbols, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
@@ -79,7 +79,7 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     return builder.finish(values[v] for v in graph.outputs), values
 
 
-def check_guards(graph: Graph, binding: DimBinding) -> list[Guard]:
+def check_guards(graph: Graph, binding: DimBinding) -> list[SizeGuard]:
     """The guards that are still open under `binding`, after checking all others, those of nested graphs too.
 
     Raises:

@@ -12,7 +12,7 @@ from rlx_core.ir.forms import Json, need
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.system.records import frozen
 
 __all__ = ["Bundle", "Bundled"]
@@ -51,7 +51,7 @@ class Bundle(Travels):
             VerifyError: The graph is broken.
         """
         graph = decoder.graph(form.get("graph"))
-        check(graph, Stage.HIR)
+        check(graph, IrStage.HIR)
         stored = need(form.get("params"), dict, "params")
         params = {name: _array(name, each, decoder) for name, each in stored.items()}
         wanted = graph.param_types

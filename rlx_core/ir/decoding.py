@@ -11,7 +11,7 @@ import attrs
 
 from rlx_core.errors import FormatError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.declared_kinds import record_classes
-from rlx_core.ir.dims import Guard, parse_dim
+from rlx_core.ir.dims import SizeGuard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
 from rlx_core.ir.forms import Json, items, need, optional, pair, quoted
@@ -244,12 +244,12 @@ class Decoder:
             raise FormatError(f"value: node {node} has {len(nodes[node].results)} results, not {result + 1}")
         return nodes[node].results[result]
 
-    def guard(self, form: Json) -> Guard:
+    def guard(self, form: Json) -> SizeGuard:
         relation, left, right, node, source = items(form, 5, "a guard")
         if relation not in _RELATIONS:
             raise FormatError(f"guard: there is no relation {relation!r} (known: {' '.join(_RELATIONS)})")
         sides = [quoted(parse_dim, need(d, str, "a dim")) for d in (left, right)]
-        return Guard(relation, sides[0], sides[1], optional(node, str, "a node"), self._source(source))
+        return SizeGuard(relation, sides[0], sides[1], optional(node, str, "a node"), self._source(source))
 
     def _origin(self, form: Json) -> Origin:
         source, *words = items(form, 5, "an origin")

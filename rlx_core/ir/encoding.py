@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Expr, Guard
+from rlx_core.ir.dims import Expr, SizeGuard
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Graph, Literal, Node, Value
@@ -164,7 +164,7 @@ class Encoder:
         nodes = [self._node(n) for n in graph.nodes]
         return {**head, "guards": guards, "nodes": nodes, "outputs": [self.ref(v) for v in graph.outputs]}
 
-    def guard(self, guard: Guard) -> Json:
+    def guard(self, guard: SizeGuard) -> Json:
         relation = [guard.relation, repr(guard.left), repr(guard.right)]
         if not self.keeps_names:
             return relation

@@ -26,7 +26,7 @@ from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.element_functions import ElementFunctions, is_inexact
-from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results
+from rlx_core.ir.graph import Graph, GraphArgument, Node, Value, as_results
 from rlx_core.ir.tape import tape_of_op, widened
 from rlx_core.ir.types import TensorType
 from rlx_core.system.floating import in_standard_modes
@@ -113,7 +113,7 @@ def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     values: dict[Value, np.ndarray] = {}
     last_use = _last_uses(graph)
     for node in graph.nodes:
-        if isinstance(node.op, Argument):
+        if isinstance(node.op, GraphArgument):
             results: tuple[np.ndarray, ...] = (_feed(node.op.label, node.op.type, fed[node.op.label], mode),)
         else:
             results = _evaluate(node, [None if v is None else values[v] for v in node.operands], mode)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from attrs import field
 
-from rlx_core.ir.dims import DimBinding, Guard
+from rlx_core.ir.dims import DimBinding, SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.travel import Travels
@@ -21,14 +21,14 @@ from rlx_core.system.records import frozen
 
 __all__ = [
     "Alias",
-    "Delivery",
+    "CallManifest",
     "Entry",
     "Lir",
-    "Manifest",
-    "Origin",
+    "OutputDelivery",
     "Phase",
     "Slot",
     "Step",
+    "TemplateOrigin",
     "is_made_of_parts",
     "parts_of",
     "root_of",
@@ -63,7 +63,7 @@ class Alias:
 
 
 @frozen
-class Delivery:
+class OutputDelivery:
     """How one output reaches the caller, who may keep it and write to it.
 
     Attributes:
@@ -113,7 +113,7 @@ class Entry:
 
 
 @frozen
-class Manifest:
+class CallManifest:
     """What goes in and what comes out, in calling order. Unused inputs are listed too: feeding them is not an error."""
 
     inputs: tuple[Entry, ...]
@@ -122,7 +122,7 @@ class Manifest:
 
 
 @frozen(eq=False)
-class Origin:
+class TemplateOrigin:
     """What a plan is a binding of: nodes of its graph are those of the template's, one by one."""
 
     template: Lir
@@ -157,15 +157,15 @@ class Lir(Travels):
     steps: tuple[Step, ...]
     slots: Mapping[Value, Slot]
     aliases: Mapping[Value, Alias]
-    deliveries: tuple[Delivery, ...]
-    manifest: Manifest
+    deliveries: tuple[OutputDelivery, ...]
+    manifest: CallManifest
     prepare: Graph | None
     arena_nbytes: int
     alignment: int
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[SizeGuard, ...] = ()
     fingerprint: str = ""
     options: Mapping[str, object] = field(factory=dict)
-    origin: Origin | None = None
+    origin: TemplateOrigin | None = None
 
     @property
     def is_planned(self) -> bool:

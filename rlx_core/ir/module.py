@@ -32,16 +32,16 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType, spec
-from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
+from rlx_core.ir.verify import IrStage, RuleViolation, check, raise_faults, verify
 from rlx_core.ir.verify_lir import check_lir, verify_lir
 from rlx_core.system.records import frozen
 
-__all__ = ["HirBuilder", "Module", "Stage", "expect_graph"]
+__all__ = ["HirBuilder", "IrStage", "Module", "expect_graph"]
 
 if TYPE_CHECKING:
     from typing import Self
 
-_STAGES = {stage.value: stage for stage in Stage}
+_STAGES = {stage.value: stage for stage in IrStage}
 
 
 @frozen(repr=False)
@@ -54,7 +54,7 @@ class Module(Travels, Drawn):
         policy: What lowering does with blocks; only HIR has use for it.
     """
 
-    stage: Stage
+    stage: IrStage
     content: Graph | Lir = field(eq=lambda content: _comparable(content))
     policy: FusionPolicy = "direct"
 
@@ -65,8 +65,8 @@ class Module(Travels, Drawn):
         Raises:
             VerifyError: The graph is broken.
         """
-        check(graph, Stage.HIR)
-        return cls(Stage.HIR, graph, policy)
+        check(graph, IrStage.HIR)
+        return cls(IrStage.HIR, graph, policy)
 
     @classmethod
     def of_mir(cls, graph: Graph) -> Module:
@@ -75,8 +75,8 @@ class Module(Travels, Drawn):
         Raises:
             VerifyError: The graph is broken, or holds a block.
         """
-        check(graph, Stage.MIR)
-        return cls(Stage.MIR, graph)
+        check(graph, IrStage.MIR)
+        return cls(IrStage.MIR, graph)
 
     @classmethod
     def of_lir(cls, lir: Lir) -> Module:
@@ -86,7 +86,7 @@ class Module(Travels, Drawn):
             VerifyError: The graph or the plan is broken.
         """
         check_lir(lir)
-        return cls(Stage.LIR, lir)
+        return cls(IrStage.LIR, lir)
 
     @staticmethod
     def builder(name: str = "main", policy: FusionPolicy = "direct") -> HirBuilder:
@@ -102,17 +102,17 @@ class Module(Travels, Drawn):
     @property
     def hir(self) -> Graph:
         """The graph with blocks; WrongStageError on MIR and LIR."""
-        return self._graph(Stage.HIR, "a HIR graph")
+        return self._graph(IrStage.HIR, "a HIR graph")
 
     @property
     def mir(self) -> Graph:
         """The graph of tensor ops; WrongStageError on HIR and LIR."""
-        return self._graph(Stage.MIR, "a MIR graph")
+        return self._graph(IrStage.MIR, "a MIR graph")
 
     @property
     def lir(self) -> Lir:
         """The execution plan; WrongStageError on HIR and MIR."""
-        self._require(Stage.LIR, "an execution plan")
+        self._require(IrStage.LIR, "an execution plan")
         assert isinstance(self.content, Lir)
         return self.content
 
@@ -120,19 +120,19 @@ class Module(Travels, Drawn):
     def _any_graph(self) -> Graph:
         return self.content.graph if isinstance(self.content, Lir) else self.content
 
-    def _graph(self, stage: Stage, what: str) -> Graph:
+    def _graph(self, stage: IrStage, what: str) -> Graph:
         self._require(stage, what)
         assert isinstance(self.content, Graph)
         return self.content
 
-    def _require(self, stage: Stage, what: str) -> None:
+    def _require(self, stage: IrStage, what: str) -> None:
         if self.stage is not stage:
             raise WrongStageError(
                 f"module {self.name}: {what} belongs to {stage.name}, and this module is {self.stage.name}",
                 hint=_CONVERSIONS[self.stage, stage],
             )
 
-    def require(self, stage: Stage, what: str) -> Graph:
+    def require(self, stage: IrStage, what: str) -> Graph:
         """The graph of a module that must be at `stage`, for whoever needs it to do `what` ("a gradient").
 
         Raises:
@@ -153,7 +153,7 @@ class Module(Travels, Drawn):
 
     def lower_with_map(self, policy: FusionPolicy | None = None) -> tuple[Module, ValueMap]:
         """`lower`, and the map from the values of the HIR graph to those of the MIR graph."""
-        self._require(Stage.HIR, "lowering to MIR")
+        self._require(IrStage.HIR, "lowering to MIR")
         graph, values = lower_hir(self.hir, policy or self.policy)
         return Module.of_mir(graph), values
 
@@ -163,7 +163,7 @@ class Module(Travels, Drawn):
 
     def with_policy(self, policy: FusionPolicy) -> Module:
         """This HIR module with another fusion policy."""
-        self._require(Stage.HIR, "a fusion policy")
+        self._require(IrStage.HIR, "a fusion policy")
         return evolve(self, policy=policy)
 
     def bound(self, binding: DimBinding) -> Module:
@@ -173,8 +173,8 @@ class Module(Travels, Drawn):
             WrongStageError: It is LIR, whose plan would no longer fit; the pipeline specialises templates.
             GuardError, BindingError, ShapeError: The sizes do not fit the program.
         """
-        if self.stage is Stage.LIR:
-            self._require(Stage.MIR, "binding sizes")
+        if self.stage is IrStage.LIR:
+            self._require(IrStage.MIR, "binding sizes")
         return evolve(self, content=bind(self._any_graph, binding)[0])
 
     def extended(self, build: Callable[..., Any]) -> Module:
@@ -198,18 +198,18 @@ class Module(Travels, Drawn):
 
     def inspect(self, *, origins: bool = False) -> str:
         """The module as text: its stage, then the graph or the plan."""
-        body = print_lir(self.lir) if self.stage is Stage.LIR else print_graph(self._any_graph, origins=origins)
-        return f"# {self.stage.name}{f', {self.policy}' if self.stage is Stage.HIR else ''}\n{body}"
+        body = print_lir(self.lir) if self.stage is IrStage.LIR else print_graph(self._any_graph, origins=origins)
+        return f"# {self.stage.name}{f', {self.policy}' if self.stage is IrStage.HIR else ''}\n{body}"
 
-    def verify(self) -> list[Fault]:
+    def verify(self) -> list[RuleViolation]:
         """Every rule of its stage that it breaks."""
-        return verify_lir(self.lir) if self.stage is Stage.LIR else verify(self._any_graph, self.stage)
+        return verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
 
     def fingerprint(self, context: Mapping[str, object] | None = None) -> str:
         """The name of what it computes (see `fingerprint.py`)."""
         if isinstance(self.content, Lir):
             return fingerprint_lir(self.content, context=context)
-        policy = {"policy": self.policy} if self.stage is Stage.HIR else {}
+        policy = {"policy": self.policy} if self.stage is IrStage.HIR else {}
         return fingerprint(self.content, context={**(context or {}), "stage": self.stage.value, **policy})
 
     # -- storing it
@@ -231,7 +231,7 @@ class Module(Travels, Drawn):
         policy = form.get("policy")
         if stage is None or policy not in ("direct", "fusable"):
             raise FormatError(f"module: stage {form.get('stage')!r} with policy {policy!r} does not exist")
-        if stage is Stage.LIR:
+        if stage is IrStage.LIR:
             return cls.of_lir(decode_lir(form.get("content"), decoder))
         graph = decoder.graph(form.get("content"))
         raise_faults(verify(graph, stage), f"{stage.name} module {graph.name}")
@@ -245,13 +245,13 @@ def _comparable(content: Graph | Lir) -> object:
     return content if isinstance(content, Graph) else fingerprint_lir(content)
 
 
-_CONVERSIONS: Mapping[tuple[Stage, Stage], str] = {
-    (Stage.HIR, Stage.MIR): "call lower() first",
-    (Stage.HIR, Stage.LIR): "call lower() and then plan(...), or compile it",
-    (Stage.MIR, Stage.LIR): "call plan(...), or compile it",
-    (Stage.MIR, Stage.HIR): "lowering cannot be undone; keep the HIR module",
-    (Stage.LIR, Stage.HIR): "a plan cannot be undone; keep the HIR module",
-    (Stage.LIR, Stage.MIR): "a plan cannot be undone; keep the MIR module",
+_CONVERSIONS: Mapping[tuple[IrStage, IrStage], str] = {
+    (IrStage.HIR, IrStage.MIR): "call lower() first",
+    (IrStage.HIR, IrStage.LIR): "call lower() and then plan(...), or compile it",
+    (IrStage.MIR, IrStage.LIR): "call plan(...), or compile it",
+    (IrStage.MIR, IrStage.HIR): "lowering cannot be undone; keep the HIR module",
+    (IrStage.LIR, IrStage.HIR): "a plan cannot be undone; keep the HIR module",
+    (IrStage.LIR, IrStage.MIR): "a plan cannot be undone; keep the MIR module",
 }
 
 

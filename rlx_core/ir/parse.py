@@ -18,7 +18,7 @@ import attrs
 from rlx_core.errors import nearest
 from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
 from rlx_core.ir.declared_kinds import record_classes
-from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
+from rlx_core.ir.dims import Dim, Relation, SizeGuard, parse_dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Param, Value
 from rlx_core.ir.numbers import literal_from_numbers, read_number
@@ -171,7 +171,7 @@ class Parser(Scanner):
             self.fail(f"{called} is not defined before this", at=at, hint=nearest(called, values))
         return values[called]
 
-    def guard(self) -> Guard:
+    def guard(self) -> SizeGuard:
         at = self.position
         text = (self.take(_GUARD) or "").strip()
         relation: Relation
@@ -184,7 +184,7 @@ class Parser(Scanner):
             relation = {"==": "==", ">=": ">=", ">": ">"}[compared.group(2)]  # type: ignore[assignment]
         else:
             self.fail("a guard reads `a == b`, `a > b`, `a >= b` or `a % b == 0`", at=at)
-        return Guard(relation, self.dim(left, at), self.dim(right, at))
+        return SizeGuard(relation, self.dim(left, at), self.dim(right, at))
 
     def dim(self, text: str, at: int) -> Dim:
         size: Dim = self.guarded(lambda: parse_dim(text), at)

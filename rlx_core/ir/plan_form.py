@@ -14,7 +14,7 @@ from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.fingerprint import FINGERPRINT_VERSION, canonical, digest_of, literal_digest
 from rlx_core.ir.forms import Json, items, need, optional
 from rlx_core.ir.graph import Graph, Value
-from rlx_core.ir.lir import Alias, Delivery, Entry, Lir, Manifest, Phase, Slot, Step
+from rlx_core.ir.lir import Alias, CallManifest, Entry, Lir, OutputDelivery, Phase, Slot, Step
 
 __all__ = ["decode_lir", "encode_lir", "fingerprint_lir", "option_form", "option_from"]
 
@@ -100,7 +100,7 @@ def decode_lir(form: Json, decoder: Decoder, depth: int = 0) -> Lir:
         slots=dict(_slot(row, graph) for row in need(fields.get("slots"), list, "slots")),
         aliases=dict(_alias(row, graph) for row in need(fields.get("aliases"), list, "aliases")),
         deliveries=tuple(_delivery(row, graph) for row in need(fields.get("deliveries"), list, "deliveries")),
-        manifest=Manifest(
+        manifest=CallManifest(
             _entries(inputs, graph, decoder),
             _entries(params, prepare or graph, decoder),
             _entries(outputs, graph, decoder),
@@ -142,11 +142,11 @@ def _alias(form: Json, graph: Graph) -> tuple[Value, Alias]:
     return _ref(value, graph), Alias(_ref(root, graph), _size(offset, "an offset"), steps)
 
 
-def _delivery(form: Json, graph: Graph) -> Delivery:
+def _delivery(form: Json, graph: Graph) -> OutputDelivery:
     kind, donor = items(form, 2, "a delivery")
     if kind not in _DELIVERIES:
         raise FormatError(f"plan: there is no delivery {kind!r} (known: {' '.join(_DELIVERIES)})")
-    return Delivery(kind, None if donor is None else _ref(donor, graph))
+    return OutputDelivery(kind, None if donor is None else _ref(donor, graph))
 
 
 def _entries(form: Json, graph: Graph, decoder: Decoder) -> tuple[Entry, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rlx_core.ir.dims import Guard, Symbol, free_symbols
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building, symbols_inside
+from rlx_core.ir.dims import SizeGuard, SizeSymbol, free_symbols
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results, building, symbols_inside
 from rlx_core.ir.provenance import originating
 
 __all__ = ["Replace", "copy_node", "guards_over", "inline", "rebuild"]
@@ -53,12 +53,12 @@ def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) ->
     return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=types)
 
 
-def guards_over(nodes: Iterable[Node], guards: Iterable[Guard]) -> list[Guard]:
+def guards_over(nodes: Iterable[Node], guards: Iterable[SizeGuard]) -> list[SizeGuard]:
     """The guards over sizes that some of the nodes mention; the nodes that needed the others have been removed."""
     guards = list(guards)
     if not guards:
         return []
-    known = frozenset[Symbol]().union(*(symbols_inside(node.op) for node in nodes))
+    known = frozenset[SizeSymbol]().union(*(symbols_inside(node.op) for node in nodes))
     return [guard for guard in guards if free_symbols(guard.left, guard.right) <= known]
 
 
@@ -70,7 +70,7 @@ def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tup
     values: dict[Value, Value] = {}
     builder.add_guards(graph.guards)
     for node in graph.nodes:
-        if isinstance(node.op, Argument) and node.op.label in bindings:
+        if isinstance(node.op, GraphArgument) and node.op.label in bindings:
             values[node.result] = bindings[node.op.label]
             continue
         operands = [None if v is None else values[v] for v in node.operands]

@@ -29,7 +29,7 @@ from rlx_core.ir.plan_form import decode_lir, encode_lir
 from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.travel import Travels
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.ir.verify_lir import check_lir
 
 __all__ = [
@@ -152,7 +152,7 @@ def load_stored(data: Bytes, ops: OpTable) -> Stored:
     match header.get("kind"):
         case "graph":
             graph = decoder.graph(header.get("graph"))
-            check(graph, Stage.HIR)  # a bare graph may hold blocks; what is MIR is HIR as well
+            check(graph, IrStage.HIR)  # a bare graph may hold blocks; what is MIR is HIR as well
             return graph
         case "module":
             return Module.decoded(header, decoder)
@@ -190,7 +190,7 @@ def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
         UnknownNameError: An op is not installed.
     """
     header, blobs = _opened(data)
-    if header.get("kind") != "module" or header.get("stage") != Stage.LIR.value:
+    if header.get("kind") != "module" or header.get("stage") != IrStage.LIR.value:
         raise FormatError("file: it holds no plan")
     reader = _reader(need(header.get("blobs"), list, "blobs"), blobs)
     return decode_lir(header.get("content"), Decoder(ops, reader, made_before, lines))

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import field
 
 from rlx_core.errors import BindingError, Fact, MissingInputError, UnknownNameError, nearest
-from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols
+from rlx_core.ir.dims import Dim, DimBinding, Expr, SizeSymbol, free_symbols
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import define
 
@@ -26,10 +26,10 @@ _EXPLICIT = "pass an explicit binding, such as batch_seq(8, 128)"
 class _Solution:
     """Sizes found so far, and which input each came from."""
 
-    sizes: dict[Symbol, int] = field(factory=dict)
-    origin: dict[Symbol, str] = field(factory=dict)
+    sizes: dict[SizeSymbol, int] = field(factory=dict)
+    origin: dict[SizeSymbol, str] = field(factory=dict)
 
-    def learn(self, symbol: Symbol, size: int, where: str) -> None:
+    def learn(self, symbol: SizeSymbol, size: int, where: str) -> None:
         known = self.sizes.get(symbol)
         if known is not None and known != size:
             raise BindingError(
@@ -43,7 +43,7 @@ class _Solution:
     def binding(self) -> DimBinding:
         return DimBinding(dict(self.sizes))
 
-    def unknown(self, dims: Iterable[Dim]) -> list[Symbol]:
+    def unknown(self, dims: Iterable[Dim]) -> list[SizeSymbol]:
         return sorted(free_symbols(*dims) - self.sizes.keys(), key=lambda s: s.name)
 
 
@@ -93,13 +93,13 @@ def _matched(name: str, type: TensorType, shape: Sequence[int]) -> Iterator[tupl
     return ((axis, dim, int(size)) for axis, (dim, size) in enumerate(zip(type.shape, shape, strict=True)))
 
 
-def plain_symbol(dim: Dim) -> Symbol | None:
+def plain_symbol(dim: Dim) -> SizeSymbol | None:
     if not isinstance(dim, Expr) or len(dim.terms) != 1:
         return None
     ((monomial, coefficient),) = dim.terms
     is_plain = coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1
     atom = monomial[0][0] if is_plain else None
-    return atom if isinstance(atom, Symbol) else None
+    return atom if isinstance(atom, SizeSymbol) else None
 
 
 def _check_dim(name: str, axis: int, dim: Dim, size: int, binding: DimBinding) -> None:

@@ -18,7 +18,7 @@ from rlx_core.errors import MissingRuleError
 from rlx_core.ir.array import read_only_view
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.element_functions import ElementFunctions, is_inexact
-from rlx_core.ir.graph import Argument, Graph, Node, Value, decomposition
+from rlx_core.ir.graph import Graph, GraphArgument, Node, Value, decomposition
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
@@ -32,7 +32,7 @@ KEPT = 2048
 
 
 @frozen(eq=False)
-class Step:
+class TapeStep:
     """One op: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Tape:
     """Steps over slots, of which the first hold the operands that are present."""
 
     operands: tuple[DType, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TapeStep, ...]
     results: tuple[int, ...]
     slots: int
 
@@ -133,11 +133,11 @@ def tape_of_op(op: Op, types: tuple[TensorType | None, ...]) -> Tape:
 def tape_of_graph(graph: Graph) -> Tape:
     """The tape of a graph without symbols, its inputs as the operands."""
     slots: dict[Value, int] = {}
-    operands = [node for node in graph.nodes if isinstance(node.op, Argument)]
+    operands = [node for node in graph.nodes if isinstance(node.op, GraphArgument)]
     slots.update((node.result, i) for i, node in enumerate(operands))
     count, steps = len(operands), []
     for node in graph.nodes:
-        if isinstance(node.op, Argument):
+        if isinstance(node.op, GraphArgument):
             continue
         made, count, results = steps_of(node, slots, count)
         steps += made
@@ -151,7 +151,7 @@ def with_read_only_operands(reference: Callable[..., Any], *operands: np.ndarray
     return reference(*(None if each is None else read_only_view(each) for each in operands))
 
 
-def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step], int, tuple[int, ...]]:
+def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[TapeStep], int, tuple[int, ...]]:
     """The steps of one node, how many slots there are after it, and those of its results.
 
     A node that decomposes is the steps of its own tape, moved to slots of this one, unless it is an element-wise op that a
@@ -167,7 +167,7 @@ def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step
         types = tuple(t.dtype for t in node.types)
         if op.reference is not None and not op.name.startswith("rlx."):
             reference = partial(with_read_only_operands, op.reference)
-        return [Step(reference, reads, narrow, writes, types, (), element)], count + len(writes), writes
+        return [TapeStep(reference, reads, narrow, writes, types, (), element)], count + len(writes), writes
     body = tape_of_op(op, node.operand_types)
     present = [slot for slot in reads if slot is not None]
     moved = [*present, *range(count, count + body.slots - len(present))]
@@ -183,7 +183,7 @@ def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step
     return steps, count + body.slots - len(present), tuple(moved[i] for i in body.results)
 
 
-def freeing(steps: Sequence[Step], kept: set[int]) -> tuple[Step, ...]:
+def freeing(steps: Sequence[TapeStep], kept: set[int]) -> tuple[TapeStep, ...]:
     """The steps, each with the slots that are read or written last by it: a run does not hold the whole program."""
     last = {
         i: n for n, step in enumerate(steps) for i in (*step.reads, *step.writes) if i is not None and i not in kept

@@ -29,9 +29,9 @@ import numpy as np
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import literal_bytes
-from rlx_core.ir.dims import Expr, Guard
+from rlx_core.ir.dims import Expr, SizeGuard
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Argument, Constant, Graph, Input, Literal, Node, Value
+from rlx_core.ir.graph import Constant, Graph, GraphArgument, Input, Literal, Node, Value
 from rlx_core.ir.graph.program import PRINTED
 from rlx_core.ir.numbers import literal_from_numbers
 from rlx_core.ir.op import Op
@@ -97,7 +97,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
         taken |= {f"%{node.index}", *(f"%{node.index}.{i}" for i in range(len(node.results)))}
     called: dict[Value, str] = {}
     # Inputs and params are addressed by name from outside, so they get their names before any other node does.
-    for node in sorted(graph.nodes, key=lambda n: not isinstance(n.op, Argument)):
+    for node in sorted(graph.nodes, key=lambda n: not isinstance(n.op, GraphArgument)):
         wanted = _wanted_name(node)
         base = f"%{quote_name(wanted)}" if wanted is not None else f"%{node.index}"
         results = _result_names(node, base)
@@ -109,7 +109,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
 
 
 def _wanted_name(node: Node) -> str | None:
-    return node.op.label if isinstance(node.op, Argument) else node.name
+    return node.op.label if isinstance(node.op, GraphArgument) else node.name
 
 
 def _result_names(node: Node, base: str) -> list[str]:
@@ -130,7 +130,7 @@ def quote_name(name: str) -> str:
 
 def _node_text(node: Node, names: dict[Value, str], called: str, indent: str) -> str:
     op = node.op
-    if isinstance(op, Argument):
+    if isinstance(op, GraphArgument):
         keyword = "input" if isinstance(op, Input) else "param"
         alias = "" if called == f"%{quote_name(op.label)}" else f" as {json.dumps(op.label)}"
         return f"{keyword} {called} : {node.types[0]}{alias}"
@@ -164,7 +164,7 @@ def _origin_comment(node: Node) -> str:
     return f"  # {' | '.join(words)}" if words else ""
 
 
-def guard_text(guard: Guard) -> str:
+def guard_text(guard: SizeGuard) -> str:
     """A guard as it is parsed back: `SEQ == 128`, `n % 4 == 0`."""
     return repr(guard)
 

@@ -25,9 +25,9 @@ from attrs import field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable
-from rlx_core.ir.dims import Guard
+from rlx_core.ir.dims import SizeGuard
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, Delivery, Entry, Lir, Manifest, Slot, Step
+from rlx_core.ir.lir import Alias, CallManifest, Entry, Lir, OutputDelivery, Slot, Step
 from rlx_core.ir.parse import Parser
 from rlx_core.ir.plan_form import option_form, option_from
 from rlx_core.ir.scanner import INT, VALUE
@@ -144,11 +144,11 @@ def parse_lir(text: str, ops: OpTable) -> Lir:
 class _Parts:
     """What was read of a plan so far."""
 
-    guards: list[Guard] = field(factory=list)
+    guards: list[SizeGuard] = field(factory=list)
     inputs: list[Entry] = field(factory=list)
     params: list[Entry] = field(factory=list)
     outputs: list[Entry] = field(factory=list)
-    deliveries: list[Delivery] = field(factory=list)
+    deliveries: list[OutputDelivery] = field(factory=list)
     slots: dict[Value, Slot] = field(factory=dict)
     aliases: dict[Value, Alias] = field(factory=dict)
     steps: list[Step] = field(factory=list)
@@ -173,7 +173,7 @@ class _LirParser(Parser):
         prepare, own = self.graph_and_names() if self.accept("prepare") else (None, names)
         while not self.accept("}"):
             self.fact(parts, graph, names, own)
-        manifest = Manifest(tuple(parts.inputs), tuple(parts.params), tuple(parts.outputs))
+        manifest = CallManifest(tuple(parts.inputs), tuple(parts.params), tuple(parts.outputs))
         return Lir(
             graph,
             target,
@@ -236,13 +236,13 @@ class _LirParser(Parser):
         name = self.string("a name")
         return Entry(name, value.type, value, self.accept("donated"))
 
-    def delivery(self, names: dict[str, Value]) -> Delivery:
+    def delivery(self, names: dict[str, Value]) -> OutputDelivery:
         if self.accept("own"):
-            return Delivery("own")
+            return OutputDelivery("own")
         if self.accept("copy"):
-            return Delivery("copy")
+            return OutputDelivery("copy")
         self.expect("donor")
-        return Delivery("donor", self.value(names) if self.looks_at("%") else None)
+        return OutputDelivery("donor", self.value(names) if self.looks_at("%") else None)
 
     def alias_of(self, parts: _Parts, names: dict[str, Value]) -> None:
         value = self.value(names)

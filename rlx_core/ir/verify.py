@@ -18,15 +18,15 @@ from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.block import Block
 from rlx_core.ir.declared_kinds import kind_faults
 from rlx_core.ir.dims import collecting_guards, free_symbols
-from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs, symbols_inside
+from rlx_core.ir.graph import Graph, GraphArgument, Node, Value, infer, nested_graphs, symbols_inside
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Fault", "Stage", "check", "fault_at", "raise_faults", "verify"]
+__all__ = ["IrStage", "RuleViolation", "check", "fault_at", "raise_faults", "verify"]
 
 
-class Stage(Enum):
+class IrStage(Enum):
     """How far down a program is: blocks, tensor ops, or ops with a plan."""
 
     HIR = "hir"
@@ -38,7 +38,7 @@ class Stage(Enum):
 
 
 @frozen(repr=False)
-class Fault:
+class RuleViolation:
     """One broken rule.
 
     Attributes:
@@ -61,7 +61,7 @@ class Fault:
 _FOUND_RIGHT: Final = "_found_right"
 
 
-def check(graph: Graph, stage: Stage, *, after: str | None = None) -> None:
+def check(graph: Graph, stage: IrStage, *, after: str | None = None) -> None:
     """Require that `verify` finds nothing.
 
     Args:
@@ -76,7 +76,7 @@ def check(graph: Graph, stage: Stage, *, after: str | None = None) -> None:
     raise_faults(faults, f"{stage.name} graph {graph.name}{f' after {after}' if after else ''}")
 
 
-def raise_faults(faults: Sequence[Fault], what: str) -> None:
+def raise_faults(faults: Sequence[RuleViolation], what: str) -> None:
     """Raise one VerifyError with all faults, or do nothing if there are none."""
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
@@ -86,7 +86,7 @@ def raise_faults(faults: Sequence[Fault], what: str) -> None:
         )
 
 
-def verify(graph: Graph, stage: Stage) -> list[Fault]:
+def verify(graph: Graph, stage: IrStage) -> list[RuleViolation]:
     """Every rule that `graph` breaks."""
     return [
         *_structure(graph),
@@ -96,15 +96,15 @@ def verify(graph: Graph, stage: Stage) -> list[Fault]:
     ]
 
 
-def fault_at(node: Node, message: str) -> Fault:
+def fault_at(node: Node, message: str) -> RuleViolation:
     """A fault of one node."""
-    return Fault(f"{node.label} = {node.op.name}", message, node.origin.source)
+    return RuleViolation(f"{node.label} = {node.op.name}", message, node.origin.source)
 
 
 # ------------------------------------------------------------------------------------------- structure
 
 
-def _structure(graph: Graph) -> Iterator[Fault]:
+def _structure(graph: Graph) -> Iterator[RuleViolation]:
     """Operands exist and come first, places are right, outputs exist."""
     members = {id(node) for node in graph.nodes}
     seen: set[Value] = set()
@@ -120,7 +120,7 @@ def _structure(graph: Graph) -> Iterator[Fault]:
     for i, value in enumerate(graph.outputs):
         problem = _reference(value, members, seen)
         if problem:
-            yield Fault("", f"output {i} ({value!r}) {problem}", value.node.origin.source)
+            yield RuleViolation("", f"output {i} ({value!r}) {problem}", value.node.origin.source)
 
 
 def _reference(value: Value, members: set[int], seen: set[Value]) -> str | None:
@@ -131,11 +131,11 @@ def _reference(value: Value, members: set[int], seen: set[Value]) -> str | None:
     return None if value in seen else "is used before it is computed"
 
 
-def _names(graph: Graph) -> Iterator[Fault]:
-    leaves = [n for n in graph.nodes if isinstance(n.op, Argument)]
-    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Argument))
+def _names(graph: Graph) -> Iterator[RuleViolation]:
+    leaves = [n for n in graph.nodes if isinstance(n.op, GraphArgument)]
+    counts = Counter(n.op.label for n in leaves if isinstance(n.op, GraphArgument))
     for node in leaves:
-        assert isinstance(node.op, Argument)
+        assert isinstance(node.op, GraphArgument)
         if counts[node.op.label] > 1:
             yield fault_at(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
 
@@ -143,12 +143,12 @@ def _names(graph: Graph) -> Iterator[Fault]:
 # ----------------------------------------------------------------------------------------------- nodes
 
 
-def _node(node: Node, stage: Stage) -> Iterator[Fault]:
+def _node(node: Node, stage: IrStage) -> Iterator[RuleViolation]:
     """The faults of an op on operands of these types.
 
     An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
     """
-    key = stage is Stage.HIR, node.operand_types, node.types
+    key = stage is IrStage.HIR, node.operand_types, node.types
     right: set[object] = vars(node.op).setdefault(_FOUND_RIGHT, set())
     if key in right:
         return
@@ -158,8 +158,8 @@ def _node(node: Node, stage: Stage) -> Iterator[Fault]:
         right.add(key)
 
 
-def _faults(node: Node, stage: Stage) -> Iterator[Fault]:
-    if stage is not Stage.HIR and isinstance(node.op, Block):
+def _faults(node: Node, stage: IrStage) -> Iterator[RuleViolation]:
+    if stage is not IrStage.HIR and isinstance(node.op, Block):
         yield fault_at(node, f"it is a block, which {stage.name} does not have; lower the module first")
     wrong = list(_attributes(node))
     if wrong:  # rules may trip over attributes of another kind, which would only repeat the fault
@@ -171,7 +171,7 @@ def _faults(node: Node, stage: Stage) -> Iterator[Fault]:
         yield from _nested(node, name, body, stage)
 
 
-def _attributes(node: Node) -> Iterator[Fault]:
+def _attributes(node: Node) -> Iterator[RuleViolation]:
     try:
         Encoder(blob=lambda _: None, keeps_names=False).op(node.op)
     except RlxError as error:
@@ -181,7 +181,7 @@ def _attributes(node: Node) -> Iterator[Fault]:
         yield fault_at(node, problem)
 
 
-def _operand_kinds(node: Node) -> Iterator[Fault]:
+def _operand_kinds(node: Node) -> Iterator[RuleViolation]:
     try:
         check_operand_count(node.op, node.operands)
     except RlxError as error:
@@ -190,7 +190,7 @@ def _operand_kinds(node: Node) -> Iterator[Fault]:
         yield fault_at(node, "its last operand is absent; absent operands at the end are left out")
 
 
-def _types(node: Node) -> Iterator[Fault]:
+def _types(node: Node) -> Iterator[RuleViolation]:
     for problem in type_faults(node.op, node.operand_types, node.types):
         yield fault_at(node, problem)
 
@@ -215,13 +215,13 @@ def type_faults(op: Op, operands: Sequence[TensorType | None], types: Sequence[T
             yield f"the declared type{which} is {declared}, the inferred one {found}"
 
 
-def _nested(node: Node, name: str, body: Graph, stage: Stage) -> Iterator[Fault]:
+def _nested(node: Node, name: str, body: Graph, stage: IrStage) -> Iterator[RuleViolation]:
     place = f"{node.label}.{name}"
     for fault in verify(body, stage):
-        yield Fault(f"{place} {fault.node}".rstrip(), fault.message, fault.source or node.origin.source)
+        yield RuleViolation(f"{place} {fault.node}".rstrip(), fault.message, fault.source or node.origin.source)
     if body.params:
         listed = ", ".join(body.param_types)
-        yield Fault(place, f"a nested graph takes inputs, not params ({listed})", node.origin.source)
+        yield RuleViolation(place, f"a nested graph takes inputs, not params ({listed})", node.origin.source)
 
 
 # ---------------------------------------------------------------------------------------------- guards
@@ -232,12 +232,14 @@ def _known_symbols(graph: Graph) -> frozenset[object]:
     return frozenset(s for node in graph.nodes for s in symbols_inside(node.op))
 
 
-def _guards(graph: Graph, known: frozenset[object]) -> Iterator[Fault]:
+def _guards(graph: Graph, known: frozenset[object]) -> Iterator[RuleViolation]:
     for guard in graph.guards:
         unknown = sorted(s.name for s in free_symbols(guard.left, guard.right) - known)
         if unknown:
-            yield Fault(guard.node or "", f"guard {guard} is over {', '.join(unknown)}, unknown here", guard.source)
+            yield RuleViolation(
+                guard.node or "", f"guard {guard} is over {', '.join(unknown)}, unknown here", guard.source
+            )
         elif not free_symbols(guard.left, guard.right):
-            yield Fault(
+            yield RuleViolation(
                 guard.node or "", f"guard {guard} is over numbers, and is decided when it is made", guard.source
             )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
 from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step, is_made_of_parts, parts_of
 from rlx_core.ir.strides import Strides, dense_strides, extent
-from rlx_core.ir.verify import Fault, Stage, fault_at, raise_faults, verify
+from rlx_core.ir.verify import IrStage, RuleViolation, fault_at, raise_faults, verify
 from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
 
 __all__ = ["check_lir", "verify_lir"]
@@ -26,11 +26,11 @@ def check_lir(lir: Lir) -> None:
     raise_faults(verify_lir(lir), f"LIR program {lir.graph.name} for {lir.target}")
 
 
-def verify_lir(lir: Lir) -> list[Fault]:
+def verify_lir(lir: Lir) -> list[RuleViolation]:
     """Every rule that `lir` breaks: those of its graphs first, then schedule, manifest and memory."""
-    faults = verify(lir.graph, Stage.LIR)
+    faults = verify(lir.graph, IrStage.LIR)
     if lir.prepare is not None:
-        faults += [Fault(f"prepare {f.node}", f.message, f.source) for f in verify(lir.prepare, Stage.LIR)]
+        faults += [RuleViolation(f"prepare {f.node}", f.message, f.source) for f in verify(lir.prepare, IrStage.LIR)]
     faults += [*_manifest(lir), *_members(lir)]
     if faults:
         return faults  # offsets of values that do not exist mean nothing
@@ -46,32 +46,34 @@ def verify_lir(lir: Lir) -> list[Fault]:
 # -------------------------------------------------------------------------------------------- manifest
 
 
-def _manifest(lir: Lir) -> Iterator[Fault]:
+def _manifest(lir: Lir) -> Iterator[RuleViolation]:
     """Inputs, params and outputs are those of the graphs, in order and with their types."""
     owner = lir.prepare or lir.graph
     yield from _leaves("input", lir.manifest.inputs, lir.graph.inputs)
     yield from _leaves("param", lir.manifest.params, owner.params)
     outputs = [e.value for e in lir.manifest.outputs]
     if [id(v) for v in outputs] != [id(v) for v in lir.graph.outputs]:
-        yield Fault(
+        yield RuleViolation(
             "manifest", f"its {len(outputs)} outputs are not the {len(lir.graph.outputs)} of the graph, in order"
         )
     for e in (*lir.manifest.inputs, *lir.manifest.params, *lir.manifest.outputs):
         if e.type != e.value.type:
-            yield Fault("manifest", f"{e.name} is listed as {e.type} and is {e.value.type}")
+            yield RuleViolation("manifest", f"{e.name} is listed as {e.type} and is {e.value.type}")
     if len(lir.deliveries) != len(lir.graph.outputs):
-        yield Fault("manifest", f"it says how {len(lir.deliveries)} of {len(lir.graph.outputs)} outputs are delivered")
+        yield RuleViolation(
+            "manifest", f"it says how {len(lir.deliveries)} of {len(lir.graph.outputs)} outputs are delivered"
+        )
 
 
-def _leaves(kind: str, entries: Sequence[Entry], leaves: Sequence[Value]) -> Iterator[Fault]:
+def _leaves(kind: str, entries: Sequence[Entry], leaves: Sequence[Value]) -> Iterator[RuleViolation]:
     listed, found = [e.name for e in entries], [leaf_name(v) for v in leaves]
     if listed != found:
-        yield Fault("manifest", f"its {kind}s are {listed}, those of the graph {found}")
+        yield RuleViolation("manifest", f"its {kind}s are {listed}, those of the graph {found}")
     elif [id(e.value) for e in entries] != [id(v) for v in leaves]:
-        yield Fault("manifest", f"its {kind}s are values of another graph")
+        yield RuleViolation("manifest", f"its {kind}s are values of another graph")
 
 
-def _members(lir: Lir) -> Iterator[Fault]:
+def _members(lir: Lir) -> Iterator[RuleViolation]:
     """Steps, slots and aliases speak of this graph's nodes and values."""
     nodes = {id(n) for n in lir.graph.nodes}
     for step in lir.steps:
@@ -104,7 +106,7 @@ def _is_view(node: Node, lir: Lir) -> bool:
     return all(not v.type.nbytes or roots == {id(lir.root_of(v))} for v in node.results)
 
 
-def _schedule(lir: Lir) -> Iterator[Fault]:
+def _schedule(lir: Lir) -> Iterator[RuleViolation]:
     """Every node that is needed runs once, after what it reads; only views need no step."""
     places: dict[int, int] = {}
     for place, step in enumerate(lir.steps):
@@ -126,7 +128,7 @@ def _schedule(lir: Lir) -> Iterator[Fault]:
         ready[id(node)] = waits if own is None else own
 
 
-def _in_place(step: Step) -> Iterator[Fault]:
+def _in_place(step: Step) -> Iterator[RuleViolation]:
     for result, operand in step.in_place.items():
         if not 0 <= result < len(step.node.results):
             yield fault_at(step.node, f"in place: it has {len(step.node.results)} results, not {result + 1}")
@@ -134,20 +136,20 @@ def _in_place(step: Step) -> Iterator[Fault]:
             yield fault_at(step.node, f"in place: it has no operand {operand} to take over")
 
 
-def _nested(lir: Lir) -> Iterator[Fault]:
+def _nested(lir: Lir) -> Iterator[RuleViolation]:
     for step in lir.steps:
         bodies = nested_graphs(step.node.op)
         for name, plan in step.nested.items():
             if name not in bodies or bodies[name] != plan.graph:
                 yield fault_at(step.node, f"the plan nested as {name} is for another graph")
             for fault in verify_lir(plan):
-                yield Fault(f"{step.node.label}.{name} {fault.node}", fault.message, fault.source)
+                yield RuleViolation(f"{step.node.label}.{name} {fault.node}", fault.message, fault.source)
             room = 0 if step.workspace is None else step.workspace.nbytes - step.nested_offset
             if plan.arena_nbytes > room:
                 yield fault_at(step.node, f"the plan nested as {name} needs {plan.arena_nbytes} bytes, and has {room}")
 
 
-def _template(lir: Lir) -> Iterator[Fault]:
+def _template(lir: Lir) -> Iterator[RuleViolation]:
     for value in (*lir.slots, *lir.aliases):
         yield fault_at(value.node, "it has an offset although sizes are unknown")
 
@@ -155,7 +157,7 @@ def _template(lir: Lir) -> Iterator[Fault]:
 # ---------------------------------------------------------------------------------- aliases and slots
 
 
-def _aliases(lir: Lir) -> Iterator[Fault]:
+def _aliases(lir: Lir) -> Iterator[RuleViolation]:
     for value, alias in lir.aliases.items():
         if alias.root in lir.aliases:
             yield fault_at(value.node, f"its root {alias.root!r} is an alias itself")
@@ -172,9 +174,9 @@ def _aliases(lir: Lir) -> Iterator[Fault]:
             )
 
 
-def _slots(lir: Lir) -> Iterator[Fault]:
+def _slots(lir: Lir) -> Iterator[RuleViolation]:
     if lir.alignment < 1:
-        yield Fault("plan", f"the alignment is {lir.alignment} bytes")
+        yield RuleViolation("plan", f"the alignment is {lir.alignment} bytes")
         return
     for value, slot in lir.slots.items():
         if slot.nbytes != nbytes_of(value):
@@ -194,7 +196,7 @@ def _slots(lir: Lir) -> Iterator[Fault]:
                 yield fault_at(step.node, f"{value!r} has no bytes to be written to")
 
 
-def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[Fault]:
+def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[RuleViolation]:
     if slot.offset % lir.alignment:
         yield fault_at(node, f"offset {slot.offset} is not a multiple of the alignment {lir.alignment}")
     if slot.offset < 0 or slot.end > lir.arena_nbytes:
@@ -204,7 +206,7 @@ def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[Fault]:
 # ------------------------------------------------------------------------------------------------ views
 
 
-def _views(lir: Lir) -> Iterator[Fault]:
+def _views(lir: Lir) -> Iterator[RuleViolation]:
     """What no step computes lies where its op says: results inside the first operand, or operands side by side in the result."""
     scheduled = {id(step.node) for step in lir.steps}
     for node in _needed(lir.graph):

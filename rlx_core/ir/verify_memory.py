@@ -15,16 +15,16 @@ from itertools import pairwise
 from attrs import field
 
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.graph import Argument, Constant, Node, Value
+from rlx_core.ir.graph import Constant, GraphArgument, Node, Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides, extent, is_dense
-from rlx_core.ir.verify import Fault, fault_at
+from rlx_core.ir.verify import RuleViolation, fault_at
 from rlx_core.system.records import define, frozen
 
 __all__ = ["delivery_faults", "memory_faults", "nbytes_of", "place_of"]
 
 
-def memory_faults(lir: Lir) -> list[Fault]:
+def memory_faults(lir: Lir) -> list[RuleViolation]:
     """Every rule about bytes that a planned program breaks while it runs; its schedule, slots and deliveries are in order."""
     return [*_written(lir), *_Story(lir).faults()]
 
@@ -49,7 +49,7 @@ def _is_whole(lir: Lir, value: Value) -> bool:
 # ------------------------------------------------------------------------------------------ deliveries
 
 
-def delivery_faults(lir: Lir) -> Iterator[Fault]:
+def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
     """A caller gets each buffer once: one made for the output and nothing else, or one that he gave away."""
     handed = Counter(id(v) for v in lir.own_roots)
     returned = Counter(id(d.donor) for d in lir.deliveries if d.donor is not None)
@@ -57,7 +57,7 @@ def delivery_faults(lir: Lir) -> Iterator[Fault]:
         value, donor = entry.value, delivery.donor
         root = lir.root_of(value)
 
-        def fault(message: str, value: Value = value, name: str = entry.name) -> Fault:
+        def fault(message: str, value: Value = value, name: str = entry.name) -> RuleViolation:
             return fault_at(value.node, f"output {name} {message}")
 
         if delivery.kind == "own" and root.node.is_leaf:
@@ -81,7 +81,7 @@ def delivery_faults(lir: Lir) -> Iterator[Fault]:
 # -------------------------------------------------------------------------------------- what steps write
 
 
-def _written(lir: Lir) -> Iterator[Fault]:
+def _written(lir: Lir) -> Iterator[RuleViolation]:
     """Results lie densely or in rows, and where a step takes over an operand's bytes it reads them as it writes them."""
     for step in lir.steps:
         for value in step.node.results:
@@ -92,7 +92,7 @@ def _written(lir: Lir) -> Iterator[Fault]:
             yield from _taken(lir, step, step.node.results[result], step.node.operands[operand])
 
 
-def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterator[Fault]:
+def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterator[RuleViolation]:
     """What is wrong with a result that takes over an operand."""
     assert operand is not None, "a schedule without faults takes over operands that are there"
     if not nbytes_of(result):
@@ -240,7 +240,7 @@ class _Story:
         for node in self.lir.graph.nodes:
             if node.is_leaf:
                 value = node.results[0]
-                kept = isinstance(node.op, Argument | Constant) and value not in self.lir.donated
+                kept = isinstance(node.op, GraphArgument | Constant) and value not in self.lir.donated
                 death = self.end if kept else self.deaths.get(value, -1)
                 yield _Life(node, _bytes_of(self.lir, value), -1, death, value)
         for index, step in enumerate(self.lir.steps):
@@ -250,7 +250,7 @@ class _Story:
             if step.workspace is not None:
                 yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[RuleViolation]:
         active: dict[object, _Active] = {}
         for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
             there = active.setdefault(life.place[0], _Active())
@@ -276,7 +276,7 @@ class _Story:
             return False
         return _bytes_of(self.lir, source) == new.place
 
-    def _clash(self, new: _Life, old: _Life) -> Fault:
+    def _clash(self, new: _Life, old: _Life) -> RuleViolation:
         low, high = max(new.place[1], old.place[1]), min(new.place[2], old.place[2])
         where = "arena" if new.place[0] is None else f"{old.node.label}'s buffer"
         if old.node.is_leaf and old.death == self.end:

@@ -13,7 +13,7 @@ from rlx_core.ir.fingerprint import canonical, digest_of
 from rlx_core.ir.module import Module
 from rlx_core.system.records import frozen
 
-__all__ = ["Mode", "ModelComponent", "ModelPhase", "Variant"]
+__all__ = ["Mode", "ModelComponent", "ModelPhase", "PhaseVariant"]
 
 ModelPhase = Literal["prefill", "decode", "encoder"]
 """What a language model does in one call: read a prompt, add one token, or encode a whole text."""
@@ -29,7 +29,7 @@ def _one_of(kind: object, what: str, found: str) -> None:
 
 
 @frozen
-class Variant:
+class PhaseVariant:
     """Sizes for one phase of a model.
 
     Attributes:
@@ -87,7 +87,7 @@ class ModelComponent:
     """
 
     module: Module
-    variant: Variant
+    variant: PhaseVariant
     mode: Mode = "lazy"
     profile: Mapping[str, object] = field(factory=dict)
 

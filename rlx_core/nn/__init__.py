@@ -1,8 +1,8 @@
 """The functions models are written with: `from rlx_core import nn`.
 
 A layer that HIR knows as a block records the block, so that the fusion policy decides what it becomes; everything else is the
-op. Weights multiply from the right: `w` is `[in, out]`, and one that is stored `[out, in]` is passed as `w.T`, which stays a
-view. Sizes that can be read off the operands are not asked for.
+op. Weights multiply from the right: `weight` is `[in, out]`, and one that is stored `[out, in]` is passed as `weight.T`, which
+stays a view. Sizes that can be read off the operands are not asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rlx_core.nn.activations import (
     glu,
     gumbel_softmax,
     hard_shrink,
+    leaky_relu,
     log_sigmoid,
     normalize,
     prelu,
@@ -100,7 +101,6 @@ if TYPE_CHECKING:  # with the signatures that the stub has
         hard_sigmoid,
         hard_swish,
         hard_tanh,
-        leaky_relu,
         log_softmax,
         mish,
         relu,
@@ -114,7 +114,7 @@ if TYPE_CHECKING:  # with the signatures that the stub has
     )
 else:
     from rlx_core.ops.activation import mish, relu, sigmoid, silu, softplus, tanh
-    from rlx_core.ops.piecewise import celu, elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+    from rlx_core.ops.piecewise import celu, elu, hard_sigmoid, hard_swish, hard_tanh, relu6, selu
     from rlx_core.ops.softmax import log_softmax, softmax
 
 __all__ = [

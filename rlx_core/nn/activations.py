@@ -8,6 +8,7 @@ from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.types import normalize_axis
 from rlx_core.nn.floats import at_least, floats, narrowed
+from rlx_core.ops import piecewise
 from rlx_core.ops.activation import gelu as _gelu
 from rlx_core.ops.activation import gelu_approx, rsqrt, sigmoid, softplus, sqrt, tanh
 from rlx_core.ops.arguments import flag, number
@@ -36,6 +37,7 @@ __all__ = [
     "glu",
     "gumbel_softmax",
     "hard_shrink",
+    "leaky_relu",
     "log_sigmoid",
     "normalize",
     "prelu",
@@ -53,6 +55,12 @@ __all__ = [
 def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
     """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
     return gelu_approx(x) if flag("gelu: approximate", approximate) else _gelu(x)
+
+
+@checked_call
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, *, name: str | None = None) -> Array:
+    """`x` where it is above 0, and `negative_slope · x` elsewhere."""
+    return piecewise.leaky_relu(x, slope=number("leaky_relu: negative_slope", negative_slope), name=name)
 
 
 @checked_call
@@ -129,23 +137,23 @@ def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
 
 
 @checked_call
-def prelu(x: ArrayLike, alpha: ArrayLike, *, layout: Layout = "nchw") -> Array:
-    """`x` where it is above 0, and `alpha · x` elsewhere, with an `alpha` that is learned.
+def prelu(x: ArrayLike, weight: ArrayLike, *, layout: Layout = "nchw") -> Array:
+    """`x` where it is above 0, and `weight · x` elsewhere, with a `weight` that is learned.
 
     Args:
-        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; of any shape for one `alpha`.
-        alpha: A scalar or `[1]` for all elements, or `[c]`.
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; of any shape for one `weight`.
+        weight: A scalar or `[1]` for all elements, or `[c]`.
         layout: Where the channels are.
 
     Raises:
-        ShapeError: `alpha` has neither one element nor one a channel.
+        ShapeError: `weight` has neither one element nor one a channel.
     """
-    of, (wide, slope) = floats("prelu", x=x, alpha=alpha)
+    of, (wide, slope) = floats("prelu", x=x, weight=weight)
     shape = tuple(slope.shape)
     if shape not in ((), (1,)):
         axis = channel_axis("prelu", wide, layout)
         if shape != (wide.shape[axis],):
-            raise ShapeError(f"prelu: alpha must be [], [1] or [{wide.shape[axis]}], not {list(shape)}")
+            raise ShapeError(f"prelu: weight must be [], [1] or [{wide.shape[axis]}], not {list(shape)}")
         slope = reshape(slope, tuple(shape[0] if i == axis else 1 for i in range(wide.ndim)))
     elif shape:
         slope = reshape(slope, ())
@@ -172,17 +180,17 @@ def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 
 
 
 @checked_call
-def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.0, eps: float = 1e-12) -> Array:
+def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, p: float = 2.0, eps: float = 1e-12) -> Array:
     """`x` over its norm along `axis`, or over `eps` where the norm is smaller.
 
     Args:
         x: f[..].
         axis: One axis or several.
-        ord: Which norm: 2 is Euclid's, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
+        p: Which norm: 2 is Euclid's, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
         eps: The least that is divided by.
     """
     of, (wide,) = floats("normalize", x=x)
-    norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: ord", ord))
+    norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: p", p))
     return narrowed(divide(wide, maximum(norm, at_least("normalize: eps", eps))), of)
 
 

@@ -25,16 +25,16 @@ __all__ = ["attention", "multi_head_attention", "rope"]
 
 @checked_call
 def attention(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
     *,
     mask: ArrayLike | None = None,
     bias: ArrayLike | None = None,
     layout: AttentionLayout = "bsd",
     num_heads: int | None = None,
     num_kv_heads: int | None = None,
-    causal: bool = False,
+    is_causal: bool = False,
     window: int | None = None,
     scale: float | None = None,
     softcap: float | None = None,
@@ -44,13 +44,13 @@ def attention(
     """Scaled dot-product attention; see `Attention`.
 
     Args:
-        q, k, v: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
+        query, key, value: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
         mask: True where a key is visible; `[b, keys]` or broadcastable to `[b, h, queries, keys]`.
         bias: Added to the scores.
         layout: How the axes are to be read; never guessed.
         num_heads, num_kv_heads: Needed in layout `bsd`; read off the operands otherwise.
-        causal: Whether a query sees only keys up to its own position, aligned at the end.
-        window: How many keys before its own position a query sees; implies `causal`.
+        is_causal: Whether a query sees only keys up to its own position, aligned at the end.
+        window: How many keys before its own position a query sees; implies `is_causal`.
         scale: Of the scores; 1/√d by default.
         softcap: c in `c·tanh(scores / c)`.
         empty_row: What a query that sees no key gives: "zero", "uniform" or "nan".
@@ -61,21 +61,21 @@ def attention(
     """
     choice("attention: layout", layout, get_args(AttentionLayout))
     heads, kv_heads = (
-        _heads("q", q, layout, num_heads),
-        _heads("k", k, layout, num_heads if num_kv_heads is None else num_kv_heads),
+        _heads("query", query, layout, num_heads),
+        _heads("key", key, layout, num_heads if num_kv_heads is None else num_kv_heads),
     )
-    features = shape_of(q)[-1]
+    features = shape_of(query)[-1]
     if layout == "bsd":
         if not isinstance(features, int) or features % heads:
             raise ShapeError(f"attention: {features} features do not split into {heads} heads")
         features //= heads
     if not isinstance(features, int):
         raise ShapeError(f"attention: the size of a head must be known, not {features}")
-    kind: MaskKind = "sliding_window" if window is not None else "causal" if causal else "none"
+    kind: MaskKind = "sliding_window" if window is not None else "causal" if is_causal else "none"
     return _attention(
-        q,
-        k,
-        v,
+        query,
+        key,
+        value,
         mask,
         bias,
         num_heads=heads,
@@ -109,7 +109,7 @@ def multi_head_attention(
     b_out: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     bias: ArrayLike | None = None,
-    causal: bool = False,
+    is_causal: bool = False,
 ) -> Array:
     """Attention of several heads between four products with weights: `attention(q·w_query, k·w_key, v·w_value)·w_out`.
 
@@ -122,7 +122,7 @@ def multi_head_attention(
         num_heads: How many heads.
         num_kv_heads: How many of keys and values, which neighbouring heads share; as many without.
         b_query, b_key, b_value, b_out: Added to the products, if given.
-        mask, bias, causal: As for `attention`.
+        mask, bias, is_causal: As for `attention`.
 
     Returns:
         `[b, queries, out]`.
@@ -135,7 +135,9 @@ def multi_head_attention(
     """
     sides = ((query, w_query, b_query), (key, w_key, b_key), (value, w_value, b_value))
     q, k, v = (linear(x, w, b) for x, w, b in sides)
-    found = attention(q, k, v, mask=mask, bias=bias, causal=causal, num_heads=num_heads, num_kv_heads=num_kv_heads)
+    found = attention(
+        q, k, v, mask=mask, bias=bias, is_causal=is_causal, num_heads=num_heads, num_kv_heads=num_kv_heads
+    )
     return linear(found, w_out, b_out)
 
 

@@ -43,26 +43,26 @@ __all__ = [
 @checked_call
 def linear(
     x: ArrayLike,
-    w: ArrayLike,
-    b: ArrayLike | None = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     activation: Op | OpFunction[Any] | str | None = None,
     name: str | None = None,
 ) -> Array:
-    """`activation(x @ w + b)`, with `w` as `[in, out]`; records the linear block.
+    """`activation(x @ weight + bias)`, with `weight` as `[in, out]`; records the linear block.
 
     Args:
         x: `[.., in]`.
-        w: `[in, out]`; pass `w.T` for a weight that is stored the other way.
-        b: `[out]`, or none.
+        weight: `[in, out]`; pass `weight.T` for a weight that is stored the other way.
+        bias: `[out]`, or none.
         activation: An op of one operand, its function or its name ("gelu").
         name: A name for the block, which every op it becomes inherits.
 
     >>> linear([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
     [[11.0]]
     """
-    operands = (x, w) if b is None else (x, w, b)
-    return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    return blocks.linear(*operands, activation=activation, has_bias=bias is not None, name=name)
 
 
 @checked_call
@@ -79,51 +79,51 @@ def swiglu(x: ArrayLike, up_w: ArrayLike, gate_w: ArrayLike, down_w: ArrayLike, 
 
 @checked_call
 def residual_rms_norm(
-    x: ArrayLike, residual: ArrayLike, gamma: ArrayLike, beta: ArrayLike | None = None, *, eps: float = 1e-6
+    x: ArrayLike, residual: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, *, eps: float = 1e-6
 ) -> Array:
-    """`rms_norm(x + residual, gamma, beta)`; records its block."""
-    operands = (x, residual, gamma) if beta is None else (x, residual, gamma, beta)
+    """`rms_norm(x + residual, weight, bias)`; records its block."""
+    operands = (x, residual, weight) if bias is None else (x, residual, weight, bias)
     return blocks.residual_rms_norm(*operands, eps=eps)
 
 
 @checked_call
-def embedding(ids: ArrayLike, table: ArrayLike) -> Array:
-    """The rows of `table` that integer `ids` name: `[.., features]`.
+def embedding(ids: ArrayLike, weight: ArrayLike) -> Array:
+    """The rows of `weight` that integer `ids` name: `[.., features]`.
 
     Raises:
         DtypeError: The ids are not integers.
-        IndexRangeError: When it runs: an id is outside the table.
+        IndexRangeError: When it runs: an id names no row.
     """
-    return gather(table, ids, axis=0)
+    return gather(weight, ids, axis=0)
 
 
 @checked_call
 def embedding_bag(
     ids: ArrayLike,
-    table: ArrayLike,
+    weight: ArrayLike,
     *,
     mode: Literal["mean", "sum", "max"] = "mean",
-    weights: ArrayLike | None = None,
-    ignore_index: int | None = None,
+    per_sample_weights: ArrayLike | None = None,
+    padding_idx: int | None = None,
 ) -> Array:
-    """The rows of `table` that each bag of ids names, as one: their mean, sum or maximum.
+    """The rows of `weight` that each bag of ids names, as one: their mean, sum or maximum.
 
     Args:
         ids: int[.., n], bags of n.
-        table: f[rows, features].
+        weight: f[rows, features].
         mode: "mean", "sum" or "max".
-        weights: f[.., n], what each counts with; for "sum" alone.
-        ignore_index: An id that counts for nothing, with which bags are filled up; it need not name a row. A bag of nothing
+        per_sample_weights: f[.., n], what each counts with; for "sum" alone.
+        padding_idx: An id that counts for nothing, with which bags are filled up; it need not name a row. A bag of nothing
             else is 0.
 
     Returns:
         f[.., features].
 
     Raises:
-        ConfigError: The mode is another word, or there are weights for another than "sum".
+        ConfigError: The mode is another word, or there are `per_sample_weights` for another than "sum".
         DtypeError: The ids are not integers.
-        ShapeError: The ids have no axis, or the weights are not of their shape.
-        IndexRangeError: When it runs: an id is outside the table.
+        ShapeError: The ids have no axis, or `per_sample_weights` are not of their shape.
+        IndexRangeError: When it runs: an id names no row.
 
     >>> embedding_bag([[0, 2]], [[1.0], [5.0], [3.0]]).tolist()
     [[2.0]]
@@ -132,13 +132,13 @@ def embedding_bag(
     bags, shape = operand(ids), tuple(shape_of(ids))
     if not shape:
         raise ShapeError("embedding_bag: ids must be [.., n], not a scalar")
-    given = {} if weights is None else {"weights": weights}
-    of, (rows, *shares) = floats("embedding_bag", table=table, **given)
+    given = {} if per_sample_weights is None else {"per_sample_weights": per_sample_weights}
+    of, (rows, *shares) = floats("embedding_bag", weight=weight, **given)
     if shares and mode != "sum":
-        raise ConfigError(f"embedding_bag: weights are for the mode sum, not {mode}")
+        raise ConfigError(f"embedding_bag: per_sample_weights are for the mode sum, not {mode}")
     if shares and tuple(shares[0].shape) != shape:
-        raise ShapeError(f"embedding_bag: weights must be {list(shape)}, not {list(shares[0].shape)}")
-    is_kept = None if ignore_index is None else not_equal(bags, whole("embedding_bag: ignore_index", ignore_index))
+        raise ShapeError(f"embedding_bag: per_sample_weights must be {list(shape)}, not {list(shares[0].shape)}")
+    is_kept = None if padding_idx is None else not_equal(bags, whole("embedding_bag: padding_idx", padding_idx))
     found = gather(rows, bags if is_kept is None else where(is_kept, bags, 0), axis=0)
     if shares:
         found = multiply(found, expand_dims(shares[0], -1))
@@ -159,31 +159,33 @@ def embedding_bag(
 
 
 @checked_call
-def bilinear(a: ArrayLike, b: ArrayLike, w: ArrayLike, bias: ArrayLike | None = None) -> Array:
-    """`Σ a[i]·w[i, j, k]·b[j]` over i and j, `+ bias`: features that are linear in each of two others.
+def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Array:
+    """`Σ x1[i]·weight[i, j, k]·x2[j]` over i and j, `+ bias`: features that are linear in each of two others.
 
     Args:
-        a: f[.., i].
-        b: f[.., j].
-        w: f[i, j, out]; PyTorch's, which is `[out, i, j]`, is passed as `rlx.moveaxis(w, 0, -1)`.
+        x1: f[.., i].
+        x2: f[.., j].
+        weight: f[i, j, out]; PyTorch's, which is `[out, i, j]`, is passed as `rlx.moveaxis(weight, 0, -1)`.
         bias: f[out], or none.
 
     Raises:
         ShapeError: The operands do not fit.
     """
-    of, (x, y, weights, *biases) = floats("bilinear", a=a, b=b, w=w, **({} if bias is None else {"bias": bias}))
+    of, (x, y, weights, *biases) = floats(
+        "bilinear", x1=x1, x2=x2, weight=weight, **({} if bias is None else {"bias": bias})
+    )
     if weights.ndim != 3:
-        raise ShapeError(f"bilinear: w must be [i, j, out], not of {weights.ndim} axes")
+        raise ShapeError(f"bilinear: weight must be [i, j, out], not of {weights.ndim} axes")
     i, j, out = weights.shape
     lead = tuple(x.shape[:-1])
     if not x.ndim or (x.shape[-1], *y.shape) != (i, *lead, j):
-        raise ShapeError(f"bilinear: a {list(x.shape)} and b {list(y.shape)} do not fit w {list(weights.shape)}")
+        raise ShapeError(f"bilinear: x1 {list(x.shape)} and x2 {list(y.shape)} do not fit weight {list(weights.shape)}")
     left = reshape(matmul(x, reshape(weights, (i, j * out))), (*lead, j, out))
     found = reshape(matmul(reshape(y, (*lead, 1, j)), left), (*lead, out))
     return narrowed(add(found, biases[0]) if biases else found, of)
 
 
 @checked_call
-def one_hot(ids: ArrayLike, depth: Dim, *, dtype: DType | str = f32) -> Array:
-    """1 at the place that each id names and 0 elsewhere, along a new last axis; an id outside is a row of zeros."""
-    return creation.one_hot(ids, depth=depth, dtype=as_dtype(dtype))
+def one_hot(x: ArrayLike, num_classes: Dim, *, dtype: DType | str = f32) -> Array:
+    """1 at the index that each integer of `x` gives and 0 elsewhere, along a new last axis; one outside gives a row of zeros."""
+    return creation.one_hot(x, depth=num_classes, dtype=as_dtype(dtype))

@@ -38,56 +38,58 @@ __all__ = [
 @checked_call
 def layer_norm(
     x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    axes: int | Sequence[int] = -1,
+    axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit (biased) variance over `axes`, then `· gamma + beta`."""
-    return normalization.layer_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
+    """Zero mean and unit (biased) variance over `axis`, then `· weight + bias`."""
+    return normalization.layer_norm(x, weight, bias, axes=as_axes(axis), eps=eps)
 
 
 @checked_call
 def rms_norm(
     x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    axes: int | Sequence[int] = -1,
+    axis: int | Sequence[int] = -1,
     eps: float = 1e-6,
 ) -> Array:
-    """`x` over its root mean square along `axes`, then `· gamma + beta`."""
-    return normalization.rms_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
+    """`x` over its root mean square along `axis`, then `· weight + bias`."""
+    return normalization.rms_norm(x, weight, bias, axes=as_axes(axis), eps=eps)
 
 
 @checked_call
 def group_norm(
     x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
+    num_groups: int,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    groups: int,
     eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel."""
-    return normalization.group_norm(x, gamma, beta, groups=groups, eps=eps)
+    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· weight + bias` per channel."""
+    return normalization.group_norm(
+        x, weight, bias, groups=whole("group_norm: num_groups", num_groups, least=1), eps=eps
+    )
 
 
 @checked_call
 def instance_norm(
     x: ArrayLike,
-    gamma: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
     eps: float = 1e-5,
     layout: Layout = "nchw",
 ) -> Array:
-    """Zero mean and unit (biased) variance over the cells of each channel of each example, then `· gamma + beta` per channel.
+    """Zero mean and unit (biased) variance over the cells of each channel of each example, then `· weight + bias` per channel.
 
     Args:
         x: `[n, c, ..]` with one spatial axis at least, or `[n, .., c]` in layout `nhwc`.
-        gamma, beta: `[c]`; 1 and 0 if absent.
+        weight, bias: `[c]`; 1 and 0 if absent.
         eps: Added to the variance before the root.
         layout: Where the channels are.
 
@@ -100,7 +102,7 @@ def instance_norm(
         raise ShapeError(
             f"instance_norm: x must have spatial axes and a known number of channels, not {list(data.shape)}"
         )
-    return spatially("instance_norm", data, layout, lambda y: group_norm(y, gamma, beta, groups=count, eps=eps))
+    return spatially("instance_norm", data, layout, lambda y: group_norm(y, count, weight, bias, eps=eps))
 
 
 @checked_call
@@ -134,11 +136,11 @@ def local_response_norm(
 @checked_call
 def batch_norm(
     x: ArrayLike,
-    gamma: ArrayLike | None,
-    beta: ArrayLike | None,
     running_mean: ArrayLike,
     running_var: ArrayLike,
     *,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     momentum: float = 0.1,
     eps: float = 1e-5,
     layout: Layout = "nchw",
@@ -147,8 +149,8 @@ def batch_norm(
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        gamma, beta: `[c]`; 1 and 0 if absent.
         running_mean, running_var: `[c]`, of all batches before this one.
+        weight, bias: `[c]`; 1 and 0 if absent.
         momentum: How far the running statistics move towards those of this batch, 0 to 1.
         eps: Added to the variance before the root.
         layout: Where the channels are.
@@ -159,11 +161,11 @@ def batch_norm(
     Raises:
         ShapeError: A channel has fewer than two elements, or an operand is not `[c]`.
 
-    >>> y, mean, var = batch_norm([[1.0], [3.0]], None, None, [0.0], [1.0], momentum=0.5, eps=0.0)
+    >>> y, mean, var = batch_norm([[1.0], [3.0]], [0.0], [1.0], momentum=0.5, eps=0.0)
     >>> y.tolist(), mean.tolist(), var.tolist()
     ([[-1.0], [1.0]], [1.0], [1.5])
     """
-    axis, data, affine = _channels("batch_norm", x, gamma, beta, layout)
+    axis, data, affine = _channels("batch_norm", x, weight, bias, layout)
     y, _, _, mean, var = _batch_norm.batch_norm(
         data, *affine, running_mean, running_var, axis=axis, eps=eps, momentum=momentum
     )
@@ -173,23 +175,23 @@ def batch_norm(
 @checked_call
 def batch_norm_inference(
     x: ArrayLike,
-    gamma: ArrayLike | None,
-    beta: ArrayLike | None,
-    mean: ArrayLike,
-    var: ArrayLike,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
     *,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
     layout: Layout = "nchw",
 ) -> Array:
-    """Each channel with given statistics: `(x - mean) / sqrt(var + eps) · gamma + beta`; arguments as in `batch_norm`."""
-    axis, data, affine = _channels("batch_norm_inference", x, gamma, beta, layout)
-    return _batch_norm.batch_norm_inference(data, *affine, mean, var, axis=axis, eps=eps)
+    """Each channel with given statistics: `(x - mean) / sqrt(var + eps) · weight + bias`; arguments as in `batch_norm`."""
+    axis, data, affine = _channels("batch_norm_inference", x, weight, bias, layout)
+    return _batch_norm.batch_norm_inference(data, *affine, running_mean, running_var, axis=axis, eps=eps)
 
 
-def _channels(what: str, x: ArrayLike, gamma: Any, beta: Any, layout: Layout) -> tuple[int, Any, tuple[Any, Any]]:
-    """The axis of the channels, x, and gamma and beta, or what stands for them."""
+def _channels(what: str, x: ArrayLike, weight: Any, bias: Any, layout: Layout) -> tuple[int, Any, tuple[Any, Any]]:
+    """The axis of the channels, x, and the weight and bias, 1 and 0 if absent."""
     data = operand(x)
     axis = channel_axis(what, data, layout)
     count, dtype = data.shape[axis], as_dtype(data.dtype)
-    given = gamma if gamma is not None else ones((count,), dtype)
-    return axis, data, (given, beta if beta is not None else zeros((count,), dtype))
+    scale = weight if weight is not None else ones((count,), dtype)
+    return axis, data, (scale, bias if bias is not None else zeros((count,), dtype))

@@ -32,8 +32,8 @@ def grid_sample(
     x: ArrayLike,
     grid: ArrayLike,
     *,
-    method: Method = "linear",
-    padding: Outside = "zeros",
+    mode: Method = "linear",
+    padding_mode: Outside = "zeros",
     align_corners: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
@@ -43,9 +43,9 @@ def grid_sample(
         x: `[n, c, h, w]` or `[n, c, d, h, w]`; channels last in layout `nhwc`.
         grid: `[n, .., 2]` or `[n, .., 3]` with as many axes as x: x, y and z of each place, the last spatial axis first, from -1
             to 1 over the image.
-        method: "linear" weights the 4 (or 8) neighbouring cells, "cubic" 16 (or 64) by Keys' polynomials with a = -3/4, and
+        mode: "linear" weights the 4 (or 8) neighbouring cells, "cubic" 16 (or 64) by Keys' polynomials with a = -3/4, and
             "nearest" takes one.
-        padding: What lies outside of the image: zeros, its border, or its reflection: that of the place, and with "cubic" that
+        padding_mode: What lies outside of the image: zeros, its border, or its reflection: of the place, and with "cubic" that
             of each cell.
         align_corners: Whether -1 and 1 are the middles of the first and the last cell, or their outer edges.
         layout: Where the channels are.
@@ -58,8 +58,8 @@ def grid_sample(
         DtypeError: An operand is no float.
         ShapeError: There are not two or three spatial axes, or the grid does not fit.
     """
-    choice("grid_sample: method", method, get_args(Method))
-    choice("grid_sample: padding", padding, get_args(Outside))
+    choice("grid_sample: mode", mode, get_args(Method))
+    choice("grid_sample: padding_mode", padding_mode, get_args(Outside))
     is_aligned = flag("grid_sample: align_corners", align_corners)
     of, (images, places) = floats("grid_sample", x=x, grid=grid)
 
@@ -73,31 +73,31 @@ def grid_sample(
                 f"grid_sample: grid must be [{data.shape[0]}, .., {rank}] with {rank + 2} axes, not {list(places.shape)}"
             )
         at = [cell_at(places[..., rank - 1 - i], size, is_aligned) for i, size in enumerate(sizes)]
-        return read_cells(data, at, method, padding, is_aligned)
+        return read_cells(data, at, mode, padding_mode, is_aligned)
 
     return narrowed(spatially("grid_sample", images, layout, sampled), of)
 
 
 @checked_call
-def affine_grid(theta: ArrayLike, sizes: Sequence[int], *, align_corners: bool = False) -> Array:
+def affine_grid(theta: ArrayLike, size: Sequence[int], *, align_corners: bool = False) -> Array:
     """The grid for `grid_sample` of affine maps: where each cell of the result lies in the image.
 
     Args:
         theta: f[n, 2, 3], or f[n, 3, 4] for three spatial axes: maps from (x, y, 1), or (x, y, z, 1).
-        sizes: Of the result's spatial axes.
+        size: Of the result's spatial axes.
         align_corners: As for `grid_sample`.
 
     Returns:
-        f[n, *sizes, 2], or 3.
+        f[n, *size, 2], or 3.
 
     Raises:
-        ShapeError: theta and the sizes do not fit.
+        ShapeError: theta and `size` do not fit.
 
     >>> affine_grid([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (1, 2))[0, 0].tolist()
     [[-0.5, 0.0], [0.5, 0.0]]
     """
     of, (maps,) = floats("affine_grid", theta=theta)
-    wanted = [whole("affine_grid: a size", n, least=1) for n in listed("affine_grid: sizes", sizes)]
+    wanted = [whole("affine_grid: a size", n, least=1) for n in listed("affine_grid: size", size)]
     rank = len(wanted)
     if rank not in (2, 3) or maps.ndim != 3 or tuple(maps.shape[1:]) != (rank, rank + 1):
         raise ShapeError(
@@ -105,7 +105,7 @@ def affine_grid(theta: ArrayLike, sizes: Sequence[int], *, align_corners: bool =
         )
     is_aligned = flag("affine_grid: align_corners", align_corners)
     own = dtype_of(maps)
-    ends = [1.0 if is_aligned else 1 - 1 / size for size in wanted]
+    ends = [1.0 if is_aligned else 1 - 1 / cells for cells in wanted]
     # One cell alone lies in the middle, whether its corners or its edges count.
     lines = [
         rlx.linspace(-e, e, s, dtype=own) if s > 1 else rlx.zeros(1, dtype=own)

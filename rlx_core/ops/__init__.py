@@ -3,8 +3,9 @@
 Nothing is imported until it is asked for, because making the attrs classes of about two hundred ops takes longer than
 everything else in `import rlx_core`. The families are themselves a plugin, offered through the same hooks as anyone's.
 
-The functions of arrays and what a package needs for ops of its own are here by name. A function that is called like its
-family (`softmax`, `solve`, …) is in `rlx_core` only: here that name is the module.
+The functions of ops and the names that a package needs to define ops are here. They take an op's operands and attributes, under
+the names that `rlx ops` lists; `rlx_core` has the functions for users (`rlx.scatter`, `rlx.layer_norm`). A name that is also the
+name of a family (`softmax`, `attention`, …) is the module here, which contains the function: `rlx_core.ops.attention.attention`.
 """
 
 from __future__ import annotations

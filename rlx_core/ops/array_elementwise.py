@@ -13,7 +13,7 @@ from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ops import arithmetic, complex, conversion, piecewise, selection
-from rlx_core.ops.arguments import whole
+from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.array_shapes import copied
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
@@ -53,25 +53,25 @@ def trunc(x: Any) -> Any:
 
 
 @checked_call
-def round(x: Any, decimals: int = 0, *, ste: bool = False) -> Any:
+def round(x: Any, decimals: int = 0, *, straight_through: bool = False) -> Any:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
     As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
     places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
-    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+    With `straight_through` derivatives pass straight through, as if it were the identity; otherwise they are 0.
 
     Raises:
         ConfigError: `decimals` is no integer from -300 to 300.
         DtypeError: `x` is an integer and `decimals` below 0.
     """
-    places = whole("round: decimals", decimals)
+    places, passes = whole("round: decimals", decimals), flag("round: straight_through", straight_through)
     if abs(places) > MOST_PLACES:
         raise ConfigError(f"round: decimals must be from -{MOST_PLACES} to {MOST_PLACES}, not {places}")
     if dtype_of(x).is_complex:
         parts = conversion.real(x), complex.imag(x)
-        return complex.make_complex(*(_rounded(part, places, ste) for part in parts))
+        return complex.make_complex(*(_rounded(part, places, passes) for part in parts))
     if not dtype_of(x).is_integer:
-        return _rounded(x, places, ste)
+        return _rounded(x, places, passes)
     if places < 0:
         raise DtypeError(f"round: {places} decimals are for floats, not {dtype_of(x)}")
     return copied(x)

@@ -23,6 +23,7 @@ from rlx_core.ops.arithmetic import abs, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
     broadcast_to,
+    diagonal,
     expand_dims,
     matrix_transpose,
     roll,
@@ -34,8 +35,7 @@ from rlx_core.ops.comparison import greater
 from rlx_core.ops.creation import eye_matrix, zeros
 from rlx_core.ops.linalg import matmul, operand
 from rlx_core.ops.movement import concat
-from rlx_core.ops.rearrange import diagonal as _diagonal
-from rlx_core.ops.solve import solve as _solve
+from rlx_core.ops.solve import solve
 from rlx_core.plugins import default_host
 
 DOMAIN: Final = "linalg"
@@ -238,16 +238,10 @@ def _number(function: str, x: Any) -> float:
 
 
 @checked_call
-def solve(x1: Any, x2: Any, /) -> Any:
-    """The solution of `x1 x = x2`; `x2` with one axis is a vector. A singular matrix gives NaN or infinities."""
-    return _solve(x1, x2)
-
-
-@checked_call
 def inv(x: Any, /) -> Any:
     """The inverse; of a singular matrix NaN or infinities."""
     n = _order("inv", x)
-    return _solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
+    return solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
 
 
 @checked_call
@@ -340,12 +334,6 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         return roll(x, -by, axis)
 
     return subtract(multiply(turned(x1, 1), turned(x2, 2)), multiply(turned(x1, 2), turned(x2, 1)))
-
-
-@checked_call
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """A diagonal of each matrix."""
-    return _diagonal(x, offset=offset)
 
 
 @checked_call

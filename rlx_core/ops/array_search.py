@@ -73,12 +73,13 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
 
 
 @checked_call
-def take(x: Any, indices: Any, axis: int | None = None, oob: indexing.OutOfBounds = "error") -> Any:
+def take(x: Any, indices: Any, axis: int | None = None, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
     """Elements of `axis` at indices; negative ones count from the end.
 
-    With `oob` "clip" or "fill" a negative index is outside of the axis.
+    With `out_of_bounds` "clip" or "fill" a negative index is outside of the axis.
     """
     place = one_axis("take", x, axis)
+    oob = indexing.checked_policy("take", out_of_bounds)
     if oob == "error":
         indices = _from_front(indices, shape_of(x)[place])
     return indexing.gather(x, indices, axis=place, oob=oob)
@@ -100,8 +101,9 @@ def _from_front(indices: Any, size: Dim) -> Any:
 
 
 @checked_call
-def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBounds = "error") -> Any:
+def take_along_axis(x: Any, indices: Any, axis: int = -1, out_of_bounds: indexing.OutOfBounds = "error") -> Any:
     """One element of `axis` for each index, counted from the front; the other axes broadcast."""
+    oob = indexing.checked_policy("take_along_axis", out_of_bounds)
     rank = len(shape_of(x))
     if len(shape_of(indices)) != rank:
         raise ShapeError(f"take_along_axis: indices have {len(shape_of(indices))} axes, x has {rank}")

@@ -176,7 +176,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @checked_call
-def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
+def split(x: Any, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
     """An axis cut into equal parts, or at the positions listed.
 
     Raises:
@@ -184,14 +184,14 @@ def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
     """
     place = normalize_axis(axis, len(shape_of(x)))
     size = shape_of(x)[place]
-    if isinstance(sections, int | np.integer):
-        parts = whole("split: sections", sections)
+    if isinstance(indices_or_sections, int | np.integer):
+        parts = whole("split: indices_or_sections", indices_or_sections)
         if parts < 0 or (parts == 0 and size != 0):
             raise ShapeError(f"split: an axis of {size} elements cannot be cut into {parts} parts")
         length = exact_quotient(size, parts) if parts else 0
         cuts: list[Dim] = [length * i for i in range(parts + 1)]
     else:
-        cuts = [0, *(as_dim(cut) for cut in listed("split: sections", sections)), size]
+        cuts = [0, *(as_dim(cut) for cut in listed("split: indices_or_sections", indices_or_sections)), size]
     return [movement.narrow(x, axis=place, start=start, length=end - start) for start, end in pairwise(cuts)]
 
 
@@ -245,7 +245,7 @@ def pad(
     x: Any,
     pad_width: int | Sequence[Any],
     mode: movement.PadMode = "constant",
-    value: Any = None,
+    constant_values: Any = None,
 ) -> Any:
     """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
     rank = len(shape_of(x))
@@ -257,7 +257,7 @@ def pad(
         pairs = [widths] * rank if is_pair else [listed("pad: a pair of widths", w) for w in widths]
         if any(len(pair) != 2 for pair in pairs):
             raise ConfigError(f"pad: pad_width must be a number, a pair, or a pair for each axis, not {pad_width!r}")
-    return movement.pad(x, value, lo=[lo for lo, _ in pairs], hi=[hi for _, hi in pairs], mode=mode)
+    return movement.pad(x, constant_values, lo=[lo for lo, _ in pairs], hi=[hi for _, hi in pairs], mode=mode)
 
 
 @checked_call

@@ -35,10 +35,10 @@ from rlx_core.ops.validators import number
 
 @define_op
 class BatchNormInference(ChannelOp):
-    """Normalise with given statistics: `y = (x - mean) / sqrt(var + eps) · gamma + beta` in each channel.
+    """Normalise with given statistics: `y = (x - mean) / sqrt(var + eps) · weight + bias` in each channel.
 
     Shapes:
-        x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x
+        x: f[.., c, ..]    weight, bias, mean, var: f[c]    ->    y: the type of x
     """
 
     axis: int = 1
@@ -48,25 +48,25 @@ class BatchNormInference(ChannelOp):
         return affine_prepare(x, *vectors)
 
     def infer(
-        self, x: TensorType, gamma: TensorType, beta: TensorType, mean: TensorType, var: TensorType
+        self, x: TensorType, weight: TensorType, bias: TensorType, mean: TensorType, var: TensorType
     ) -> TensorType:
-        self.expect(x, gamma=gamma, beta=beta, mean=mean, var=var)
+        self.expect(x, weight=weight, bias=bias, mean=mean, var=var)
         return x
 
-    def decompose(self, x: Value, gamma: Value, beta: Value, mean: Value, var: Value) -> Value:
-        g, b, m, v = self.placed(x, gamma, beta, mean, var)
+    def decompose(self, x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> Value:
+        g, b, m, v = self.placed(x, weight, bias, mean, var)
         return as_dtype((wide(x) - m) * self.inverse_std(v) * g + b, x.dtype)
 
     def vjp(
-        self, g: Value, x: Value, gamma: Value, beta: Value, mean: Value, var: Value, *, y: Value
+        self, g: Value, x: Value, weight: Value, bias: Value, mean: Value, var: Value, *, y: Value
     ) -> tuple[Value, ...]:
         settings = self.attributes()
         return (
-            batch_norm_inference_backward_x(g, gamma, var, **settings),
-            as_dtype(batch_norm_inference_backward_gamma(x, g, mean, var, **settings), gamma.dtype),
-            as_dtype(batch_norm_inference_backward_beta(g, **settings), beta.dtype),
-            as_dtype(batch_norm_inference_backward_mean(g, gamma, var, **settings), mean.dtype),
-            as_dtype(batch_norm_inference_backward_var(x, g, gamma, mean, var, **settings), var.dtype),
+            batch_norm_inference_backward_x(g, weight, var, **settings),
+            as_dtype(batch_norm_inference_backward_gamma(x, g, mean, var, **settings), weight.dtype),
+            as_dtype(batch_norm_inference_backward_beta(g, **settings), bias.dtype),
+            as_dtype(batch_norm_inference_backward_mean(g, weight, var, **settings), mean.dtype),
+            as_dtype(batch_norm_inference_backward_var(x, g, weight, mean, var, **settings), var.dtype),
         )
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
@@ -94,7 +94,7 @@ class BatchNormInference(ChannelOp):
         yield Sample("f16[2, 3]", *["f32[3]"] * 4, ranges={"var": POSITIVE})
         yield Sample("f32[2, 4, 3]", *["f32[3]"] * 4, axis=-1, eps=0.1, ranges={"var": POSITIVE})
         yield Sample("f32[3, 2]", *["f32[3]"] * 4, axis=0, ranges={"var": POSITIVE})
-        yield Rejected("f32[2, 3, 4]", *["f32[4]"] * 4, error=ShapeError, says="gamma must be [3]")
+        yield Rejected("f32[2, 3, 4]", *["f32[4]"] * 4, error=ShapeError, says="weight must be [3]")
         yield Rejected("f32[3]", *["f32[3]"] * 4, error=AxisError, says="outside")
 
 
@@ -131,23 +131,23 @@ class BatchNorm(ChannelOp):
         return affine_prepare(x, *vectors)
 
     def infer(
-        self, x: TensorType, gamma: TensorType, beta: TensorType, running_mean: TensorType, running_var: TensorType
+        self, x: TensorType, weight: TensorType, bias: TensorType, running_mean: TensorType, running_var: TensorType
     ) -> tuple[TensorType, ...]:
-        self.expect(x, gamma=gamma, beta=beta, running_mean=running_mean, running_var=running_var)
+        self.expect(x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
         count = self._count(x)
         if isinstance(count, int) and count < 2:
             raise ShapeError(f"a channel of {x} has {count} elements, and statistics need 2")
         return x, self.vector(x), self.vector(x), running_mean, running_var
 
     def decompose(
-        self, x: Value, gamma: Value, beta: Value, running_mean: Value, running_var: Value
+        self, x: Value, weight: Value, bias: Value, running_mean: Value, running_var: Value
     ) -> tuple[Value, ...]:
         channel, data = self.channel(x), wide(x)
         others = tuple(a for a in range(x.ndim) if a != channel)
         mean = mean_over(data, others)
         centred = data - mean
         var = mean_over(centred * centred, others)
-        g, b = self.placed(x, gamma, beta)
+        g, b = self.placed(x, weight, bias)
         y = centred * self.inverse_std(var) * g + b
         mean, var = (reshape(s, (x.shape[channel],)) for s in (mean, var))
         count = self._count(x.type)
@@ -161,14 +161,14 @@ class BatchNorm(ChannelOp):
         self,
         g: Sequence[Any],
         x: Value,
-        gamma: Value,
-        beta: Value,
+        weight: Value,
+        bias: Value,
         running_mean: Value,
         running_var: Value,
         *,
         y: Sequence[Value],
     ) -> tuple[Value, ...]:
-        # Closed form: behind the sums that gamma and beta need, one pass over g and x; the derived rule takes several.
+        # Closed form: behind the sums that weight and bias need, one pass over g and x; the derived rule takes several.
         dy, d_mean, d_var, d_running_mean, d_running_var = (
             wide(tangent_or_zeros(cotangent, v)) for cotangent, v in zip(g, y, strict=True)
         )
@@ -177,7 +177,7 @@ class BatchNorm(ChannelOp):
         data, r = wide(x), self.inverse_std(y[2])
         centred = data - self.placed(x, y[1])[0]
         dbeta, along_x = sum_to_axes(dy, (channel,)), sum_to_axes(dy * centred, (channel,))
-        slope = wide(gamma) * r
+        slope = wide(weight) * r
         of_mean = d_mean + d_running_mean * self.momentum
         of_var = d_var + d_running_var * (n / one_less * self.momentum)
         per_x = (slope * r * r * along_x - 2.0 * of_var) / n
@@ -185,8 +185,8 @@ class BatchNorm(ChannelOp):
         by_dy, shift, by_x = self.placed(x, slope, (slope * dbeta - of_mean) / n - y[1] * per_x, per_x)
         return (
             as_dtype(dy * by_dy - shift - data * by_x, x.dtype),
-            as_dtype(along_x * r, gamma.dtype),
-            as_dtype(dbeta, beta.dtype),
+            as_dtype(along_x * r, weight.dtype),
+            as_dtype(dbeta, bias.dtype),
             as_dtype(d_running_mean * (1 - self.momentum), running_mean.dtype),
             as_dtype(d_running_var * (1 - self.momentum), running_var.dtype),
         )
@@ -200,7 +200,7 @@ class BatchNorm(ChannelOp):
             yield Sample(f"{d}[2, 3, 4]", *[f"{d}[3]"] * 4, ranges={"running_var": POSITIVE})
         yield Sample("f64[5, 3]", *["f64[3]"] * 4, axis=-1, eps=0.1, momentum=0.3, ranges={"running_var": POSITIVE})
         yield Rejected("f32[1, 3]", *["f32[3]"] * 4, error=ShapeError, says="1 elements")
-        yield Rejected("f32[2, 3]", *["f32[2]"] * 4, error=ShapeError, says="gamma must be [3]")
+        yield Rejected("f32[2, 3]", *["f32[2]"] * 4, error=ShapeError, says="weight must be [3]")
 
     def _count(self, x: TensorType) -> Dim:
         channel = self.channel(x)

@@ -54,17 +54,17 @@ class ChannelOp(Op):
 
 @define_op
 class BatchNormInferenceBackwardX(ChannelOp):
-    """The cotangent of x in `BatchNormInference`: `dy·gamma·r` with `r = 1/sqrt(var + eps)`."""
+    """The cotangent of x in `BatchNormInference`: `dy·weight·r` with `r = 1/sqrt(var + eps)`."""
 
     axis: int = 1
     eps: float = 1e-5
 
-    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
-        self.expect(dy, gamma=gamma, var=var)
+    def infer(self, dy: TensorType, weight: TensorType, var: TensorType) -> TensorType:
+        self.expect(dy, weight=weight, var=var)
         return dy
 
-    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
-        g, v = self.placed(dy, gamma, var)
+    def decompose(self, dy: Value, weight: Value, var: Value) -> Value:
+        g, v = self.placed(dy, weight, var)
         return as_dtype(wide(dy) * g * self.inverse_std(v), dy.dtype)
 
     @classmethod
@@ -78,7 +78,7 @@ batch_norm_inference_backward_x = op_function(BatchNormInferenceBackwardX)
 
 @define_op
 class BatchNormInferenceBackwardGamma(ChannelOp):
-    """The cotangent of gamma in `BatchNormInference`: `Σ dy·(x - mean)·r` over all axes but the channels."""
+    """The cotangent of weight in `BatchNormInference`: `Σ dy·(x - mean)·r` over all axes but the channels."""
 
     axis: int = 1
     eps: float = 1e-5
@@ -102,7 +102,7 @@ batch_norm_inference_backward_gamma = op_function(BatchNormInferenceBackwardGamm
 
 @define_op
 class BatchNormInferenceBackwardBeta(ChannelOp):
-    """The cotangent of beta in `BatchNormInference`: `Σ dy` over all axes but the channels."""
+    """The cotangent of bias in `BatchNormInference`: `Σ dy` over all axes but the channels."""
 
     axis: int = 1
     eps: float = 1e-5
@@ -125,17 +125,17 @@ batch_norm_inference_backward_beta = op_function(BatchNormInferenceBackwardBeta)
 
 @define_op
 class BatchNormInferenceBackwardMean(ChannelOp):
-    """The cotangent of mean in `BatchNormInference`: `-Σ dy·gamma·r` over all axes but the channels."""
+    """The cotangent of mean in `BatchNormInference`: `-Σ dy·weight·r` over all axes but the channels."""
 
     axis: int = 1
     eps: float = 1e-5
 
-    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
-        self.expect(dy, gamma=gamma, var=var)
+    def infer(self, dy: TensorType, weight: TensorType, var: TensorType) -> TensorType:
+        self.expect(dy, weight=weight, var=var)
         return self.vector(dy)
 
-    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
-        return -(sum_to_axes(wide(dy), (self.channel(dy),)) * wide(gamma) * self.inverse_std(wide(var)))
+    def decompose(self, dy: Value, weight: Value, var: Value) -> Value:
+        return -(sum_to_axes(wide(dy), (self.channel(dy),)) * wide(weight) * self.inverse_std(wide(var)))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -147,20 +147,20 @@ batch_norm_inference_backward_mean = op_function(BatchNormInferenceBackwardMean)
 
 @define_op
 class BatchNormInferenceBackwardVar(ChannelOp):
-    """The cotangent of var in `BatchNormInference`: `-½ Σ dy·gamma·(x - mean)·r³` over all axes but the channels."""
+    """The cotangent of var in `BatchNormInference`: `-½ Σ dy·weight·(x - mean)·r³` over all axes but the channels."""
 
     axis: int = 1
     eps: float = 1e-5
 
-    def infer(self, x: TensorType, dy: TensorType, gamma: TensorType, mean: TensorType, var: TensorType) -> TensorType:
-        self.expect(x, dy, gamma=gamma, mean=mean, var=var)
+    def infer(self, x: TensorType, dy: TensorType, weight: TensorType, mean: TensorType, var: TensorType) -> TensorType:
+        self.expect(x, dy, weight=weight, mean=mean, var=var)
         return self.vector(x)
 
-    def decompose(self, x: Value, dy: Value, gamma: Value, mean: Value, var: Value) -> Value:
+    def decompose(self, x: Value, dy: Value, weight: Value, mean: Value, var: Value) -> Value:
         (m,) = self.placed(x, mean)
         r = self.inverse_std(wide(var))
         total = sum_to_axes(wide(dy) * (wide(x) - m), (self.channel(x),))
-        return total * wide(gamma) * (r * r * r) * -0.5
+        return total * wide(weight) * (r * r * r) * -0.5
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -165,19 +165,19 @@ class ResidualRmsNormBlock(Block):
     """The norm of a residual sum: `RmsNorm(x + residual)`.
 
     Shapes:
-        x, residual: [.., d]    gamma: [d]    beta?: [d]    ->    y: [.., d]
+        x, residual: [.., d]    weight: [d]    bias?: [d]    ->    y: [.., d]
     """
 
     category: ClassVar = "boundary"
     eps: float = field(default=1e-6, validator=number(0))
 
-    def fusable(self, x: Value, residual: Value, gamma: Value, beta: Value | None = None) -> Value:
-        return rms_norm(x + residual, gamma, beta, eps=self.eps)
+    def fusable(self, x: Value, residual: Value, weight: Value, bias: Value | None = None) -> Value:
+        return rms_norm(x + residual, weight, bias, eps=self.eps)
 
-    def direct(self, x: Value, residual: Value, gamma: Value, beta: Value | None = None) -> Value:
+    def direct(self, x: Value, residual: Value, weight: Value, bias: Value | None = None) -> Value:
         if x.shape != residual.shape:
-            return self.fusable(x, residual, gamma, beta)
-        return fused_residual_rms_norm(x, residual, gamma, beta, eps=self.eps)
+            return self.fusable(x, residual, weight, bias)
+        return fused_residual_rms_norm(x, residual, weight, bias, eps=self.eps)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -177,9 +177,9 @@ einsum_op = op_function(Einsum)
 
 
 @checked_call
-def einsum(spec: str, *operands: object) -> object:
-    """`Einsum` with the spec first, as NumPy writes it."""
-    return Einsum(spec)(*operands)
+def einsum(subscripts: str, *operands: object) -> object:
+    """`Einsum` with the subscripts first, as in NumPy."""
+    return Einsum(subscripts)(*operands)
 
 
 def diagonal(x: Labelled) -> Labelled:

@@ -40,7 +40,7 @@ class _Positions:
 
 
 @define
-class _Plan:
+class _KeyPlan:
     """What is known while a key is read from left to right; mutable because that is how keys are read."""
 
     x: Value
@@ -67,7 +67,7 @@ def getitem(x: Value, key: Any) -> Any:
         DtypeError: An index is neither an integer nor a known boolean array.
     """
     entries = _entries(key, x.ndim)
-    plan = _Plan(x)
+    plan = _KeyPlan(x)
     for position, entry in enumerate(entries):
         _read(plan, position, entry)
     kept = plan.x if plan.x.shape == tuple(plan.shape) else reshape(plan.x, tuple(plan.shape))
@@ -113,7 +113,7 @@ def _positions_of(mask: Any) -> Sequence[Any]:
     return [_Positions(p, n) for p, n in zip(np.nonzero(array), array.shape, strict=True)]
 
 
-def _read(plan: _Plan, position: int, entry: Any) -> None:
+def _read(plan: _KeyPlan, position: int, entry: Any) -> None:
     if entry is None:
         plan.shape.append(1)
         return
@@ -256,7 +256,7 @@ def _taken(start: _Bound, end: _Bound, size: Dim) -> tuple[Dim, Dim]:
     return start.place, end.place - smaller(start.place, end.place)
 
 
-def _gather_arrays(x: Value, plan: _Plan) -> Value:
+def _gather_arrays(x: Value, plan: _KeyPlan) -> Value:
     axes = [axis for axis, _ in plan.arrays]
     shape = broadcast_shapes(*(tuple(a.shape) for _, a in plan.arrays))
     batch = _batch_axes(x, plan, shape)
@@ -275,7 +275,7 @@ def _gather_arrays(x: Value, plan: _Plan) -> Value:
     return _move_block(read, place, len(shape), wanted)
 
 
-def _batch_axes(x: Value, plan: _Plan, shape: tuple[Dim, ...]) -> int:
+def _batch_axes(x: Value, plan: _KeyPlan, shape: tuple[Dim, ...]) -> int:
     """How many of the first index arrays only count the rows along an axis of their own, so that it is a batch axis."""
     axes, count = [axis for axis, _ in plan.arrays], 0
     while count < min(len(axes) - 1, len(shape)) and axes[count] == count and shape[count] == x.shape[count]:

@@ -8,7 +8,7 @@ and writes nothing. Gradients follow: a clipped index sends its gradient where i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from attrs import evolve
@@ -20,10 +20,22 @@ from rlx_core.ir.dtypes import ALL, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis, same_dim
+from rlx_core.ops.arguments import choice
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, transpose
 
 OutOfBounds = Literal["error", "clip", "fill"]
+
+
+def checked_policy(what: str, out_of_bounds: Any) -> OutOfBounds:
+    """Return the argument `out_of_bounds` of the function `what`.
+
+    Raises:
+        ConfigError: It is not "error", "clip" or "fill".
+    """
+    policy: OutOfBounds = out_of_bounds
+    choice(f"{what}: out_of_bounds", policy, get_args(OutOfBounds))
+    return policy
 
 
 def checked_indices(op: str, indices: np.ndarray, size: int, oob: OutOfBounds) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Normalisations: layer, RMS, group and channel-wise layer norm.
 
-All centre and scale rows of their data; they differ in which elements form a row. `gamma` and `beta` are optional, have the
+All centre and scale rows of their data; they differ in which elements form a row. `weight` and `bias` are optional, have the
 dims of the normalised axes (of the channel axis for group norms), and the result has the dtype of `x`.
 """
 
@@ -51,28 +51,28 @@ from rlx_core.system.records import frozen
 def affine_cotangents(
     given: Sequence[Value | None], dx: Value, dgamma: Value | None, dbeta: Value | None
 ) -> tuple[Value | Zero, ...]:
-    """The cotangents of `(x, gamma?, beta?)`, in each operand's own dtype, as many as operands were given."""
+    """The cotangents of `(x, weight?, bias?)`, in each operand's own dtype, as many as operands were given."""
     found = zip(given, (dx, dgamma, dbeta), strict=False)
     return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
 
 
-class Norm(Op):
+class NormOp(Op):
     """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
 
     category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
-    """The dims that gamma and beta must have, from the type of the data."""
+    """The dims that weight and bias must have, from the type of the data."""
 
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
+    def prepare(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, weight, bias)
 
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, self.affine_shape(x), gamma=gamma, beta=beta)
+    def infer(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> TensorType:
+        expect_affine(x, self.affine_shape(x), weight=weight, bias=bias)
         return x
 
 
 @frozen(slots=False)
-class AxesNorm(Norm):
+class AxesNorm(NormOp):
     """A norm whose rows and affine operands lie along `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
@@ -85,7 +85,7 @@ class AxesNorm(Norm):
         return batched_norm(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
 
-class ChannelNorm(Norm):
+class ChannelNorm(NormOp):
     """A norm of images, with affine operands along their channels: axis 0 holds images, so a batch is more of them."""
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
@@ -100,13 +100,13 @@ class ChannelNorm(Norm):
 class LayerNorm(AxesNorm):
     """Normalise `axes` to zero mean and unit variance, then scale and shift.
 
-    `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
+    `y = (x - mean(x)) / sqrt(var(x) + eps) · weight + bias`, with the biased variance.
 
     Shapes:
-        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+        x: f[..., d]    weight?: f[d]    bias?: f[d]    ->    y: f[..., d]
 
     Attributes:
-        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        axes: The normalised axes; weight and bias have their dims, in ascending order.
         eps: Added to the variance before the root; same units as `x` squared.
 
     Source:
@@ -115,19 +115,19 @@ class LayerNorm(AxesNorm):
 
     eps: float = field(default=1e-5, validator=number(0))
 
-    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+    def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
         x_hat, _ = standardize(wide(x), axes, self.eps)
-        return as_dtype(affine(x_hat, gamma, beta, axes), x.dtype)
+        return as_dtype(affine(x_hat, weight, bias, axes), x.dtype)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
-        x, gamma, beta = operands_of(operands, 3)
-        dx = layer_norm_backward_input(x, g, gamma, axes=self.axes, eps=self.eps)
-        dgamma = None if gamma is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
+        x, weight, bias = operands_of(operands, 3)
+        dx = layer_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
+        dgamma = None if weight is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
+        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
-    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
         return 8 * x.size
 
     @classmethod
@@ -140,7 +140,7 @@ class LayerNorm(AxesNorm):
         yield Sample("f32[2, 3, 4, 5]", "f32[3, 5]", "f32[3, 5]", axes=(1, -1))
         yield Sample("f32[2, 3]", axes=(0,), eps=0.1)
         yield Sample("f32[0, 3]", "f32[3]")
-        yield Rejected("f32[4, 9]", "f32[8]", "f32[9]", error=ShapeError, says="gamma must be [9]")
+        yield Rejected("f32[4, 9]", "f32[8]", "f32[9]", error=ShapeError, says="weight must be [9]")
         yield Rejected("i32[4, 9]", error=DtypeError, says="x must be float")
         yield Rejected("f32[4, 9]", axes=(2,), error=AxisError, says="outside")
         yield Rejected("f32[4, 9]", eps=-1.0, error=ConfigError, says="eps must be a number of at least 0, not -1.0")
@@ -151,13 +151,13 @@ layer_norm = op_function(LayerNorm)
 
 @define_op
 class RmsNorm(AxesNorm):
-    """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
+    """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · weight + bias`.
 
     Shapes:
-        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+        x: f[..., d]    weight?: f[d]    bias?: f[d]    ->    y: f[..., d]
 
     Attributes:
-        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        axes: The normalised axes; weight and bias have their dims, in ascending order.
         eps: Added to the mean square before the root; same units as `x` squared.
 
     Source:
@@ -166,19 +166,19 @@ class RmsNorm(AxesNorm):
 
     eps: float = field(default=1e-6, validator=number(0))
 
-    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+    def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
         data = wide(x)
-        return as_dtype(affine(data * inverse_rms(data, axes, self.eps), gamma, beta, axes), x.dtype)
+        return as_dtype(affine(data * inverse_rms(data, axes, self.eps), weight, bias, axes), x.dtype)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
-        x, gamma, beta = operands_of(operands, 3)
-        dx = rms_norm_backward_input(x, g, gamma, axes=self.axes, eps=self.eps)
-        dgamma = None if gamma is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
-        dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
+        x, weight, bias = operands_of(operands, 3)
+        dx = rms_norm_backward_input(x, g, weight, axes=self.axes, eps=self.eps)
+        dgamma = None if weight is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
+        dbeta = None if bias is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
-    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
         return 5 * x.size
 
     @classmethod
@@ -190,8 +190,8 @@ class RmsNorm(AxesNorm):
         yield Sample("f32[2, 3, 5]", None, "f32[2, 3]", axes=(0, 1), eps=0.5)
         yield Sample("f32[2, 3]", axes=(-2,))
         yield Sample("f32[0, 3]", "f32[3]")
-        yield Rejected("f32[4, 9]", "f32[9]", "f32[4]", error=ShapeError, says="beta must be [9]")
-        yield Rejected("f32[4, 9]", "i32[9, 1]", error=ShapeError, says="gamma must be [9]")
+        yield Rejected("f32[4, 9]", "f32[9]", "f32[4]", error=ShapeError, says="bias must be [9]")
+        yield Rejected("f32[4, 9]", "i32[9, 1]", error=ShapeError, says="weight must be [9]")
         yield Rejected("c64[4, 9]", error=DtypeError, says="x must be float")
 
 
@@ -203,7 +203,7 @@ class GroupNorm(ChannelNorm):
     """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
 
     Shapes:
-        x: f[n, c, ...]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, ...]
+        x: f[n, c, ...]    weight?: f[c]    bias?: f[c]    ->    y: f[n, c, ...]
 
     Attributes:
         groups: How many groups the channels split into; divides `c`.
@@ -220,18 +220,18 @@ class GroupNorm(ChannelNorm):
         group_shape(x, self.groups)
         return x.shape[1:2]
 
-    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+    def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
-        return as_dtype(affine(reshaped(x_hat, x.shape), gamma, beta, (1,)), x.dtype)
+        return as_dtype(affine(reshaped(x_hat, x.shape), weight, bias, (1,)), x.dtype)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
-        x, gamma, beta = operands_of(operands, 3)
-        dx = group_norm_backward_input(x, g, gamma, groups=self.groups, eps=self.eps)
-        dgamma = None if gamma is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
-        dbeta = None if beta is None else group_norm_backward_beta(g)
+        x, weight, bias = operands_of(operands, 3)
+        dx = group_norm_backward_input(x, g, weight, groups=self.groups, eps=self.eps)
+        dgamma = None if weight is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
+        dbeta = None if bias is None else group_norm_backward_beta(g)
         return affine_cotangents(operands, dx, dgamma, dbeta)
 
-    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+    def cost(self, x: TensorType, weight: TensorType | None = None, bias: TensorType | None = None) -> Dim:
         return 8 * x.size
 
     @classmethod
@@ -242,7 +242,7 @@ class GroupNorm(ChannelNorm):
         yield Sample("f32[2, 6, 2]", None, "f32[6]", groups=1)
         yield Sample("f32[2, 4]", groups=2, eps=0.1)
         yield Rejected("f32[2, 5, 3]", groups=2, error=ShapeError, says="5 channels do not split into 2 groups")
-        yield Rejected("f32[2, 4, 3]", "f32[3]", groups=2, error=ShapeError, says="gamma must be [4]")
+        yield Rejected("f32[2, 4, 3]", "f32[3]", groups=2, error=ShapeError, says="weight must be [4]")
 
 
 group_norm = op_function(GroupNorm)
@@ -253,7 +253,7 @@ class LayerNorm2d(ChannelNorm):
     """Normalise the channels at each place of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
 
     Shapes:
-        x: f[n, c, h, w]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, h, w]
+        x: f[n, c, h, w]    weight?: f[c]    bias?: f[c]    ->    y: f[n, c, h, w]
     """
 
     eps: float = field(default=1e-6, validator=number(0))
@@ -262,8 +262,8 @@ class LayerNorm2d(ChannelNorm):
         expect_rank("x", x, 4, 4)
         return x.shape[1:2]
 
-    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
-        return layer_norm(x, gamma, beta, axes=(1,), eps=self.eps)
+    def decompose(self, x: Value, weight: Value | None = None, bias: Value | None = None) -> Value:
+        return layer_norm(x, weight, bias, axes=(1,), eps=self.eps)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

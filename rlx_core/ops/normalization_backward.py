@@ -54,23 +54,23 @@ class InputGradient(Op):
 
     category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
-    """The dims that gamma must have, from the type of the data."""
+    """The dims that weight must have, from the type of the data."""
 
-    def prepare(self, x: Value, dy: Value, gamma: Value | None = None) -> tuple[Value | None, ...]:
-        return (*affine_prepare(x, gamma)[:1], as_dtype(dy, x.dtype), *affine_prepare(x, gamma)[1:])
+    def prepare(self, x: Value, dy: Value, weight: Value | None = None) -> tuple[Value | None, ...]:
+        return (*affine_prepare(x, weight)[:1], as_dtype(dy, x.dtype), *affine_prepare(x, weight)[1:])
 
-    def infer(self, x: TensorType, dy: TensorType, gamma: TensorType | None = None) -> TensorType:
-        expect_affine(x, self.affine_shape(x), gamma=gamma)
+    def infer(self, x: TensorType, dy: TensorType, weight: TensorType | None = None) -> TensorType:
+        expect_affine(x, self.affine_shape(x), weight=weight)
         expect_shape("dy", dy, x.shape)
         return x
 
 
 class GammaGradient(Op):
-    """The cotangent of a norm's gamma: a sum over rows, in the dtype in which they are summed."""
+    """The cotangent of a norm's weight: a sum over rows, in the dtype in which they are summed."""
 
     category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
-    """The dims of gamma, from the type of the data."""
+    """The dims of weight, from the type of the data."""
 
     def infer(self, x: TensorType, dy: TensorType) -> TensorType:
         expect_affine(x, ())
@@ -88,10 +88,10 @@ class LayerNormBackwardInput(InputGradient):
     def affine_shape(self, x: TensorType) -> Shape:
         return dims_at(x, self.axes)
 
-    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+    def decompose(self, x: Value, dy: Value, weight: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
         x_hat, inv_std = standardize(wide(x), axes, self.eps)
-        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, axes)
+        g = wide(dy) if weight is None else wide(dy) * along(weight, x.ndim, axes)
         return as_dtype(inv_std * (g - mean_over(g, axes) - x_hat * mean_over(g * x_hat, axes)), x.dtype)
 
     @classmethod
@@ -107,7 +107,7 @@ layer_norm_backward_input = op_function(LayerNormBackwardInput)
 
 @define_op
 class LayerNormBackwardGamma(GammaGradient):
-    """The cotangent of gamma in `LayerNorm`: `Σ dy·x̂` over all other axes."""
+    """The cotangent of weight in `LayerNorm`: `Σ dy·x̂` over all other axes."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-5
@@ -146,11 +146,11 @@ class RmsNormBackwardInput(InputGradient):
     def affine_shape(self, x: TensorType) -> Shape:
         return dims_at(x, self.axes)
 
-    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+    def decompose(self, x: Value, dy: Value, weight: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
         data = wide(x)
         r = inverse_rms(data, axes, self.eps)
-        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, axes)
+        g = wide(dy) if weight is None else wide(dy) * along(weight, x.ndim, axes)
         return as_dtype(r * g - r * r * r * data * mean_over(data * g, axes), x.dtype)
 
     @classmethod
@@ -158,7 +158,7 @@ class RmsNormBackwardInput(InputGradient):
         yield Sample("f32[3, 8]", "f32[3, 8]", "f32[8]")
         yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", None, axes=(0, 1), eps=0.5)
         yield Sample("bf16[3, 8]", "bf16[3, 8]", "bf16[8]")
-        yield Rejected("f32[3, 8]", "f32[3, 8]", "f32[3]", error=ShapeError, says="gamma must be [8]")
+        yield Rejected("f32[3, 8]", "f32[3, 8]", "f32[3]", error=ShapeError, says="weight must be [8]")
 
 
 rms_norm_backward_input = op_function(RmsNormBackwardInput)
@@ -166,7 +166,7 @@ rms_norm_backward_input = op_function(RmsNormBackwardInput)
 
 @define_op
 class RmsNormBackwardGamma(GammaGradient):
-    """The cotangent of gamma in `RmsNorm`: `Σ dy·x·r` over all other axes."""
+    """The cotangent of weight in `RmsNorm`: `Σ dy·x·r` over all other axes."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
@@ -191,7 +191,7 @@ rms_norm_backward_gamma = op_function(RmsNormBackwardGamma)
 
 @define_op
 class RmsNormBackwardBeta(Op):
-    """The cotangent of beta in `RmsNorm` and `LayerNorm`: `Σ dy` over all other axes."""
+    """The cotangent of bias in `RmsNorm` and `LayerNorm`: `Σ dy` over all other axes."""
 
     category: ClassVar = "boundary"
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
@@ -224,9 +224,9 @@ class GroupNormBackwardInput(InputGradient):
         group_shape(x, self.groups)
         return x.shape[1:2]
 
-    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+    def decompose(self, x: Value, dy: Value, weight: Value | None = None) -> Value:
         rows = group_shape(x.type, self.groups)
-        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, (1,))
+        g = wide(dy) if weight is None else wide(dy) * along(weight, x.ndim, (1,))
         dx = layer_norm_backward_input(
             reshaped(wide(x), rows), reshaped(g, rows), axes=group_axes(x.type), eps=self.eps
         )
@@ -245,7 +245,7 @@ group_norm_backward_input = op_function(GroupNormBackwardInput)
 
 @define_op
 class GroupNormBackwardGamma(GammaGradient):
-    """The cotangent of gamma in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
+    """The cotangent of weight in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
 
     groups: int
     eps: float = 1e-5
@@ -270,7 +270,7 @@ group_norm_backward_gamma = op_function(GroupNormBackwardGamma)
 
 @define_op
 class GroupNormBackwardBeta(Op):
-    """The cotangent of beta in `GroupNorm`: `Σ dy` over all axes but the channels."""
+    """The cotangent of bias in `GroupNorm`: `Σ dy` over all axes but the channels."""
 
     category: ClassVar = "boundary"
 

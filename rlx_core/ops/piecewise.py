@@ -75,7 +75,7 @@ def _slope_by_piece(x: Value, edges: Sequence[float], slopes: Sequence[Any]) -> 
     return found
 
 
-class Pieces(UnaryFloat):
+class PiecewiseOp(UnaryFloat):
     """A function made of pieces that has attributes; the subclass is its meaning and its derivative."""
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Pieces(UnaryFloat):
 
 
 @define_op
-class LeakyRelu(Pieces):
+class LeakyRelu(PiecewiseOp):
     """x where x > 0, slope · x elsewhere."""
 
     slope: float = 0.01
@@ -129,7 +129,7 @@ def _exponential_slope(x: Value, y: Value, scale: float, width: float, right: fl
 
 
 @define_op
-class Elu(Pieces):
+class Elu(PiecewiseOp):
     """x where x > 0, alpha · (e^x - 1) elsewhere."""
 
     alpha: float = 1.0
@@ -151,7 +151,7 @@ elu = op_function(Elu)
 
 
 @define_op
-class Celu(Pieces):
+class Celu(PiecewiseOp):
     """x where x > 0, alpha · (e^(x/alpha) - 1) elsewhere: continuously differentiable for every alpha."""
 
     alpha: float = field(default=1.0, validator=number(0, is_open=True))

@@ -100,7 +100,7 @@ class Mean(Reduction):
             yield Sample(f"{d}[2, 3]", axes=(0,))
 
 
-class Extreme(Reduction):
+class ExtremeReduction(Reduction):
     """The largest or smallest element: ties share the derivative evenly. NaN wins, and so do its derivatives: all are NaN."""
 
     combine: ClassVar[np.ufunc]
@@ -146,14 +146,14 @@ class Extreme(Reduction):
 
 
 @define_op(name="reduce_max")  # `rlx.max` is the element-wise one
-class Max(Extreme):
+class Max(ExtremeReduction):
     """The largest element over `axes`; NaN propagates, ties share the derivative evenly."""
 
     combine: ClassVar = np.maximum
 
 
 @define_op(name="reduce_min")
-class Min(Extreme):
+class Min(ExtremeReduction):
     """The smallest element over `axes`; NaN propagates, ties share the derivative evenly."""
 
     combine: ClassVar = np.minimum

@@ -90,15 +90,15 @@ _where = op_function(Where)
 
 
 @checked_call
-def where(condition: Any, a: Any, b: Any) -> Any:
-    """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.
+def where(condition: Any, x1: Any, x2: Any) -> Any:
+    """`x1` where the condition holds, `x2` elsewhere: `Where` on broadcast operands.
 
     The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`.
     """
     # Before scalars are lifted: a number as the condition would lend its dtype to a weak scalar in a branch.
     if isinstance(condition, Value):
-        return _where(as_condition(condition), a, b)
-    return _where(as_array(condition) != 0, a, b)
+        return _where(as_condition(condition), x1, x2)
+    return _where(as_array(condition) != 0, x1, x2)
 
 
 def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:

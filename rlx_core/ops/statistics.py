@@ -72,10 +72,10 @@ def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value
     return centred * inv_std, inv_std
 
 
-def affine(x_hat: Value, gamma: Value | None, beta: Value | None, axes: Sequence[int]) -> Value:
-    """`x_hat · gamma + beta`, both along `axes`, either of them absent."""
-    scaled = x_hat if gamma is None else x_hat * along(gamma, x_hat.ndim, axes)
-    return scaled if beta is None else scaled + along(beta, x_hat.ndim, axes)
+def affine(x_hat: Value, weight: Value | None, bias: Value | None, axes: Sequence[int]) -> Value:
+    """`x_hat · weight + bias`, both along `axes`, either of them absent."""
+    scaled = x_hat if weight is None else x_hat * along(weight, x_hat.ndim, axes)
+    return scaled if bias is None else scaled + along(bias, x_hat.ndim, axes)
 
 
 def as_axes(axes: int | Sequence[int]) -> tuple[int, ...]:
@@ -91,18 +91,18 @@ def operands_of(given: Sequence[Any], count: int) -> list[Any]:
 def batched_norm(
     shifted: Any, axes: Sequence[int], size: Dim, x: Sequence[Value | None], is_batched: Sequence[bool]
 ) -> Value:
-    """Batch a norm with operands `(x, gamma?, beta?)`, where gamma and beta lie along `axes`, counted without the batch axis.
+    """Batch a norm with operands `(x, weight?, bias?)`, where weight and bias lie along `axes`, counted without the batch axis.
 
     `shifted` is the norm on data with a batch axis in front. It takes a shared affine part as it is; a batched one is
     applied after it, to the wide result, so that one example's scale never meets another's data.
     """
-    data, gamma, beta = operands_of(x, 3)
+    data, weight, bias = operands_of(x, 3)
     data = data if is_batched[0] else expand(data, (size, *data.shape))
     if not any(is_batched[1:]):
-        return shifted(data, gamma, beta)
+        return shifted(data, weight, bias)
     y = shifted(wide(data))
     own_axes = tuple(a + 1 for a in axes)
-    for i, v in enumerate((gamma, beta), start=1):
+    for i, v in enumerate((weight, bias), start=1):
         if v is not None:
             placed = along(v, y.ndim, (0, *own_axes) if is_batched[i] else own_axes)
             y = y * placed if i == 1 else y + placed

@@ -16,27 +16,27 @@ __all__ = ["dynamic_slice", "dynamic_update_slice"]
 
 
 @checked_call
-def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Dim]) -> Any:
-    """The window of `sizes` of `x` that starts at `starts`, one index an axis, moved so that it lies inside.
+def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[Dim]) -> Any:
+    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index an axis, moved so that it lies inside.
 
     The starts are operands, so one program serves all places; where they are known, `x[2:5]` is a slice.
 
     >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
     [3, 4]
     """
-    return dynamic.dynamic_slice(x, *_indices(starts), sizes=sizes)
+    return dynamic.dynamic_slice(x, *_indices(start_indices), sizes=slice_sizes)
 
 
 @checked_call
-def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
-    """`x` with the window that starts at `starts`, one index an axis, overwritten by `update`, moved so that it lies inside.
+def dynamic_update_slice(x: Any, update: Any, start_indices: Sequence[Any]) -> Any:
+    """`x` with the window at `start_indices`, one index an axis, overwritten by `update`; it is moved so that it lies inside.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
     [0.0, 1.0, 1.0, 0.0]
     """
-    return dynamic.dynamic_update_slice(x, update, *_indices(starts))
+    return dynamic.dynamic_update_slice(x, update, *_indices(start_indices))
 
 
 def _indices(starts: Sequence[Any]) -> list[Any]:
     """Python's integers as indices: as numbers they would take the dtype of the data beside them."""
-    return [np.int64(s) if isinstance(s, int) else s for s in listed("starts", starts)]
+    return [np.int64(s) if isinstance(s, int) else s for s in listed("start_indices", starts)]

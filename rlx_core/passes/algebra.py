@@ -21,14 +21,14 @@ from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Expand, Reshape, Transpose, expand, reshape, transpose
 from rlx_core.passes.engine.patterns import scalar_of, some
 from rlx_core.passes.engine.predicates import is_integer, is_not_complex
-from rlx_core.passes.engine.rules import Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.joined_slices import whole_of_slices
 
 __all__ = ["algebra", "holds_all_values"]
 
 
 @ruleset("algebra")
-def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n: Any) -> Iterator[Rule]:
+def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n: Any) -> Iterator[RewriteRule]:
     """Identities that hold for every value, NaN, infinities and signed zeros included."""
     yield rewrite("neg-neg", -(-x)).to(x)
     yield rewrite("conj-conj", conjugate(conjugate(x))).to(x)

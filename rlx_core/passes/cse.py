@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rlx_core.ir.graph import Argument, Graph, Node, Value
+from rlx_core.ir.graph import Graph, GraphArgument, Node, Value
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
@@ -54,7 +54,7 @@ def merge_equal(graph: Graph) -> Result:
 
 
 def may_merge(node: Node) -> bool:
-    return node.op.is_pure and not node.op.is_barrier and not isinstance(node.op, Argument)
+    return node.op.is_pure and not node.op.is_barrier and not isinstance(node.op, GraphArgument)
 
 
 def node_key(node: Node, representative: dict[Value, Value]) -> Hashable:

@@ -12,13 +12,13 @@ from rlx_core.ops.arithmetic import pow, reciprocal, square
 from rlx_core.ops.creation import zeros_like
 from rlx_core.passes.algebra import broadcast
 from rlx_core.passes.engine.predicates import is_float
-from rlx_core.passes.engine.rules import Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Match, RewriteRule, rewrite, ruleset
 
 __all__ = ["fast_math"]
 
 
 @ruleset("fast-math")
-def fast_math(x: Any, y: Any, z: Any) -> Iterator[Rule]:
+def fast_math(x: Any, y: Any, z: Any) -> Iterator[RewriteRule]:
     """Each says what it gives up; the error that that can make is unbounded where it says NaN or infinity."""
     yield rewrite("add-zero", x + 0).to(x).when(is_float).giving_up("signed zero")  # -0.0 + 0 is +0.0
     yield rewrite("mul-zero", x * 0).to(zeros_of).when(is_float).giving_up("NaN, infinities, signed zero")

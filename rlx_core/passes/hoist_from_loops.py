@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import evolve, field
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.linalg import MatMul
@@ -65,14 +65,14 @@ def hoisting_of(node: Node) -> Hoisting | None:
     _, consts, xs = op.split(op.body.inputs)
     steady, per_step = set(consts), set(xs)
     for each in nodes:
-        if each.op.is_pure and not isinstance(each.op, Argument) and all(v in steady for v in each.present()):
+        if each.op.is_pure and not isinstance(each.op, GraphArgument) and all(v in steady for v in each.present()):
             steady.update(each.results)
     products = [v for each in nodes for v in each.results if is_product(each, per_step, steady)]
     weights = {constant_of([*each.present()][1]) for each in nodes if isinstance(each.op, MatMul)}
     done = {*steady, *products}
     used = [v for each in nodes if not done.issuperset(each.results) for v in each.present() if v in steady]
     used += [v for v in op.body.outputs if v in steady]
-    same = [v for v in dict.fromkeys(kept_of(used, weights)) if not isinstance(v.node.op, Argument)]
+    same = [v for v in dict.fromkeys(kept_of(used, weights)) if not isinstance(v.node.op, GraphArgument)]
     return Hoisting(op, tuple(same), tuple(products)) if same or products else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlx_core.errors import DtypeError, Fact, MissingInputError, RlxError, ShapeError, UnknownNameError, nearest
-from rlx_core.ir.graph import Argument, Builder, Graph, Param, Value
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Param, Value
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.engine.base import Result
 
@@ -34,7 +34,7 @@ def insert(
     values: dict[Value, Value] = {}
     for node in source.nodes:
         op = node.op
-        if isinstance(op, Argument) and op.label in bound:
+        if isinstance(op, GraphArgument) and op.label in bound:
             values[node.result] = bound[op.label]
         elif isinstance(op, Param):
             values[node.result] = builder.param(op.label, op.type, origin=node.origin)

@@ -42,7 +42,7 @@ def merge(graph: Graph) -> Result:
 def merge_pairs(graph: Graph) -> Result:
     """`graph` with loops merged, none of them twice."""
     grouping = Grouping(graph)
-    loops = [Loop(node, node.op) for node in graph.nodes if isinstance(node.op, While) and node.op.is_pure]
+    loops = [WhileLoop(node, node.op) for node in graph.nodes if isinstance(node.op, While) and node.op.is_pure]
     for one, other in combinations(loops, 2):
         pair = pair_of(one, other)
         if pair is not None:
@@ -51,7 +51,7 @@ def merge_pairs(graph: Graph) -> Result:
 
 
 @frozen(eq=False)
-class Loop:
+class WhileLoop:
     """A While as its node shows it: what is carried first, and what is the same in every step."""
 
     node: Node
@@ -75,8 +75,8 @@ class Pair:
         places: For each carry of the first, where the second carries the same; `None` where it does not.
     """
 
-    one: Loop
-    other: Loop
+    one: WhileLoop
+    other: WhileLoop
     places: tuple[int | None, ...]
 
     @property
@@ -116,7 +116,7 @@ class Pair:
         return (next(own) if place is None else carried[place] for place in self.places)
 
 
-def pair_of(one: Loop, other: Loop) -> Pair | None:
+def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
     """How two loops go through the same states; `None` if they do not, or share no more than counters."""
     if one.op.max_steps != other.op.max_steps:
         return None

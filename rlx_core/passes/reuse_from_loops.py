@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import evolve, field
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.linalg import MatMul
@@ -159,7 +159,7 @@ def nodes_for(body: Graph, outputs: Sequence[Value], given: Mapping[Value, Value
     """The nodes that outputs need, backwards, where some values are given; and those with effects."""
     wanted = {v for v in outputs if v not in given}
     for node in reversed(body.nodes):
-        if isinstance(node.op, Argument):
+        if isinstance(node.op, GraphArgument):
             continue
         if not node.op.is_pure or any(v in wanted for v in node.results):
             wanted.update(v for v in node.present() if v not in given)

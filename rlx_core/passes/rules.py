@@ -8,11 +8,22 @@ from rlx_core.passes.engine.rules import (
     Left,
     Match,
     Predicate,
-    Rule,
+    RewriteRule,
     RuleSet,
     predicate,
     rewrite,
     ruleset,
 )
 
-__all__ = ["Accepts", "Declined", "Left", "Match", "Predicate", "Rule", "RuleSet", "predicate", "rewrite", "ruleset"]
+__all__ = [
+    "Accepts",
+    "Declined",
+    "Left",
+    "Match",
+    "Predicate",
+    "RewriteRule",
+    "RuleSet",
+    "predicate",
+    "rewrite",
+    "ruleset",
+]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rlx_core.passes.engine.runner import PassEvent, PassRun, Run, Watch, run_passes
+from rlx_core.passes.engine.runner import PassesRun, PassEvent, PassRun, Watch, run_passes
 
-__all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
+__all__ = ["PassEvent", "PassRun", "PassesRun", "Watch", "run_passes"]

@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.compiled import Compiled, ProgramCache
+from rlx_core.pipeline.compiled import CompiledProgram, ProgramCache
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.config.words import check_dispatch
 from rlx_core.pipeline.job import Job
@@ -49,7 +49,7 @@ def compile_graph(
     donations: Mapping[str, int | None] | None = None,
     output_names: Sequence[str] | None = None,
     cache: Callable[[Configuration], ProgramCache] | None = None,
-) -> Compiled:
+) -> CompiledProgram:
     """Compile a graph, HIR or MIR.
 
     Args:
@@ -101,7 +101,7 @@ def static_nbytes(t: TensorType) -> int:
 
 def find_or_compile(
     job: Job, cache: Callable[[Configuration], ProgramCache] | None
-) -> tuple[Compiled, Literal["compiled", "memory", "disk"]]:
+) -> tuple[CompiledProgram, Literal["compiled", "memory", "disk"]]:
     """The result of a job, and where it came from; a new one is kept in the cache.
 
     Nothing is kept of a program with ops from a lone file or a notebook: they may mean something else the next time. What
@@ -112,14 +112,14 @@ def find_or_compile(
     source: Literal["compiled", "memory", "disk"] = "memory"
     kept = cache(job.configuration)
 
-    def compile_now() -> Compiled:
+    def compile_now() -> CompiledProgram:
         nonlocal source
         source = "compiled"
         job.events.tell("cache-miss", key=job.key)
         job.backend.expect(job.configuration.options, kept.objects)
         return job.compile()
 
-    def read(data: bytes) -> Compiled:
+    def read(data: bytes) -> CompiledProgram:
         nonlocal source
         source = "disk"
         return job.restore(data)

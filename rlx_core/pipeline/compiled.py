@@ -16,9 +16,9 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Lines, Source
 from rlx_core.pipeline.config.records import MemoryConfig
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
-from rlx_core.plugins import Fault
+from rlx_core.plugins import ContributionFault
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.logs import log_event
 from rlx_core.system.progress import progress
@@ -27,11 +27,11 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
     from rlx_core.pipeline.planning.planner import PlanOptions
 
-__all__ = ["Compiled", "ProgramCache", "plan_options"]
+__all__ = ["CompiledProgram", "ProgramCache", "plan_options"]
 
 
 @frozen(eq=False)
-class Compiled:
+class CompiledProgram:
     """A compiled program: one that can run, or a template that becomes one when its sizes are bound.
 
     Attributes:
@@ -51,12 +51,12 @@ class Compiled:
     backend: Backend
     target: Target
     memory: MemoryConfig
-    report: Report
+    report: CompilationReport
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
     code: list[object] = field(factory=list)
     lines: Lines = ()
-    preparing: list[Compiled] = field(factory=list)
+    preparing: list[CompiledProgram] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -94,7 +94,7 @@ class Compiled:
     def _pass_over(self, error: PluginError) -> bool:
         """Whether an error is about the code of a row that can be passed over, which is done."""
         fault, table = error.fault, self.target.kernels
-        if not isinstance(fault, Fault) or fault.kind != "kernels":
+        if not isinstance(fault, ContributionFault) or fault.kind != "kernels":
             return False
         # A plan from a cache has the row although it failed before; the next plan cannot have it.
         return table.has_failed(fault.name) or table.fail(table.get(fault.name), "", error)
@@ -109,7 +109,7 @@ class Compiled:
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
         return made
 
-    def to_prepare(self, prepare: Graph) -> Compiled:
+    def to_prepare(self, prepare: Graph) -> CompiledProgram:
         """What a prepare graph computes, as a program for the same target."""
         if prepare is not self.lir.prepare:
             return self._preparing(prepare)
@@ -117,7 +117,7 @@ class Compiled:
             self.preparing.append(self._preparing(prepare))
         return self.preparing[0]
 
-    def _preparing(self, prepare: Graph) -> Compiled:
+    def _preparing(self, prepare: Graph) -> CompiledProgram:
         from rlx_core.pipeline.planning.planner import make_lir  # here, because few programs have parameters to prepare
         from rlx_core.pipeline.planning.prepare import computed_graph
 
@@ -143,7 +143,7 @@ class Compiled:
     def _log(self, event: str, **facts: Any) -> None:
         log_event(event, {"program": self.report.name, "target": self.target.name, **facts})
 
-    def report_for(self, lir: Lir, program: Program | None = None) -> Report:
+    def report_for(self, lir: Lir, program: Program | None = None) -> CompilationReport:
         """The report with the memory plan of a specialised program, and where its code came from if there is some."""
         stages = {**self.report.stages, "LIR steps": len(lir.steps)}
         if program is None:
@@ -164,11 +164,11 @@ class ProgramCache(Protocol):
     def get_or_compile(
         self,
         key: str,
-        compile: Callable[[], Compiled],
+        compile: Callable[[], CompiledProgram],
         *,
-        to_bytes: Callable[[Compiled], bytes | None] | None = None,
-        from_bytes: Callable[[bytes], Compiled] | None = None,
-    ) -> Compiled: ...
+        to_bytes: Callable[[CompiledProgram], bytes | None] | None = None,
+        from_bytes: Callable[[bytes], CompiledProgram] | None = None,
+    ) -> CompiledProgram: ...
 
 
 @cache

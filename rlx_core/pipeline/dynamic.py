@@ -16,9 +16,9 @@ import numpy as np
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
-from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
+from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols
 from rlx_core.ir.graph import Graph, Node, leaf_name
-from rlx_core.ir.lir import Lir, Origin
+from rlx_core.ir.lir import Lir, TemplateOrigin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.planning.schedule import Flow
 from rlx_core.pipeline.select.backend import Target
@@ -42,24 +42,24 @@ __all__ = [
 T = TypeVar("T")
 
 
-def template_symbols(template: Lir) -> frozenset[Symbol]:
+def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
     """Every size that a binding of `template` must give."""
     graphs = [template.graph, *([template.prepare] if template.prepare else [])]
-    in_nodes: frozenset[Symbol] = frozenset().union(*(g.symbols for g in graphs))
+    in_nodes: frozenset[SizeSymbol] = frozenset().union(*(g.symbols for g in graphs))
     in_guards = free_symbols(*(d for g in graphs for guard in g.guards for d in (guard.left, guard.right)))
     return in_nodes | in_guards
 
 
-def _symbols_of(template: Lir) -> frozenset[Symbol]:
+def _symbols_of(template: Lir) -> frozenset[SizeSymbol]:
     """The symbols of a template, which every binding asks for."""
     found = _symbols.get(template)
     return _symbols.setdefault(template, template_symbols(template)) if found is None else found
 
 
-_symbols: WeakKeyDictionary[Lir, frozenset[Symbol]] = WeakKeyDictionary()
+_symbols: WeakKeyDictionary[Lir, frozenset[SizeSymbol]] = WeakKeyDictionary()
 
 
-def binding_key(binding: DimBinding, symbols: Iterable[Symbol]) -> str:
+def binding_key(binding: DimBinding, symbols: Iterable[SizeSymbol]) -> str:
     """The sizes of `symbols` as text that is the same in every process: by name, and without sizes nobody asked for.
 
     >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
@@ -115,7 +115,7 @@ def specialize(
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
 
         return plan(legalize(graph, Dispatcher(target)).graph)
-    return evolve(made, origin=Origin(template, binding))
+    return evolve(made, origin=TemplateOrigin(template, binding))
 
 
 def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> Lir:

@@ -22,12 +22,12 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.serialize import load_plan, relocated, save
-from rlx_core.pipeline.compiled import Compiled, plan_options
+from rlx_core.pipeline.compiled import CompiledProgram, plan_options
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.interpreted import Interpreter
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Backend, Target
 from rlx_core.pipeline.showing import dump, watch_for
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
@@ -36,7 +36,7 @@ from rlx_core.system.records import frozen
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
     from rlx_core.passes.engine.fusion_report import FusionReport
     from rlx_core.passes.engine.runner import PassRun
-    from rlx_core.pipeline.plan import Plan
+    from rlx_core.pipeline.plan import CompilationPlan
     from rlx_core.pipeline.select.dispatch import DispatchReport
 
 __all__ = ["Job"]
@@ -69,7 +69,7 @@ class Job:
         return Events(self.registry, self.graph.name, self.target.name)
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> CompilationPlan:
         """The resolved pipeline; a result that is found in a cache does without."""
         from rlx_core.pipeline.plan import resolve_plan  # here, because a cached program has its plan
 
@@ -125,7 +125,7 @@ class Job:
             return self.target.name
         return self.registry.digest("backends", self.target.name)
 
-    def compile(self) -> Compiled:
+    def compile(self) -> CompiledProgram:
         """All passes, the split of parameter work, the plan."""
         # Here, because a cached program is not compiled.
         from rlx_core.passes.engine.fusion_report import assert_fusion_clean, fusion_report
@@ -161,7 +161,7 @@ class Job:
         dispatch = run.notes["dispatch"]
         return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
 
-    def stored(self, compiled: Compiled) -> bytes | None:
+    def stored(self, compiled: CompiledProgram) -> bytes | None:
         """The bytes of a compiled program that another process can go on from.
 
         `None` where tables for the target could not be used: once they can, the program is another one. And where it calls
@@ -175,7 +175,7 @@ class Job:
             return None
         return save(Module.of_lir(compiled.lir), self.lines)
 
-    def restore(self, data: bytes) -> Compiled:
+    def restore(self, data: bytes) -> CompiledProgram:
         """The compiled program from its bytes; any fault in them raises.
 
         The plan was verified before it was stored, and its digest says that it is still the same.
@@ -186,7 +186,7 @@ class Job:
                 raise FormatError(f"cache: the entry is not program {self.key[:12]}")
         return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir))
 
-    def located(self, found: Compiled) -> Compiled:
+    def located(self, found: CompiledProgram) -> CompiledProgram:
         """A compiled program that may have been made for an equal one from other lines, with the lines of this one."""
         if found.lines == self.lines:
             return found
@@ -211,8 +211,8 @@ class Job:
         passes: tuple[PassRun, ...],
         dispatch: Callable[[], DispatchReport],
         fusion: FusionReport | None = None,
-    ) -> Compiled:
-        report = Report(
+    ) -> CompiledProgram:
+        report = CompilationReport(
             self.graph.name,
             self.target.name,
             {**stages, "LIR steps": len(lir.steps)},
@@ -224,7 +224,7 @@ class Job:
             device=self.target,
             left_out=self.registry.left_out,
         )
-        return Compiled(lir, self.backend, self.target, self.configuration.memory, report, lines=self.lines)
+        return CompiledProgram(lir, self.backend, self.target, self.configuration.memory, report, lines=self.lines)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from rlx_core.pipeline.select.kernels import Condition, Kernel, KernelTable, Refusal, Selection, Traits, condition
+from rlx_core.pipeline.select.kernels import (
+    Condition,
+    Kernel,
+    KernelRefusal,
+    KernelSelection,
+    KernelTable,
+    Traits,
+    condition,
+)
 
-__all__ = ["Condition", "Kernel", "KernelTable", "Refusal", "Selection", "Traits", "condition"]
+__all__ = ["Condition", "Kernel", "KernelRefusal", "KernelSelection", "KernelTable", "Traits", "condition"]

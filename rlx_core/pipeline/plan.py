@@ -1,8 +1,8 @@
 """A configuration and what plugins provide, resolved for one target: exactly which passes run, with which options.
 
-A `Plan` is a value that prints, hashes and runs. Its hash covers everything that can change a program (passes, options, who
-provides them in which version, the target's kernels, policies) and nothing that cannot (where it was configured, what is
-printed, in which order packages were installed).
+A `CompilationPlan` is a value that prints, hashes and runs. Its hash covers everything that can change a program (passes,
+options, who provides them in which version, the target's kernels, policies) and nothing that cannot (where it was configured,
+what is printed, in which order packages were installed).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rlx_core.passes.engine.apply_rules import pass_of
 from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, LirPass, Pass, PassRecord
 from rlx_core.passes.engine.order import check_order
 from rlx_core.passes.engine.rules import RuleSet
-from rlx_core.passes.engine.runner import NO_WATCH, Run, Watch, run_passes
+from rlx_core.passes.engine.runner import NO_WATCH, PassesRun, Watch, run_passes
 from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, plainly, split_entry
 from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.placement import Line, check_places, with_included
@@ -35,7 +35,7 @@ from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 from rlx_core.system.records import frozen
 
-__all__ = ["Plan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
+__all__ = ["CompilationPlan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
 
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
@@ -79,7 +79,7 @@ class Extension:
 
 
 @frozen(eq=False)
-class Plan:
+class CompilationPlan:
     """What will happen to a program; see the module's docstring.
 
     Attributes:
@@ -101,7 +101,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     extensions: tuple[Extension, ...] = ()
 
-    def run(self, graph: Graph, watch: Watch = NO_WATCH) -> Run:
+    def run(self, graph: Graph, watch: Watch = NO_WATCH) -> PassesRun:
         """The graph after all passes of the HIR and MIR lists.
 
         Raises:
@@ -229,7 +229,7 @@ def plain(value: Any) -> Any:
 # -------------------------------------------------------------------------------------------- resolving
 
 
-def resolve_plan(configuration: Configuration, registry: Registry, target: Target | None = None) -> Plan:
+def resolve_plan(configuration: Configuration, registry: Registry, target: Target | None = None) -> CompilationPlan:
     """The plan of a configuration for a target; without one it has no legalisation.
 
     Raises:
@@ -261,7 +261,9 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
-    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target))
+    return CompilationPlan(
+        name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target)
+    )
 
 
 def lines_of(pipeline: str, table: PipelineConfig, stage: str) -> Iterator[Line]:

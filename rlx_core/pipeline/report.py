@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.select.backend import Target, Traffic
     from rlx_core.pipeline.select.dispatch import DispatchReport
     from rlx_core.pipeline.select.tiers import Tiers
-    from rlx_core.plugins import Fault
+    from rlx_core.plugins import ContributionFault
 
-__all__ = ["Report", "human_bytes"]
+__all__ = ["CompilationReport", "human_bytes"]
 
 
 @frozen(eq=False, repr=False)
-class Report(Shown):
+class CompilationReport(Shown):
     """The record of one compilation.
 
     Attributes:
@@ -61,7 +61,7 @@ class Report(Shown):
     fusion: FusionReport | None = None
     device: Target | None = None
     traffic: Traffic | None = None
-    left_out: Mapping[tuple[str, str], Fault] = field(factory=dict)
+    left_out: Mapping[tuple[str, str], ContributionFault] = field(factory=dict)
 
     @cached_property
     def dispatch(self) -> DispatchReport:

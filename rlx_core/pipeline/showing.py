@@ -14,8 +14,8 @@ from rlx_core.pipeline.events import Events
 from rlx_core.system.private import is_foreign, write_own
 
 if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
-    from rlx_core.passes.engine.runner import Run, Watch
-    from rlx_core.pipeline.compiled import Compiled
+    from rlx_core.passes.engine.runner import PassesRun, Watch
+    from rlx_core.pipeline.compiled import CompiledProgram
 
 __all__ = ["dump", "show", "watch_for"]
 
@@ -33,7 +33,7 @@ def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     )
 
 
-def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
+def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram:
     """Print what the configuration asks to see of a compilation."""
     if printing.verbose:
         for done in compiled.report.passes:
@@ -46,7 +46,7 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
     return compiled
 
 
-def dump(directory: Path, given: Graph, run: Run, lir: Lir) -> None:
+def dump(directory: Path, given: Graph, run: PassesRun, lir: Lir) -> None:
     """Write a program under its name as it was given, before and after the passes of MIR, and its plan.
 
     A link with the name of a file is replaced, never followed; other users cannot read the files.

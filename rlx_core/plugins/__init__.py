@@ -8,10 +8,10 @@ what an op, a pass or a backend is, and what it does, it does not know.
 
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.defaults import default_host, host_with, set_default_host
-from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
-from rlx_core.plugins.faults import Fault
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin, builtin_entry, given_entry, named_entry
+from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.host import PluginHost
-from rlx_core.plugins.index import Index, installed_plugins
+from rlx_core.plugins.index import PluginIndex, installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.plugins.registry import Override, Refusal, Registry
@@ -20,14 +20,14 @@ from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Ve
 
 __all__ = [
     "Claim",
+    "ContributionFault",
     "Failure",
-    "Fault",
-    "Index",
-    "Origin",
     "Override",
     "PluginEntry",
     "PluginHost",
+    "PluginIndex",
     "PluginManager",
+    "PluginOrigin",
     "PluginPolicy",
     "PluginStatus",
     "Provenance",

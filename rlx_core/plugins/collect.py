@@ -11,7 +11,7 @@ from rlx_core.contributions.newer import noting_newer_fields
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import HOOKS
 from rlx_core.plugins.digest import record_digest
-from rlx_core.plugins.entry import Origin, PluginEntry, file_of
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin, file_of
 from rlx_core.plugins.manager import Hook, PluginManager, source_of
 from rlx_core.plugins.states import Provenance
 from rlx_core.system.records import frozen
@@ -106,7 +106,7 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
     written_in, line = source_of(function)
     provenance = Provenance(entry.name, entry.distribution, entry.version, written_in or file, line)
     for record in records(hook, kind, function()):
-        if entry.origin is not Origin.BUILTIN:
+        if entry.origin is not PluginOrigin.BUILTIN:
             record_digest(record, entry)  # raises for what has none, while that is still its plugin's fault alone
         yield Claim(kind, record.name, record, entry, provenance, given=record)
 

@@ -25,7 +25,7 @@ CORE: Final = "rlx-core"
 MODULE: Final = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?")
 
 
-class Origin(StrEnum):
+class PluginOrigin(StrEnum):
     """How rlx came to know a plugin."""
 
     BUILTIN = "builtin"  # rlx-core's own ops and passes
@@ -58,9 +58,11 @@ class PluginEntry:
     when: tuple[str, ...] = ()
     file: str = ""
     plugin: object = field(default=None, eq=False, repr=False)
-    origin: Origin = field(
-        default=Factory(lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True),
-        converter=Origin,
+    origin: PluginOrigin = field(
+        default=Factory(
+            lambda self: PluginOrigin.INSTALLED if self.plugin is None else PluginOrigin.GIVEN, takes_self=True
+        ),
+        converter=PluginOrigin,
     )
     others: tuple[str, ...] = ()
     fault: str | None = None
@@ -93,7 +95,7 @@ class PluginEntry:
 
 def builtin_entry() -> PluginEntry:
     """rlx-core's own plugin, for a source tree whose metadata was never installed."""
-    return PluginEntry("rlx", "rlx_core.builtin", CORE, API_VERSION, origin=Origin.BUILTIN)
+    return PluginEntry("rlx", "rlx_core.builtin", CORE, API_VERSION, origin=PluginOrigin.BUILTIN)
 
 
 def named_entry(text: str) -> PluginEntry:
@@ -112,7 +114,7 @@ def named_entry(text: str) -> PluginEntry:
         fault = None if MODULE.fullmatch(address) else f"{address!r} is no file.py, `module` or `module:attribute`"
         name, file, version = address.partition(":")[0].rpartition(".")[2], "", "0"
     name = domain if equals else name
-    return PluginEntry(name, address, version=version, file=file, origin=Origin.NAMED, fault=fault)
+    return PluginEntry(name, address, version=version, file=file, origin=PluginOrigin.NAMED, fault=fault)
 
 
 def given_entry(plugin: object) -> PluginEntry:

@@ -16,7 +16,7 @@ from rlx_core.errors import (
 )
 from rlx_core.hints.packages import KnownPackage, known_packages, reinstalling
 from rlx_core.plugins.conditions import conditions_of
-from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 from rlx_core.plugins.states import Failure, State, Verdict
 
 Absent = tuple[PluginEntry, Verdict]
@@ -89,9 +89,9 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
     switch_off = f"switch it off: RLX_PLUGINS_BLOCK={entry.name}"
     if entry.fault is not None:
         return "install it, or name the file or the module that it is in"
-    if entry.origin is Origin.BUILTIN:
+    if entry.origin is PluginOrigin.BUILTIN:
         return reinstalling(entry.distribution, entry.file, "--force-reinstall")
-    if entry.origin is not Origin.INSTALLED:
+    if entry.origin is not PluginOrigin.INSTALLED:
         return f"correct {failure.where}, or {switch_off}" if failure.where else switch_off
     # Reinstalling the distribution brings what it depends on. A missing module's own name would only be a
     # guess at a package, and anyone can publish a package under a name that people guess.

@@ -1,4 +1,4 @@
-"""`Fault`: one contribution that cannot be used although its plugin can, so that nothing else is lost with it."""
+"""`ContributionFault`: one contribution that cannot be used although its plugin can, so that nothing else is lost with it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rlx_core.plugins.explain import mending, singular
 from rlx_core.plugins.states import Failure, Provenance
 from rlx_core.system.records import frozen
 
-__all__ = ["Fault", "as_fact", "fault_of", "named_cause", "warn_of"]
+__all__ = ["ContributionFault", "as_fact", "fault_of", "named_cause", "warn_of"]
 
 
 @frozen
-class Fault:
+class ContributionFault:
     """One contribution that is left out.
 
     Args:
@@ -46,7 +46,7 @@ class Fault:
         return f"{self.what} of {self.owner.plugin} ({self.owner.distribution} {self.owner.version}): {self.reason}"
 
 
-def fault_of(claim: Claim, error: BaseException) -> Fault:
+def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
     """The fault of a contribution whose import, or whose check, raised `error`."""
     cause = error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
     failure = Failure.of(cause)
@@ -55,7 +55,7 @@ def fault_of(claim: Claim, error: BaseException) -> Fault:
     said = failure.summary.removeprefix(f"{claim.name}: ")
     reason = f"it does not load ({named_cause(cause)})" if cause is not error else said
     mend = mending(claim.entry, failure)
-    return Fault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
+    return ContributionFault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
 
 
 def named_cause(error: BaseException) -> str:
@@ -64,12 +64,12 @@ def named_cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {said.strip().splitlines()[0]}" if said.strip() else type(error).__name__
 
 
-def as_fact(fault: Fault) -> Fact:
+def as_fact(fault: ContributionFault) -> Fact:
     """A fault as a line of an error about what is missing because of it."""
     return Fact("left out", str(fault), fault.where or None)
 
 
-def warn_of(fault: Fault) -> None:
+def warn_of(fault: ContributionFault) -> None:
     """Say that a contribution is left out of what is being done."""
     mend = f" To mend it: {fault.mend}." if fault.mend else ""
     warnings.warn(f"{fault}; it is left out.{mend} `rlx doctor` says more.", RuntimeWarning, stacklevel=2)

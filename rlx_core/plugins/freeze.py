@@ -13,9 +13,9 @@ from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fac
 from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.domains import Domains, domain_of
-from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 from rlx_core.plugins.explain import singular
-from rlx_core.plugins.faults import Fault
+from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Override, Refusal, Registry
 from rlx_core.plugins.states import Verdict
@@ -27,7 +27,7 @@ def freeze(
     unavailable: Mapping[tuple[str, str, str], str],
     absent: Iterable[tuple[PluginEntry, Verdict]],
     domains: Domains,
-    left_out: dict[Key, Fault],
+    left_out: dict[Key, ContributionFault],
 ) -> Registry:
     """The registry of these claims. The order in which they come makes no difference.
 
@@ -44,7 +44,7 @@ def freeze(
     won: dict[Key, Claim] = {}
     refused: dict[Key, Refusal] = {}
     overrides: list[Override] = []
-    faults: list[Fault] = []
+    faults: list[ContributionFault] = []
     for key, group in rivals.items():
         own = [claim for claim in group if may_have(claim, policy, domains)]
         if len(own) < len(group):
@@ -102,7 +102,7 @@ def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
     return not owners or claim.entry in owners
 
 
-def outside(claim: Claim, domains: Domains) -> Fault:
+def outside(claim: Claim, domains: Domains) -> ContributionFault:
     """A name in the domain of another plugin, which being installed does not give to anybody else."""
     owner = domains[domain_of(claim.kind, claim.name) or ""][0]
     reason = f"the name belongs to {owner.name} ({owner.distribution} {owner.version})"
@@ -112,7 +112,7 @@ def outside(claim: Claim, domains: Domains) -> Fault:
         else f"call it {claim.entry.name}.…, or accept it in the configuration: "
         f'[plugins.override] "{claim.name}" = "{claim.entry.name}"'
     )
-    return Fault(claim.kind, claim.name, claim.provenance, reason, claim.provenance.place, mend)
+    return ContributionFault(claim.kind, claim.name, claim.provenance, reason, claim.provenance.place, mend)
 
 
 def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
@@ -192,7 +192,7 @@ def ordered_table(
             names = ordering.ordered(records)
         except CycleError as error:
             culprits = sorted(ordering.members(error))
-            foreign = [name for name in culprits if won[kind, name].entry.origin is not Origin.BUILTIN]
+            foreign = [name for name in culprits if won[kind, name].entry.origin is not PluginOrigin.BUILTIN]
             for name in foreign or culprits:
                 claim = won.pop((kind, name))
                 del records[name]

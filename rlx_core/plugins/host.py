@@ -15,8 +15,8 @@ from rlx_core.plugins.conditions import COMPILE, VERBS, WORDS, conditions_of, is
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.domains import owners
 from rlx_core.plugins.entry import (
-    Origin,
     PluginEntry,
+    PluginOrigin,
     builtin_entry,
     given_entry,
     named_entry,
@@ -24,7 +24,7 @@ from rlx_core.plugins.entry import (
     unmet_requirements,
 )
 from rlx_core.plugins.explain import mending, unknown_suffix
-from rlx_core.plugins.faults import Fault
+from rlx_core.plugins.faults import ContributionFault
 from rlx_core.plugins.freeze import freeze
 from rlx_core.plugins.index import installed_plugins
 from rlx_core.plugins.manager import PluginManager
@@ -73,8 +73,8 @@ class PluginHost:
             known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in listed]
             refuse_namesakes(known)
             given = {entry.key for each, entry in zip(listed, known, strict=True) if entry is not each}
-        known = [each for each in known if builtin or each.origin is not Origin.BUILTIN]
-        if builtin and not any(each.origin is Origin.BUILTIN for each in known):
+        known = [each for each in known if builtin or each.origin is not PluginOrigin.BUILTIN]
+        if builtin and not any(each.origin is PluginOrigin.BUILTIN for each in known):
             known.append(builtin_entry())
         enabled = {entry.key: entry for choice in self.policy.enable for entry in enabled_by(choice, known)}
         everyone = {entry.key: entry for entry in [*known, *enabled.values()]}
@@ -82,14 +82,14 @@ class PluginHost:
         self.notes += self.policy.unmatched(self.entries)
         self.notes += tuple(note for entry in self.entries for note in misspelt_conditions(entry))
         # rlx's own first: its names are then known when a plugin claims one of them.
-        own = [entry for entry in self.entries if entry.origin is Origin.BUILTIN]
+        own = [entry for entry in self.entries if entry.origin is PluginOrigin.BUILTIN]
         wanted = given | enabled.keys()
         self._at_once = own + [entry for entry in self.entries if entry.key in wanted and entry not in own]
         self._manager = PluginManager(frozenset(entry.module.partition(":")[0] for entry in self.entries))
         self._verdicts: dict[EntryKey, Verdict] = {}
         self._collected: dict[EntryKey, Collected] = {}
         self._domains = owners(self.entries)
-        self._left_out: dict[Key, Fault] = {}
+        self._left_out: dict[Key, ContributionFault] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
         HOSTS[next(_numbers)] = self
@@ -219,7 +219,7 @@ class PluginHost:
 
     def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
         choice = self.policy.override.get(suffix.lower())
-        return choice is None or not claim.entry.matches(choice.word), claim.entry.origin is not Origin.BUILTIN
+        return choice is None or not claim.entry.matches(choice.word), claim.entry.origin is not PluginOrigin.BUILTIN
 
     def _activate(self, entries: Iterable[PluginEntry]) -> None:
         """Activate those of these that have no verdict yet, in the fixed order of the entries."""
@@ -262,10 +262,10 @@ class PluginHost:
 
     def _reserved_from(self, entry: PluginEntry) -> dict[tuple[str, str], Claim]:
         """rlx's own names, less those that the configuration gives to this plugin."""
-        if entry.origin is Origin.BUILTIN:
+        if entry.origin is PluginOrigin.BUILTIN:
             return {}
         given = {name for name, choice in self.policy.override.items() if entry.matches(choice.word)}
-        own = (claim for claim in self._claims() if claim.entry.origin is Origin.BUILTIN)
+        own = (claim for claim in self._claims() if claim.entry.origin is PluginOrigin.BUILTIN)
         return {(claim.kind, claim.name): claim for claim in own if claim.name not in given}
 
     def _claims(self) -> list[Claim]:
@@ -323,4 +323,4 @@ def enabled_by(choice: Choice, known: Iterable[PluginEntry]) -> list[PluginEntry
         return [named_entry(choice.word)]
     hint = nearest(choice.word, (entry.name for entry in known))
     fault = f"{choice.source} enables it, and no plugin of this name is installed"
-    return [PluginEntry(choice.word, origin=Origin.NAMED, fault=f"{fault}; {hint}" if hint else fault)]
+    return [PluginEntry(choice.word, origin=PluginOrigin.NAMED, fault=f"{fault}; {hint}" if hint else fault)]

@@ -21,7 +21,7 @@ from attrs.filters import exclude
 
 from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
-from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
+from rlx_core.plugins.entry import CORE, PluginEntry, PluginOrigin, builtin_entry, normalized
 from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
 from rlx_core.system.records import frozen
 
@@ -39,14 +39,14 @@ METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 @frozen
-class Index:
+class PluginIndex:
     """The installed plugins in a fixed order, and what was wrong with the metadata of others."""
 
     entries: tuple[PluginEntry, ...]
     faults: tuple[str, ...] = ()
 
 
-def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> Index:
+def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> PluginIndex:
     """The index for `path` (default: `sys.path`), from disk if nothing has changed since it was written."""
     search = list(sys.path if path is None else path)
     try:
@@ -68,7 +68,7 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
 # What is installed.
 
 
-def scan(path: list[str]) -> tuple[Index, list[str]]:
+def scan(path: list[str]) -> tuple[PluginIndex, list[str]]:
     """Read the metadata of everything on `path`; also returns the files that the answer rests on."""
     # Imported here because reading the remembered index needs none of it.
     from importlib.metadata import distributions
@@ -95,9 +95,9 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
             raise  # it says nothing of the distribution
         except Exception as error:  # noqa: BLE001 - one damaged distribution must not hide the others
             faults.append(f"{metadata_place(distribution)}: {type(error).__name__}: {error}")
-    if not any(entry.origin is Origin.BUILTIN for entry in entries):
+    if not any(entry.origin is PluginOrigin.BUILTIN for entry in entries):
         entries.append(builtin_entry())
-    return Index(tuple(sorted(entries, key=lambda entry: entry.key)), tuple(sorted(faults))), sources
+    return PluginIndex(tuple(sorted(entries, key=lambda entry: entry.key)), tuple(sorted(faults))), sources
 
 
 def malformed(text: str) -> Iterator[str]:
@@ -138,7 +138,7 @@ def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list
             () if is_core else core_requirements(distribution.requires or ()),
             tuple(sorted(conditions.get(module, ()))),
             metadata_place(distribution),
-            origin=Origin.BUILTIN if is_core else Origin.INSTALLED,
+            origin=PluginOrigin.BUILTIN if is_core else PluginOrigin.INSTALLED,
             others=() if is_core else tuple(sorted(other_requirements(distribution.requires or ()))),
         )
         for plugin, module in plugins.items()
@@ -209,7 +209,7 @@ def digest(stamps: dict[str, int | None]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
 
 
-def read(file: Path) -> Index | None:
+def read(file: Path) -> PluginIndex | None:
     """The remembered index, or `None` where it is missing, damaged, not ours alone, or older than a file it rests on."""
     try:
         own_directory(file.parent)
@@ -218,7 +218,7 @@ def read(file: Path) -> Index | None:
             return None
         if any(stamp(source) != when for source, when in found["sources"].items()):
             return None
-        return Index(tuple(entry_from(row) for row in found["entries"]), tuple(map(str, found["faults"])))
+        return PluginIndex(tuple(entry_from(row) for row in found["entries"]), tuple(map(str, found["faults"])))
     except (OSError, CacheError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -232,7 +232,7 @@ def entry_from(row: dict[str, Any]) -> PluginEntry:
     return PluginEntry(**row)
 
 
-def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
+def write(file: Path, index: PluginIndex, sources: dict[str, int | None]) -> None:
     """Remember an index; a cache that cannot be written only costs the next process a scan."""
     rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
     content = json.dumps({"key": file.stem, "entries": rows, "faults": index.faults, "sources": sources})

@@ -13,7 +13,7 @@ from attrs import field
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.hints.packages import reinstalling
-from rlx_core.plugins.entry import Origin, PluginEntry, normalized
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin, normalized
 from rlx_core.plugins.states import State, Verdict
 from rlx_core.system.records import frozen
 
@@ -31,7 +31,7 @@ class Choice:
 
     def covers(self, entry: PluginEntry) -> bool:
         """Whether it means this plugin; patterns such as `*` never mean the built-in one."""
-        if entry.origin is Origin.BUILTIN:
+        if entry.origin is PluginOrigin.BUILTIN:
             return self.word == entry.name
         return fnmatchcase(entry.name, self.word) or fnmatchcase(normalized(entry.distribution), normalized(self.word))
 
@@ -124,7 +124,7 @@ class PluginPolicy:
             if choice.covers(entry):
                 mend = f"take `{choice.word}` out of {choice.source}"
                 return Verdict(State.BLOCKED, f"blocked by {choice.source}", mend)
-        if entry.origin is not Origin.BUILTIN:
+        if entry.origin is not PluginOrigin.BUILTIN:
             for allowed in self.allow:
                 if not any(choice.covers(entry) for choice in allowed):
                     source = allowed[0].source

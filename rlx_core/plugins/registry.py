@@ -32,7 +32,7 @@ from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import PluginEntry
 from rlx_core.plugins.explain import missing
-from rlx_core.plugins.faults import Fault, fault_of, warn_of
+from rlx_core.plugins.faults import ContributionFault, fault_of, warn_of
 from rlx_core.plugins.states import Provenance, Verdict, attempt
 from rlx_core.system.records import frozen
 
@@ -93,8 +93,10 @@ class Registry:
     refused: Mapping[Key, Refusal] = EMPTY
     overrides: tuple[Override, ...] = ()
     absent: tuple[tuple[PluginEntry, Verdict], ...] = ()  # plugins that provide nothing, and why
-    faults: tuple[Fault, ...] = ()  # what is claimed, is no use to anybody, and was seen without importing it
-    left_out: dict[Key, Fault] = field(factory=dict, eq=False)  # what `usable` found to be no use; grows
+    faults: tuple[
+        ContributionFault, ...
+    ] = ()  # what is claimed, is no use to anybody, and was seen without importing it
+    left_out: dict[Key, ContributionFault] = field(factory=dict, eq=False)  # what `usable` found to be no use; grows
     _memo: dict[str, str] = field(factory=dict, init=False, eq=False)
 
     def __repr__(self) -> str:
@@ -184,7 +186,7 @@ class Registry:
             self.leave_out(fault_of(self.claims[kind, name], error))
             return None
 
-    def leave_out(self, fault: Fault) -> None:
+    def leave_out(self, fault: ContributionFault) -> None:
         """Use a contribution no more, and warn of it if nobody has yet."""
         if self.left_out.setdefault((fault.kind, fault.name), fault) is fault:
             warn_of(fault)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from types import ModuleType
 
-from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 
 __all__ = ["package_of", "package_stamp", "packages_of", "stamp_of"]
 
@@ -69,7 +69,9 @@ def package_of(defined: object) -> str:
 def packages_of(entries: Iterable[PluginEntry]) -> Iterator[str]:
     """The top-level packages that plugins are made of; an empty name for one that is in no package."""
     for entry in entries:
-        if entry.origin is Origin.NAMED or (entry.plugin is not None and not isinstance(entry.plugin, ModuleType)):
+        if entry.origin is PluginOrigin.NAMED or (
+            entry.plugin is not None and not isinstance(entry.plugin, ModuleType)
+        ):
             yield ""
         else:
             name = entry.module if entry.plugin is None else vars(entry.plugin).get("__name__", "")

@@ -15,7 +15,7 @@ from rlx_core.errors import PluginError
 from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
-    from rlx_core.plugins.faults import Fault
+    from rlx_core.plugins.faults import ContributionFault
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class PluginStatus:
     overrides: Mapping[str, str] = field(factory=dict)
     overridden: Mapping[str, str] = field(factory=dict)
     failure: Failure | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ContributionFault, ...] = ()
 
     @property
     def label(self) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from rlx_core.errors import Fact, PluginError, RlxError
-from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.entry import PluginEntry, PluginOrigin
 from rlx_core.plugins.explain import mending
-from rlx_core.plugins.faults import Fault, named_cause, warn_of
+from rlx_core.plugins.faults import ContributionFault, named_cause, warn_of
 from rlx_core.plugins.journal import UseFailure, remember
 from rlx_core.plugins.states import Failure, Provenance
 
@@ -41,22 +41,22 @@ def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, Plug
     return None
 
 
-def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> Fault | None:
+def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> ContributionFault | None:
     """The fault of a contribution that raised, recorded in the journal.
 
     `None` for what no plugin contributes, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
     traceback says most.
     """
     found = owner_of(kind, name, plugin)
-    if found is None or found[1].origin is Origin.BUILTIN or is_from_signal_handler(error):
+    if found is None or found[1].origin is PluginOrigin.BUILTIN or is_from_signal_handler(error):
         return None
     owner, entry = found
     where = line_of(error)
     failure = Failure(error, where, named_cause(error))
     mend = f'{mending(entry, failure)} (or `plugins.block = ["{entry.name}"]` in the configuration)'
-    fault = Fault(kind, name, owner, f"{step} raised {named_cause(error)}", where, mend, error=error)
+    fault = ContributionFault(kind, name, owner, f"{step} raised {named_cause(error)}", where, mend, error=error)
     record = UseFailure(owner.plugin, owner.distribution, owner.version, fault.what, fault.reason, where, mend)
-    remember(record, is_installed=entry.origin is Origin.INSTALLED)
+    remember(record, is_installed=entry.origin is PluginOrigin.INSTALLED)
     return fault
 
 
@@ -68,7 +68,7 @@ def typed_error(kind: str, name: str, step: str, plugin: str | None, error: Base
     return error if fault is None else use_error(fault)
 
 
-def use_error(fault: Fault) -> PluginError:
+def use_error(fault: ContributionFault) -> PluginError:
     """The error for a contribution that raised: the step, the plugin, the record and the remedy."""
     made = PluginError(
         f"{fault.name}: {fault.reason}",
@@ -80,10 +80,12 @@ def use_error(fault: Fault) -> PluginError:
     return made
 
 
-def leave_row_out(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> Fault | None:
+def leave_row_out(
+    kind: str, name: str, step: str, plugin: str | None, error: BaseException
+) -> ContributionFault | None:
     """The fault of a contribution that is passed over for the next one, after a warning; `None` as for `fault_at_use`."""
     given = error.fault if isinstance(error, PluginError) else None
-    fault = given if isinstance(given, Fault) else fault_at_use(kind, name, step, plugin, error)
+    fault = given if isinstance(given, ContributionFault) else fault_at_use(kind, name, step, plugin, error)
     if fault is not None:
         warn_of(fault)
     return fault

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.run.code import Code
-from rlx_core.run.memory import Memory
+from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.parts import parts_of
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
@@ -22,7 +22,7 @@ __all__ = ["planned_program"]
 def planned_program(
     lir: Lir,
     kernels: KernelTable,
-    memory: Memory,
+    memory: ProgramMemory,
     code: Callable[[Lir, Locations], Code],
     nested: Callable[[int, str, Lir], PlannedProgram],
 ) -> PlannedProgram:

@@ -19,7 +19,7 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.pipeline.select.kernels import KernelTable
 
 if TYPE_CHECKING:
-    from rlx_core.run.memory import Memory
+    from rlx_core.run.memory import ProgramMemory
 
 __all__ = ["control_rows", "drive"]
 
@@ -42,19 +42,19 @@ def control_rows(table: KernelTable, **traits: Any) -> None:
         raise AssertionError(f"{op.name} is driven by the program that its step is in")
 
 
-def drive(op: Op, memory: Memory, run: Run, operands: Sequence[Any], store: Store) -> None:
+def drive(op: Op, memory: ProgramMemory, run: Run, operands: Sequence[Any], store: Store) -> None:
     """Run an op with graphs on arrays of a memory."""
     driven.apply(op, memory, run, operands, store)
 
 
 @driven(If)
-def run_branch(op: If, memory: Memory, run: Run, x: Sequence[Any], store: Store) -> None:
+def run_branch(op: If, memory: ProgramMemory, run: Run, x: Sequence[Any], store: Store) -> None:
     for number, result in enumerate(run("then" if _is_true(x[0]) else "otherwise", x[1:])):
         store(number, result, 0)
 
 
 @driven(While)
-def run_while(op: While, memory: Memory, run: Run, x: Sequence[Any], store: Store) -> None:
+def run_while(op: While, memory: ProgramMemory, run: Run, x: Sequence[Any], store: Store) -> None:
     state, consts = memory.carried(x[: op.carries]), x[op.carries :]
     for step in count():
         if step == op.max_steps or not _is_true(run("cond", (*state, *consts))[0]):
@@ -65,7 +65,7 @@ def run_while(op: While, memory: Memory, run: Run, x: Sequence[Any], store: Stor
 
 
 @driven(Scan)
-def run_scan(op: Scan, memory: Memory, run: Run, x: Sequence[Any], store: Store) -> None:
+def run_scan(op: Scan, memory: ProgramMemory, run: Run, x: Sequence[Any], store: Store) -> None:
     begin, consts, xs = op.split(x)
     state = memory.carried(begin)
     assert isinstance(op.length, int), "sizes are known when programs run"

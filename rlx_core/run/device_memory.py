@@ -10,14 +10,14 @@ import numpy as np
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.errors import OutOfMemoryError
 from rlx_core.ir.array import usable
 from rlx_core.ir.dtypes import u8
 from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.types import TensorType
-from rlx_core.run.memory import POISON, Allocation, BoundParam, Memory, strided
-from rlx_core.run.plan import BufferId, ExecutionPlan, Leaf, Location
+from rlx_core.run.memory import POISON, Allocation, BoundParam, ProgramMemory, strided
+from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf
 
 if TYPE_CHECKING:
     from rlx_core.run.frames import Frame, Frames
@@ -28,12 +28,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class DeviceMemory(Memory):
+class DeviceMemory(ProgramMemory):
     """The memory of a device, as one program uses it.
 
     Args:
         device: The device.
-        margin: As in `Memory`; with one, all blocks of the device's pool are filled with poison when they are allocated.
+        margin: As in `ProgramMemory`; with one, all blocks of the device's pool are filled with poison when they are allocated.
     """
 
     def __init__(self, device: Device, margin: int = 0) -> None:
@@ -53,7 +53,7 @@ class DeviceMemory(Memory):
         if not arrays:
             return {}
         block = self.device.block(end, "the constants of a program")
-        placed = {n: Allocation(At(block.buffer, start), block) for n, start in zip(arrays, starts, strict=True)}
+        placed = {n: Allocation(Address(block.buffer, start), block) for n, start in zip(arrays, starts, strict=True)}
         for number, array in arrays.items():
             self.write(placed[number].at, usable(array))
         return placed
@@ -64,10 +64,10 @@ class DeviceMemory(Memory):
 
     def margins(self, array: DeviceArray) -> tuple[np.ndarray, np.ndarray]:
         type, buffer = TensorType(u8, (self.margin,)), array.block.buffer
-        first, last = (At(buffer, array.offset + start) for start in (-self.margin, array.nbytes))
+        first, last = (Address(buffer, array.offset + start) for start in (-self.margin, array.nbytes))
         return self.read(first, type, (1,)), self.read(last, type, (1,))
 
-    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> At:
+    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> Address:
         if buffer.kind not in self._starts:
             types = [leaf.type for leaf in plan.inputs] if buffer.kind == "input" else plan.results
             alignment = max(plan.alignment, self.device.facts.alignment)
@@ -76,18 +76,20 @@ class DeviceMemory(Memory):
         starts = self._starts[buffer.kind]
         if buffer.kind not in frame.staging:
             frame.staging[buffer.kind] = self.device.block(starts[-1], f"the {buffer.kind}s of a run")
-        return At(frame.staging[buffer.kind].buffer, starts[buffer.number])
+        return Address(frame.staging[buffer.kind].buffer, starts[buffer.number])
 
     def register(self, frames: Frames) -> None:
         self.device.pool.held_by(frames)
 
     def _allocation(self, nbytes: int, purpose: str) -> Allocation:
         block = self.device.block(nbytes, purpose)
-        return Allocation(At(block.buffer, 0), block)
+        return Allocation(Address(block.buffer, 0), block)
 
     # --------------------------------------------------------------------------------------------- arrays
 
-    def bind(self, leaf: Leaf, array: Any, made: dict[Hashable, Any], *, is_used: bool, is_read: bool) -> BoundParam:
+    def bind(
+        self, leaf: PlanLeaf, array: Any, made: dict[Hashable, Any], *, is_used: bool, is_read: bool
+    ) -> BoundParam:
         transferred = 0
         if isinstance(array, DeviceArray):
             on_host = None
@@ -107,8 +109,8 @@ class DeviceMemory(Memory):
             there = made[key]
         return BoundParam(there, None if leaf.is_donated else usable(array), transferred)
 
-    def at(self, array: Any) -> At | None:
-        return At(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
+    def at(self, array: Any) -> Address | None:
+        return Address(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
 
     def part(self, array: DeviceArray, offset: int, type: TensorType, strides: Strides, run: Any) -> DeviceArray:
         return DeviceArray(self.device, array.block, array.offset + offset, type, run)
@@ -132,25 +134,25 @@ class DeviceMemory(Memory):
 
     def element(self, array: DeviceArray, index: int) -> DeviceArray:
         type = array.type.with_shape(array.type.shape[1:])
-        at = At(array.block.buffer, array.offset + index * type.static_nbytes)
+        at = Address(array.block.buffer, array.offset + index * type.static_nbytes)
         return self.device.dense(at, type, dense_strides(type))  # a copy, because kernels read at aligned addresses
 
-    def store(self, array: DeviceArray, at: At) -> None:
+    def store(self, array: DeviceArray, at: Address) -> None:
         if array.run is not None:
             array.run.settle()
         self.device.driver.copy(array.block.buffer, array.offset, at.buffer, at.offset, array.nbytes)
 
     # ------------------------------------------------------------------------------------------- transfers
 
-    def copy_to(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
+    def copy_to(self, source: Address, type: TensorType, strides: Strides, target: Address) -> None:
         assert strides == dense_strides(type), "callers read outputs densely, and the plan knows it"
         nbytes = type.static_nbytes
         self.device.driver.copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
 
-    def fill(self, at: At, nbytes: int, byte: int) -> None:
+    def fill(self, at: Address, nbytes: int, byte: int) -> None:
         self.device.driver.fill(at.buffer, at.offset, nbytes, byte)
 
-    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, at: Address, type: TensorType, strides: Strides) -> np.ndarray:
         shape, dtype = type.static_shape, type.dtype.numpy
         if type.size == 0:
             return np.empty(shape, dtype)
@@ -161,7 +163,7 @@ class DeviceMemory(Memory):
             return raw.view(dtype).reshape(shape)
         return strided(raw, -low, shape, dtype, strides)
 
-    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
+    def write(self, at: Address, array: np.ndarray, *, waits: bool = True) -> None:
         self.device.driver.write(at.buffer, at.offset, usable(array), waits=waits)
 
     def synchronize(self) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from attrs import field
 
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.ir.types import TensorType
 from rlx_core.run.code import Code
-from rlx_core.run.memory import Memory
+from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.parameters import Params, SharedState
 from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location
 from rlx_core.system.records import define
@@ -40,18 +40,18 @@ class Frame:
         views: Arrays on buffers that never move, by location; used where the host reads this memory in place.
     """
 
-    bound: dict[BufferId, At]
+    bound: dict[BufferId, Address]
     params: Params
-    memory: Memory
+    memory: ProgramMemory
     owners: list[Any]
     calls: Any = None
     staging: dict[str, Any] = field(factory=dict)
     views: dict[Location, np.ndarray] = field(factory=dict)
 
-    def at(self, location: Location) -> At:
+    def at(self, location: Location) -> Address:
         """The address of a value's first element."""
         base = self.bound[location.buffer]
-        return At(base.buffer, base.offset + location.offset)
+        return Address(base.buffer, base.offset + location.offset)
 
     def array(self, location: Location, type: TensorType) -> np.ndarray:
         """A value as an array on the host: in place in the host's memory, else a copy."""
@@ -79,7 +79,7 @@ class Frames:
     def __init__(
         self,
         plan: ExecutionPlan,
-        memory: Memory,
+        memory: ProgramMemory,
         code: Code,
         shared: SharedState,
         used: Callable[[], frozenset[BufferId]],
@@ -121,7 +121,7 @@ class Frames:
             except IndexError:  # a run has taken it
                 return
 
-    def bind(self, frame: Frame, buffer: BufferId, at: At) -> None:
+    def bind(self, frame: Frame, buffer: BufferId, at: Address) -> None:
         """Bind a buffer to another address and update the arguments that refer to it."""
         bound = frame.bound.get(buffer)
         # Buffers are compared by identity: `==` of a driver's buffers may compare their contents, as it does for bytearrays.
@@ -138,7 +138,7 @@ class Frames:
         if shared.constants is None:
             numbers = frozenset(buffer.number for buffer in used if buffer.kind == "constant")
             shared.constants = memory.place_constants(plan, numbers)
-        bound: dict[BufferId, At] = {BufferId("constant", i): each.at for i, each in shared.constants.items()}
+        bound: dict[BufferId, Address] = {BufferId("constant", i): each.at for i, each in shared.constants.items()}
         owners: list[Any] = []
         if plan.arena_nbytes or memory.is_host:
             arena = memory.arena(plan.arena_nbytes, plan.alignment)

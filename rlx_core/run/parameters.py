@@ -9,7 +9,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.pipeline.select.backend import Bindings
-from rlx_core.run.memory import Allocation, Memory
+from rlx_core.run.memory import Allocation, ProgramMemory
 from rlx_core.run.plan import BufferId, ExecutionPlan
 from rlx_core.system.records import define, frozen
 
@@ -44,7 +44,7 @@ class SharedState:
 
 def bind_params(
     plan: ExecutionPlan,
-    memory: Memory,
+    memory: ProgramMemory,
     params: Mapping[str, Any],
     before: Params,
     used: Collection[BufferId],

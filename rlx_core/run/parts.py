@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.errors import RlxError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.array import read_only_view
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from rlx_core.run.frames import Frame
     from rlx_core.run.program import PlannedProgram
 
-__all__ = ["Driven", "HostCall", "HostPart", "Operand", "is_empty", "parts_of"]
+__all__ = ["Driven", "HostCall", "HostPart", "StepOperand", "is_empty", "parts_of"]
 
 OnHost = Mapping[BufferId, np.ndarray]
 """Buffers of a device's program whose contents are on the host too."""
 
 
 @frozen
-class Operand:
+class StepOperand:
     """An operand or a result of a step that the host runs or drives."""
 
     location: Location
@@ -66,8 +66,8 @@ class HostPart(ABC):
 
     def __init__(self, number: int, step: Step, locations: Locations) -> None:
         self.steps, self.step = (number,), step
-        self.operands = tuple(None if v is None else Operand(locations.of(v), v.type) for v in step.node.operands)
-        self.results = tuple(Operand(locations.of(v), v.type) for v in step.node.results)
+        self.operands = tuple(None if v is None else StepOperand(locations.of(v), v.type) for v in step.node.operands)
+        self.results = tuple(StepOperand(locations.of(v), v.type) for v in step.node.results)
 
     @property
     def written(self) -> Iterator[BufferId]:
@@ -157,7 +157,7 @@ class Driven(HostPart):
             result = self.results[number]
             if result.type.size:
                 at = frame.at(result.location)
-                memory.store(array, At(at.buffer, at.offset + offset))
+                memory.store(array, Address(at.buffer, at.offset + offset))
 
         operands = [memory.operand(frame, each.location, each.type) for each in self.operands if each is not None]
         try:

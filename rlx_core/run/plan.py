@@ -17,7 +17,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.system.records import frozen
 
-__all__ = ["ARENA", "BufferId", "ExecutionPlan", "Leaf", "Location", "Locations", "PlannedOutput"]
+__all__ = ["ARENA", "BufferId", "ExecutionPlan", "Location", "Locations", "PlanLeaf", "PlannedOutput"]
 
 
 class BufferId(NamedTuple):
@@ -40,7 +40,7 @@ class Location:
 
 
 @frozen
-class Leaf:
+class PlanLeaf:
     """An input or a parameter."""
 
     name: str
@@ -87,8 +87,8 @@ class ExecutionPlan:
     target: str
     alignment: int
     arena_nbytes: int
-    inputs: tuple[Leaf, ...]
-    params: tuple[Leaf, ...]
+    inputs: tuple[PlanLeaf, ...]
+    params: tuple[PlanLeaf, ...]
     constants: tuple[np.ndarray, ...]
     results: tuple[TensorType, ...]
     outputs: tuple[PlannedOutput, ...]
@@ -144,8 +144,8 @@ class Locations:
             target=lir.target,
             alignment=lir.alignment,
             arena_nbytes=lir.arena_nbytes,
-            inputs=tuple(Leaf(e.name, e.type, e.is_donated) for e in lir.manifest.inputs),
-            params=tuple(Leaf(leaf_name(v), v.type, v in lir.donated) for v in lir.graph.params),
+            inputs=tuple(PlanLeaf(e.name, e.type, e.is_donated) for e in lir.manifest.inputs),
+            params=tuple(PlanLeaf(leaf_name(v), v.type, v in lir.donated) for v in lir.graph.params),
             constants=self._constants,
             results=tuple(v.type for v in self.result_roots),
             outputs=tuple(map(self._output, range(len(lir.graph.outputs)))),

@@ -21,7 +21,7 @@ from rlx_core.pipeline.profile import active
 from rlx_core.pipeline.select.backend import Outputs, Program, Traffic
 from rlx_core.run.code import Calls, Code
 from rlx_core.run.frames import Frame, Frames
-from rlx_core.run.memory import Memory
+from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.parameters import Params, SharedState, bind_params
 from rlx_core.run.parts import Driven, HostCall, HostPart
 from rlx_core.run.plan import BufferId, ExecutionPlan
@@ -71,7 +71,7 @@ class PlannedProgram(Program):
     def __init__(
         self,
         plan: ExecutionPlan,
-        memory: Memory,
+        memory: ProgramMemory,
         code: Code,
         parts: Callable[[], Sequence[Calls | HostPart]],
         shared: SharedState | None = None,

@@ -14,7 +14,7 @@ from attrs import field
 
 from rlx_core.ir.strides import dense_strides
 from rlx_core.run.frames import Frame, Frames
-from rlx_core.run.memory import Memory
+from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.parameters import Params
 from rlx_core.run.plan import BufferId, ExecutionPlan, PlannedOutput
 from rlx_core.system.records import frozen
@@ -38,7 +38,7 @@ class ResultMemory:
 class Results:
     """How a program's outputs are delivered."""
 
-    def __init__(self, plan: ExecutionPlan, memory: Memory, frames: Frames) -> None:
+    def __init__(self, plan: ExecutionPlan, memory: ProgramMemory, frames: Frames) -> None:
         self._plan, self._memory, self._frames = plan, memory, frames
         self._own = [(n, type) for n, type in enumerate(plan.results) if type.size]
         self._copied = [(n, o) for n, o in enumerate(plan.outputs) if o.kind != "own" and o.location is not None]

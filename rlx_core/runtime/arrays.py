@@ -18,12 +18,12 @@ from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Declared", "Held", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
+__all__ = ["Declared", "ParameterMemory", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
 
 Bytes = bytes | bytearray | memoryview
 
 
-class Memory(Protocol):
+class ArgumentMemory(Protocol):
     """The memory of a device, as far as arguments are concerned."""
 
     name: str
@@ -53,7 +53,7 @@ class Declared:
         return Fact("declared", self.type, self.source)
 
 
-def checked(entry: Declared, data: Any, memory: Memory | None = None) -> Any:
+def checked(entry: Declared, data: Any, memory: ArgumentMemory | None = None) -> Any:
     """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
 
     Args:
@@ -96,7 +96,7 @@ def _expect_dims(entry: Declared, shape: tuple[int, ...]) -> None:
         )
 
 
-def _expect_here(entry: Declared, data: Placed, memory: Memory | None) -> None:
+def _expect_here(entry: Declared, data: Placed, memory: ArgumentMemory | None) -> None:
     here = "the host" if memory is None else memory.name
     if memory is None or data.place != here:
         raise PlaceError(
@@ -179,7 +179,7 @@ Span = tuple[int, int]
 
 
 @frozen(eq=False)
-class Held:
+class ParameterMemory:
     """Where the parameters lie that a program reads while it runs.
 
     Attributes:
@@ -191,13 +191,15 @@ class Held:
     written: tuple[Span, ...] = ()
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray], donated: Collection[str]) -> Held:
+    def of(cls, arrays: Mapping[str, np.ndarray], donated: Collection[str]) -> ParameterMemory:
         here = {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
         spans = {name: _span(array) for name, array in here.items() if array.size}
         return cls(tuple(spans.values()), tuple(spans[name] for name in donated if name in spans))
 
 
-def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: Held | None = None) -> list[np.ndarray]:
+def separated(
+    entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: ParameterMemory | None = None
+) -> list[np.ndarray]:
     """Arrays of a program with donations: each donated one can be written, and shares no byte with another of them or a held one.
 
     What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old
@@ -206,7 +208,7 @@ def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: H
     Args:
         held: Parameters that stay where they are.
     """
-    held = held or Held()
+    held = held or ParameterMemory()
     # Arrays on a device are its program's matter.
     ready = [
         writable(a) if e.is_donated and isinstance(a, np.ndarray) else a for e, a in zip(entries, arrays, strict=True)

@@ -16,9 +16,9 @@ from rlx_core.errors import Fact, MissingInputError
 from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.lir import Entry, Lir
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import Bindings, Program
-from rlx_core.runtime.arrays import Declared, Held, separated
+from rlx_core.runtime.arrays import Declared, ParameterMemory, separated
 from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
 from rlx_core.system.collecting import collecting_seldom
@@ -26,7 +26,7 @@ from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import define, frozen
 
-__all__ = ["Bound", "BoundPrograms", "Weights"]
+__all__ = ["BoundProgram", "BoundPrograms", "Weights"]
 
 _versions: Final = count(1)
 
@@ -50,14 +50,14 @@ class Weights:
 
 
 @define(eq=False)
-class Bound:
+class BoundProgram:
     """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
     and its entry."""
 
     program: Program
     lir: Lir
     version: int = -1
-    held: Held = field(factory=Held)
+    held: ParameterMemory = field(factory=ParameterMemory)
     entry: Callable[..., Any] | None = None
     runs: int = 0
     is_checked: bool = False  # its results had the declared types once
@@ -75,19 +75,19 @@ class BoundPrograms:
         door: Where its entry stands open, for calls that need no checking.
     """
 
-    compiled: Compiled
+    compiled: CompiledProgram
     inputs: Mapping[str, Declared]
     params: Mapping[str, Declared]
     donated: frozenset[str]
     has_donations: bool
     weights: Weights = field(factory=Weights)
-    programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
-    latest: Bound | None = None
+    programs: LruCache[DimBinding, BoundProgram] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
+    latest: BoundProgram | None = None
     door: Door = field(factory=Door)
     lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
 
     @classmethod
-    def of(cls, compiled: Compiled) -> BoundPrograms:
+    def of(cls, compiled: CompiledProgram) -> BoundPrograms:
         """None yet, and no weights."""
 
         def declared(entries: Sequence[Entry]) -> dict[str, Declared]:
@@ -111,7 +111,7 @@ class BoundPrograms:
             self.weights = Weights(known, next(_versions))
             self.door.entry = None
 
-    def bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+    def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
         """The program for the sizes of some inputs, with the weights of now.
 
         Raises:
@@ -126,7 +126,7 @@ class BoundPrograms:
         self.latest = found
         return found
 
-    def open(self, bound: Bound) -> None:
+    def open(self, bound: BoundProgram) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
             return
@@ -149,7 +149,7 @@ class BoundPrograms:
         lir = self.compiled.specialize(binding)
         return lir, self._prepared(lir, weights)
 
-    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> Bound:
+    def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> BoundProgram:
         """The program for sizes that were read off the inputs and the weights that are `given`."""
         with self.lock, collecting_seldom():  # once, although planning and building each ask for it
             weights = self.weights
@@ -159,13 +159,13 @@ class BoundPrograms:
             if bound is None:
                 lir = self.compiled.specialize(binding)
                 lir, program = self.compiled.planned_program(lir)
-                bound = Bound(program, lir)
+                bound = BoundProgram(program, lir)
                 self.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
                 prepared = self._prepared(bound.lir, weights)
                 bound.program.bind(prepared)
-                bound.held = Held.of(prepared, self.donated) if self.has_donations else Held()
+                bound.held = ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
                 bound.version = weights.version
             return bound
 

@@ -17,7 +17,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.arguments import names
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
@@ -79,7 +79,7 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         )
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CompilationReport:
         """What was compiled; after a run, for the sizes of the latest run."""
         return self.executable.report
 

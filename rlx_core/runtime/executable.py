@@ -26,12 +26,12 @@ from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.placed import Placed
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.profile import active
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Bindings, Outputs
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated
-from rlx_core.runtime.bound import Bound, BoundPrograms
+from rlx_core.runtime.bound import BoundProgram, BoundPrograms
 from rlx_core.runtime.straight import Door
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
@@ -47,7 +47,7 @@ class Executable:
 
     def __init__(
         self,
-        compiled: Compiled,
+        compiled: CompiledProgram,
         shared: BoundPrograms | None = None,
         *,
         outputs: Outputs | None = None,
@@ -67,7 +67,7 @@ class Executable:
     # ------------------------------------------------------------------------------- what it is
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CompilationReport:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
         latest = self._shared.latest
         return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
@@ -98,7 +98,7 @@ class Executable:
         return self._compiled.lir
 
     @property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledProgram:
         """What it runs."""
         return self._compiled
 
@@ -247,7 +247,7 @@ class Executable:
         for number, elements in zip(owned, donate_together([arrays[n] for n in owned], names), strict=True):
             ready[number] = elements.astype(self._entries[number].stored, copy=False)
 
-    def _run_observed(self, bound: Bound, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
+    def _run_observed(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         """Run a program step by step, and report the run to the profile that is active, if one is."""
         checks = self._traced is not None and nonfinite.active() is not None
         # A run may overwrite what is donated to it; the program is evaluated again with what it was given.
@@ -266,7 +266,7 @@ class Executable:
             nonfinite.expect_finite_results(self._traced, inputs, weights, results)
         return results
 
-    def _run_program(self, bound: Bound, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
+    def _run_program(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         """The results of a program that a backend made; those of its first run are compared with what is declared.
 
         Raises:

@@ -20,7 +20,7 @@ from rlx_core.ir.placed import placed_type
 from rlx_core.ops.arguments import names
 from rlx_core.pipeline.compile import Config, compile_graph, set_up
 from rlx_core.pipeline.forward import transforming_for
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
@@ -167,7 +167,7 @@ class Jitted(Generic[P, R_co]):
         return [v.executable for v in list(self._variants.values())]
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CompilationReport:
         """What the latest variant was compiled to.
 
         Raises:

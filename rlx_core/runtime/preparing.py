@@ -16,13 +16,13 @@ from rlx_core.ir.graph import Graph, Param, leaf_name
 from rlx_core.ir.graph.program import nested_graphs
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.select.backend import ABSENT, Bindings, Program
 
 __all__ = ["prepared", "prepared_on_host"]
 
 
-def prepared(compiled: Compiled, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
+def prepared(compiled: CompiledProgram, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
     """What a program of a plan is bound to.
 
     Args:
@@ -53,7 +53,7 @@ def prepared_on_host(lir: Lir, arrays: Mapping[str, Any], functions: ElementFunc
     return Bindings(dict(zip(lir.graph.param_types, values, strict=True)))
 
 
-def _bound_program(compiled: Compiled, prepare: Graph, arrays: Mapping[str, Any]) -> Program:
+def _bound_program(compiled: CompiledProgram, prepare: Graph, arrays: Mapping[str, Any]) -> Program:
     """A prepare program for the same target: a new one each time, because a program keeps what it is bound to."""
     preparing = compiled.to_prepare(prepare)
     _, program = preparing.planned_program(preparing.lir)
@@ -73,7 +73,7 @@ def _with_computed(lir: Lir, arrays: Mapping[str, Any], computed: Iterator[Any])
     )
 
 
-def _prepared_on_device(compiled: Compiled, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
+def _prepared_on_device(compiled: CompiledProgram, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
     assert lir.prepare is not None, "there is something to compute"
     program = _bound_program(compiled, lir.prepare, arrays)
     results = program.run_to([], "device")

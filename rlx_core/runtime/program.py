@@ -9,7 +9,7 @@ from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.bind import bind, named_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.module import IrStage, Module
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
@@ -53,6 +53,6 @@ def compile_program(
 
 def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
     """The graph of a HIR or MIR module, and what compiling it calls for."""
-    if module.stage is Stage.HIR:
+    if module.stage is IrStage.HIR:
         return module.hir, {"fusion.policy": module.policy}
     return module.mir, {}

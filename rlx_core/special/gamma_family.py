@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.special import BERNOULLI
 from rlx_core.special.converging import Recurrence, limit, slope
 from rlx_core.special.operands import in_wide, not_zero, smallest
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
 
 __all__ = ["factorial", "gamma", "gammainc", "gammaincc", "multigammaln", "polygamma", "zeta"]
 
@@ -58,7 +61,7 @@ def factorial(n: Any) -> Any:
 
 
 @checked_call
-def polygamma(n: int, x: Any) -> Any:
+def polygamma(n: int, x: ArrayLike) -> Array:
     """The derivative of order `n` of ψ, which is `digamma`."""
     order = whole("polygamma: n", n)
     if order < 0:

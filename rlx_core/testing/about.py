@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program, Variation
+from rlx_core.testing.cases import OpProgram, Variation
 
 __all__ = [
     "EVERY",
@@ -39,19 +39,19 @@ class About:
         variants: The variations of samples that it is asked of as well: those that may make a difference to it.
     """
 
-    holds: Callable[[Program], bool]
+    holds: Callable[[OpProgram], bool]
     rules: frozenset[str] = frozenset()
     widens: bool = False
     variants: frozenset[Variation] = frozenset()
 
-    def asks(self, program: Program) -> bool:
+    def asks(self, program: OpProgram) -> bool:
         """Whether the law tries what the program is there for; whether the program is one for it, `holds` says."""
         tries_it = not program.rule or program.rule in self.rules
         return tries_it and (program.variation is None or program.variation in self.variants)
 
 
 def about(
-    holds: Callable[[Program], bool],
+    holds: Callable[[OpProgram], bool],
     *,
     rules: Iterable[str] = (),
     widens: bool = False,
@@ -72,15 +72,15 @@ def asked_of(law: Any) -> About:
     return found
 
 
-def runs(program: Program) -> bool:
+def runs(program: OpProgram) -> bool:
     return program.is_static
 
 
-def differentiable(program: Program) -> bool:
+def differentiable(program: OpProgram) -> bool:
     return runs(program) and program.is_differentiable and not refuses_derivatives(program)
 
 
-def refuses_derivatives(program: Program) -> bool:
+def refuses_derivatives(program: OpProgram) -> bool:
     """Whether the op leaves its derivative to its users, and says so."""
     op = program.node.op
     kinds: tuple[Kind, ...] = ("vjp", "jvp", "decompose")
@@ -91,22 +91,22 @@ def refuses_derivatives(program: Program) -> bool:
     )
 
 
-def smooth(program: Program) -> bool:
+def smooth(program: OpProgram) -> bool:
     return differentiable(program) and program.sample.is_smooth and not program.is_narrow
 
 
-def has_two_meanings(program: Program) -> bool:
+def has_two_meanings(program: OpProgram) -> bool:
     op = program.op
     first = op.reference or (op.decompose if program.rule else None)
     second = program.engine.rule(program.node.op, "decompose")
     return runs(program) and not program.is_narrow and first is not None and second is not None
 
 
-def has_loop_form(program: Program) -> bool:
+def has_loop_form(program: OpProgram) -> bool:
     return runs(program) and program.op.loop_form is not None
 
 
-def has_own_derivative(program: Program) -> bool:
+def has_own_derivative(program: OpProgram) -> bool:
     op, engine = program.node.op, program.engine
     return (
         differentiable(program)

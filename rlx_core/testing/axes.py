@@ -9,14 +9,14 @@ from typing import Any, Final
 from attrs import evolve
 
 from rlx_core.ops.samples import Sample
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 
 __all__ = ["has_axis", "with_negative_axes"]
 
 NAMES: Final = re.compile(r"(.*_)?(axis|axes|dim|dims)")
 
 
-def has_axis(program: Program) -> bool:
+def has_axis(program: OpProgram) -> bool:
     """Whether an attribute names axes, all counted from the start."""
     return program.is_static and bool(axes_of(program.sample.attributes))
 
@@ -31,7 +31,7 @@ def counts_from_start(value: object) -> bool:
     return all(type(axis) is int and axis >= 0 for axis in each)
 
 
-def with_negative_axes(program: Program) -> Iterator[Program]:
+def with_negative_axes(program: OpProgram) -> Iterator[OpProgram]:
     """The same call with its axes counted from the end, once for each rank that they may be counted in, if it is accepted.
 
     Which value an axis belongs to is the op's affair: an operand, or the result. One of the ranks has to be right.
@@ -53,7 +53,7 @@ def in_range(value: int | tuple[int, ...], rank: int) -> bool:
     return all(-rank <= axis < 0 for axis in (value if isinstance(value, tuple) else (value,)))
 
 
-def with_attributes(program: Program, attributes: Mapping[str, Any]) -> Program:
+def with_attributes(program: OpProgram, attributes: Mapping[str, Any]) -> OpProgram:
     old = program.sample
     sample = Sample(
         *old.types, low=old.low, high=old.high, ranges=old.ranges, make=old.make, is_smooth=old.is_smooth, **attributes

@@ -21,7 +21,7 @@ from rlx_core.system.records import frozen
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
 
-__all__ = ["Program", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
+__all__ = ["OpProgram", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
 
 Variation = Literal["dtype", "size", "rank", "broadcasting"]
 
@@ -37,13 +37,13 @@ def rejections(ops: Iterable[type[Op]]) -> list[Case]:
 
 
 @cache
-def programs(ops: tuple[type[Op], ...]) -> list[Program]:
+def programs(ops: tuple[type[Op], ...]) -> list[OpProgram]:
     """A program for every sample that must work; made once, because every law asks for them."""
-    return [Program(case) for case in cases_of(ops) if isinstance(case.sample, Sample)]
+    return [OpProgram(case) for case in cases_of(ops) if isinstance(case.sample, Sample)]
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Program:
+class OpProgram:
     """One op on the operands of one sample, as a graph whose inputs are those operands.
 
     Attributes:
@@ -93,7 +93,7 @@ class Program:
         return isinstance(self.failure, RlxError)
 
     @cached_property
-    def widened(self) -> Program:
+    def widened(self) -> OpProgram:
         """The same call in f64 and c128, so that constants in rules are exact; itself where the op does not take those."""
         types = tuple(None if t is None else t.with_dtype(t.dtype.wide) for t in self.sample.types)
         wider = evolve(self, case=evolve(self.case, sample=evolve_types(self.sample, types)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from rlx_core.testing.about import About
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.variants import bases, variants
 
 __all__ = ["Amount", "one_of_each", "tried"]
@@ -17,7 +17,7 @@ Amount = Literal["one", "all"]
 _T = TypeVar("_T")
 
 
-def tried(programs: Sequence[Program], about: About, law: str, amount: Amount) -> list[Program]:
+def tried(programs: Sequence[OpProgram], about: About, law: str, amount: Amount) -> list[OpProgram]:
     """The programs that a law is asked of.
 
     Args:
@@ -34,7 +34,7 @@ def tried(programs: Sequence[Program], about: About, law: str, amount: Amount) -
     return list({p.widened_key: p for p in reversed(asked)}.values())[::-1] if about.widens else asked
 
 
-def candidates(group: Sequence[Program], about: About, law: str) -> Iterator[Program]:
+def candidates(group: Sequence[OpProgram], about: About, law: str) -> Iterator[OpProgram]:
     """The samples of one op and their variants, beginning at another one for each law."""
     every = [*group, *varied(group, about)]
     start = rotation(group[0].op.name, law) % len(every)
@@ -42,7 +42,7 @@ def candidates(group: Sequence[Program], about: About, law: str) -> Iterator[Pro
     yield from every[:start]
 
 
-def varied(programs: Sequence[Program], about: About) -> list[Program]:
+def varied(programs: Sequence[OpProgram], about: About) -> list[OpProgram]:
     """The variants of some samples that a law is asked of, if the op takes them."""
     return [v for base in bases(programs) for v in variants(base) if about.asks(v)]
 
@@ -52,11 +52,11 @@ def rotation(*words: str) -> int:
     return zlib.crc32(" ".join(words).encode())
 
 
-def first(programs: Iterable[Program], about: About) -> Program | None:
+def first(programs: Iterable[OpProgram], about: About) -> OpProgram | None:
     return next((p for p in programs if is_asked(about, p)), None)
 
 
-def is_asked(about: About, program: Program) -> bool:
+def is_asked(about: About, program: OpProgram) -> bool:
     """Whether the law is about the program. Of a sample that fails every law is asked, so that the failure is seen."""
     if not about.asks(program):
         return False

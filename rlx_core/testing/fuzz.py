@@ -25,7 +25,7 @@ from rlx_core.errors import KernelBuildError
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.pipeline.compile import compile_graph, set_up
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
 from rlx_core.pipeline.planning.verify_steps import step_faults
@@ -98,7 +98,7 @@ class Objects:
         self._entries.pop(key, None)
 
 
-def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
+def run_once(program: Generated, compiled: CompiledProgram) -> list[np.ndarray]:
     """The outputs of a compiled program on copies of its arrays."""
     executable = Executable(compiled)
     executable.set_params({name: array.copy() for name, array in program.params.items()})
@@ -107,7 +107,7 @@ def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
 
 def compiled_for(
     program: Generated, way: Way, target: str | None, host: PluginHost | None, objects: Objects
-) -> Compiled:
+) -> CompiledProgram:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
     made = compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
@@ -117,18 +117,18 @@ def compiled_for(
 def planned(
     program: Generated,
     way: Way,
-    plans: Mapping[str, Compiled],
+    plans: Mapping[str, CompiledProgram],
     target: str | None,
     host: PluginHost | None,
     objects: Objects,
-) -> Compiled:
+) -> CompiledProgram:
     """The plan of one way, of those of earlier ways where it repeats one."""
     if way.repeats is None:
         return compiled_for(program, way, target, host, objects)
     return repeated(plans[way.repeats], way, program)
 
 
-def repeated(compiled: Compiled, way: Way, program: Generated) -> Compiled:
+def repeated(compiled: CompiledProgram, way: Way, program: Generated) -> CompiledProgram:
     """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
     lir = evolve(compiled.lir, options=options)
@@ -151,7 +151,7 @@ def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
     )
 
 
-def plan_complaint(compiled: Compiled) -> str | None:
+def plan_complaint(compiled: CompiledProgram) -> str | None:
     """The first rule that a plan breaks."""
     faults = verify_lir(compiled.lir) or step_faults(compiled.lir, compiled.target.kernels)
     return f"plan: {faults[0]!r}" if faults else None
@@ -175,7 +175,7 @@ def complaint(
     target: str | None = None,
     host: PluginHost | None = None,
     objects: Objects | None = None,
-    ready: Mapping[str, Compiled] | None = None,
+    ready: Mapping[str, CompiledProgram] | None = None,
 ) -> str | None:
     """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is.
 
@@ -189,7 +189,7 @@ def complaint(
             return f"derivatives: {wrong}"
     wanted = yardstick(program.graph, program.fed)
     results: dict[str, list[np.ndarray]] = {}
-    plans: dict[str, Compiled] = {}
+    plans: dict[str, CompiledProgram] = {}
     kept = Objects() if objects is None else objects
     for way in ways:
         if not way.tries(program):
@@ -305,9 +305,9 @@ def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path
         print(f"kept as {write_case(keep, f'seed{program.seed}', smallest, why)}", flush=True)
 
 
-def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, Compiled]:
+def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, CompiledProgram]:
     """The plans of a program by the way's name; what cannot be planned is missing, and complains when it is tried."""
-    plans: dict[str, Compiled] = {}
+    plans: dict[str, CompiledProgram] = {}
     kept = Objects()
     for way in ways:
         with suppress(Exception):
@@ -316,7 +316,7 @@ def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dic
     return plans
 
 
-def built_together(plans: Sequence[Mapping[str, Compiled]]) -> ExitStack:
+def built_together(plans: Sequence[Mapping[str, CompiledProgram]]) -> ExitStack:
     """While it is open, the code of all plans is there; what does not build complains when it is tried alone."""
     stack = ExitStack()
     every = [plan for each in plans for plan in each.values()]

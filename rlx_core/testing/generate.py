@@ -91,7 +91,7 @@ class Known:
 
 
 @frozen(eq=False)
-class Leaf:
+class GeneratedLeaf:
     """An operand that has to be made: an input, a param or a constant."""
 
     kind: str
@@ -171,7 +171,7 @@ class Growth:
         sample = self._varied(op, self._pick(real if real and self.rng.random() < 0.6 else samples))
         drawn = sample.arrays(op) if sample.make is not None else self._drawn(op, sample)
         names = operand_names(op, len(sample.types))
-        operands: list[Known | Leaf] = []
+        operands: list[Known | GeneratedLeaf] = []
         ways: list[Callable[[Value], Value] | None] = []
         for name, type, array in zip(names, sample.types, drawn, strict=True):
             if type is None:
@@ -203,7 +203,7 @@ class Growth:
             part = wrapped(self.rng, inner.builder.finish(outputs), inner.fed)
         except RlxError:
             return  # it cannot be differentiated, say
-        operands: list[Known | Leaf] = []
+        operands: list[Known | GeneratedLeaf] = []
         ways: list[Callable[[Value], Value]] = []
         for name, type in part.graph.input_types.items():
             array = part.fed[name]
@@ -287,8 +287,8 @@ class Growth:
             for n, t in zip(names, sample.types, strict=True)
         ]
 
-    def _leaf(self, type: TensorType, array: np.ndarray) -> Leaf:
-        return Leaf(self._pick(("input",) * 5 + ("param", "constant")), type, array)
+    def _leaf(self, type: TensorType, array: np.ndarray) -> GeneratedLeaf:
+        return GeneratedLeaf(self._pick(("input",) * 5 + ("param", "constant")), type, array)
 
     def _reusable(self, type: TensorType, limits: tuple[float, float]) -> tuple[Known, Callable[[Value], Value]] | None:
         """A value of the graph and how it becomes an operand of this type and range."""
@@ -300,15 +300,15 @@ class Growth:
                 return source, way
         return None
 
-    def _attempt(self, move: Move, operands: Sequence[Known | Leaf], judged: Move | None = None) -> None:
+    def _attempt(self, move: Move, operands: Sequence[Known | GeneratedLeaf], judged: Move | None = None) -> None:
         """Make the move if what comes of it can be judged: of it, or of another that gives the same."""
         trial = Builder("trial")
         try:
             with building(trial):
                 values = [
                     trial.constant(o.array)
-                    if isinstance(o, Leaf) and o.kind == "constant"
-                    else trial.input(f"x{i}", o.type if isinstance(o, Leaf) else o.value.type)
+                    if isinstance(o, GeneratedLeaf) and o.kind == "constant"
+                    else trial.input(f"x{i}", o.type if isinstance(o, GeneratedLeaf) else o.value.type)
                     for i, o in enumerate(operands)
                 ]
                 graph = trial.finish(as_results((judged or move)(values)))
@@ -323,7 +323,9 @@ class Growth:
             if value.node.owner is self.builder:
                 self.known.append(Known(value, array, error))
 
-    def _judged(self, graph: Graph, operands: Mapping[str, Known | Leaf]) -> list[tuple[np.ndarray, float]] | None:
+    def _judged(
+        self, graph: Graph, operands: Mapping[str, Known | GeneratedLeaf]
+    ) -> list[tuple[np.ndarray, float]] | None:
         """Each result in float64 with the error to be expected; `None` if one of them cannot be judged."""
         types = [t for n in graph.nodes for t in n.types]
         if any(not t.is_static or math.prod(t.static_shape) > MOST_ELEMENTS for t in types):
@@ -370,7 +372,7 @@ class Growth:
             found.append((array, error))
         return found
 
-    def _placed(self, operand: Known | Leaf) -> Value:
+    def _placed(self, operand: Known | GeneratedLeaf) -> Value:
         if isinstance(operand, Known):
             return operand.value
         if operand.kind == "constant":

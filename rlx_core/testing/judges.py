@@ -15,7 +15,7 @@ from attrs import evolve
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.interpret import stored
-from rlx_core.testing.cases import Program, wide
+from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.differences import directional, pairing, random_like
 from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.engine import STANDARD, Engine
@@ -50,7 +50,7 @@ def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
     return [None if v is None else next(given) for v in node.operands]
 
 
-def decomposed(program: Program, graph: Graph | None = None) -> Graph:
+def decomposed(program: OpProgram, graph: Graph | None = None) -> Graph:
     """The program (or `graph`, another program of its op) with the op replaced by its decomposition."""
     engine = evolve(program.engine, ignoring=frozenset({("batch", program.op.name)}))
     graph = program.graph if graph is None else graph

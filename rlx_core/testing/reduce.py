@@ -14,7 +14,7 @@ import numpy as np
 from attrs import evolve
 
 from rlx_core.errors import RlxError
-from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Node, Param, Value
+from rlx_core.ir.graph import Builder, Constant, Graph, GraphArgument, Node, Param, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -108,7 +108,7 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         if isinstance(node.op, Param) and not change.as_inputs:
             fed[node.op.label] = array
             return builder.param(node.op.label, kind)
-        label = node.op.label if isinstance(node.op, Argument) else f"c{value.node.index}"
+        label = node.op.label if isinstance(node.op, GraphArgument) else f"c{value.node.index}"
         fed[label] = array
         return builder.input(label, kind)
 
@@ -162,7 +162,7 @@ def held(program: Generated, node: Node) -> np.ndarray:
     """The array of a leaf."""
     if isinstance(node.op, Constant):
         return node.op.value.array
-    assert isinstance(node.op, Argument), "a leaf is one of these"
+    assert isinstance(node.op, GraphArgument), "a leaf is one of these"
     return program.fed[node.op.label]
 
 

@@ -26,18 +26,18 @@ from rlx_core.ir.block import Block
 from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
 from rlx_core.passes.engine.base import LirPass, Pass
-from rlx_core.passes.engine.rules import Rule, RuleSet
+from rlx_core.passes.engine.rules import RewriteRule, RuleSet
 from rlx_core.pipeline.contributed import EXPECTED, kernels_fault
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.entry import PluginEntry, named_entry
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 __all__ = [
     "TRIED",
-    "Contribution",
+    "ContributionSubject",
     "FormatRow",
     "KernelRow",
     "LegalizationRow",
@@ -57,7 +57,7 @@ _Row = TypeVar("_Row")
 
 
 @frozen
-class Contribution:
+class ContributionSubject:
     """One record of a plugin, and why it cannot be used; nothing if it can."""
 
     name: str
@@ -83,7 +83,7 @@ class KernelRow:
 class RuleRow:
     """A rewrite rule of a rule set that a plugin brings."""
 
-    rule: Rule
+    rule: RewriteRule
 
     def __str__(self) -> str:
         return f"rewrite {self.rule.key}"
@@ -142,7 +142,7 @@ class Subjects:
     ops: tuple[type[Op], ...] = ()
     rules: tuple[tuple[str, type[Op]], ...] = ()
     kernels: tuple[KernelRow, ...] = ()
-    contributions: tuple[Contribution, ...] = field(default=())
+    contributions: tuple[ContributionSubject, ...] = field(default=())
     rewrites: tuple[RuleRow | PassSubject | LegalizationRow, ...] = ()
     blocks: tuple[type[Block], ...] = ()
     formats: tuple[FormatRow, ...] = ()
@@ -162,11 +162,11 @@ class Subjects:
         """The contributed rewrites of one kind."""
         return [row for row in self.rewrites if isinstance(row, kind)]
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[OpProgram]:
         """The samples of the ops, and those of the ops that the rules are for."""
         found = list(programs(self.ops))
         for kind, op in self.rules:
-            found += [Program(p.case, kind) for p in programs((op,))]
+            found += [OpProgram(p.case, kind) for p in programs((op,))]
         return found
 
 
@@ -224,7 +224,7 @@ def subjects_of_entry(host: PluginHost, entry: PluginEntry) -> Subjects:
             try:
                 total += subject_of(host, claim)
             except RlxError as error:
-                total += Subjects(contributions=(Contribution(f"{claim.kind} {claim.name}", str(error)),))
+                total += Subjects(contributions=(ContributionSubject(f"{claim.kind} {claim.name}", str(error)),))
     return total
 
 
@@ -234,7 +234,7 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
     Raises:
         RlxError: It does not load, or what it leads to is something else than it says.
     """
-    here = (Contribution(f"{claim.kind} {claim.name}"),)
+    here = (ContributionSubject(f"{claim.kind} {claim.name}"),)
     record: Any = claim.record
     loaded = record.load.resolve()
     if isinstance(record, OpSpec):
@@ -255,7 +255,7 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
     return Subjects(kernels=rows, contributions=here)
 
 
-def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[Contribution, ...]) -> Subjects:
+def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[ContributionSubject, ...]) -> Subjects:
     """What a record of a rule set, a pass, a legalization table, a block or a writer leads to.
 
     Raises:

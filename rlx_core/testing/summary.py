@@ -13,7 +13,7 @@ import pytest
 from attrs import field
 
 from rlx_core.system.records import define
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.targets import DECLINED, TargetRun
 from rlx_core.testing.variants import bases, variants
 
@@ -82,7 +82,7 @@ def describe(items: Iterable[pytest.Item]) -> None:
 
 def subject(params: dict[str, Any]) -> tuple[str, str, str] | None:
     """The op, rule or kernel that a test is about, the program, and what of it is varied."""
-    if isinstance(program := params.get("program"), Program):
+    if isinstance(program := params.get("program"), OpProgram):
         name = f"{program.rule} of {program.op.name}" if program.rule else program.op.name
         return name, repr(program), program.variation or ""
     if (op := params.get("op")) is not None:

@@ -11,7 +11,7 @@ from rlx_core.ir.dims import Dim, DimBinding, symbol
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program, evolve_types
+from rlx_core.testing.cases import OpProgram, evolve_types
 
 __all__ = ["Generalized", "generalized"]
 
@@ -26,7 +26,7 @@ class Generalized:
         bindings: Sizes to try: those of the program, and others.
     """
 
-    program: Program
+    program: OpProgram
     graph: Graph
     symbols: dict[int, str]
     bindings: tuple[dict[str, int], ...]
@@ -36,7 +36,7 @@ class Generalized:
         binding = DimBinding.of(**{s: sizes[s] for s in sizes})
         return [value.type.bind(binding) for value in self.graph.outputs]
 
-    def at(self, sizes: dict[str, int]) -> Program | None:
+    def at(self, sizes: dict[str, int]) -> OpProgram | None:
         """The program of these sizes without symbols; `None` if the op refuses them."""
         if sizes == self.bindings[0]:
             return self.program
@@ -47,7 +47,7 @@ class Generalized:
         return None if made.is_refused else made
 
 
-def generalized(program: Program) -> Generalized | None:
+def generalized(program: OpProgram) -> Generalized | None:
     """The program with a symbol for each size above 1; equal sizes are taken for one.
 
     `None` if it has no such size, or the op refuses symbols with a typed error.
@@ -72,5 +72,5 @@ def renamed(type: TensorType | None, to: Mapping[int, Dim]) -> TensorType | None
     return None if type is None else type.with_shape(to.get(d, d) if isinstance(d, int) else d for d in type.shape)
 
 
-def with_types(program: Program, types: list[TensorType | None]) -> Program:
+def with_types(program: OpProgram, types: list[TensorType | None]) -> OpProgram:
     return evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))

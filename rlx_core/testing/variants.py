@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Sample
-from rlx_core.testing.cases import Program, Variation, cases_of, evolve_types
+from rlx_core.testing.cases import OpProgram, Variation, cases_of, evolve_types
 
 __all__ = ["accepted", "bases", "variants"]
 
@@ -28,27 +28,27 @@ MOST_OPERANDS: Final = 4
 
 
 @cache
-def variants(program: Program) -> tuple[Program, ...]:
+def variants(program: OpProgram) -> tuple[OpProgram, ...]:
     """The variants of one sample, refused ones among them, each called by what is varied."""
     own = {signature(c.sample.types) for c in cases_of([program.op])}
-    found: dict[str, Program] = {}
+    found: dict[str, OpProgram] = {}
     for variation, name, types in varied_types(program.sample):
         key = signature(types)
         if key not in own and key not in found:
             sample = evolve_types(program.sample, types)
-            found[key] = Program(Case(program.op, sample), program.rule, variation, f"({name})")
+            found[key] = OpProgram(Case(program.op, sample), program.rule, variation, f"({name})")
     return tuple(found.values())
 
 
 @cache
-def accepted(program: Program) -> tuple[Program, ...]:
+def accepted(program: OpProgram) -> tuple[OpProgram, ...]:
     """The variants that the op takes: those that the laws are about."""
     return tuple(v for v in variants(program) if v.failure is None)
 
 
-def bases(programs: Sequence[Program]) -> list[Program]:
+def bases(programs: Sequence[OpProgram]) -> list[OpProgram]:
     """The samples that are varied: of each op the first with the same attributes set and the same operands given."""
-    found: dict[object, Program] = {}
+    found: dict[object, OpProgram] = {}
     for program in programs:
         sample = program.sample
         key = (program.op, program.rule, *sample.attributes, *(t is None for t in sample.types), sample.make is None)

@@ -15,7 +15,7 @@ from attrs import evolve
 
 from rlx_core.errors import AxisError, Fact, ShapeError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value, as_results, building
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Input, Node, Value, as_results, building
 from rlx_core.ir.mesh import NO_AXES, Mesh, OverNamedAxes, named_axes
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.op import Op
@@ -83,7 +83,7 @@ def vmap_with_values(
     bindings: dict[str, Value] = {}
     for leaf in (*graph.inputs, *graph.params):
         op = leaf.node.op
-        assert isinstance(op, Argument)
+        assert isinstance(op, GraphArgument)
         if axes.get(op.label) is not None:
             bindings[op.label] = _batched_leaf(builder, leaf, axes[op.label], size)
         else:
@@ -134,7 +134,7 @@ def _normalized(axis: int, rank: int, what: str) -> int:
 
 def _batched_leaf(builder: Builder, leaf: Value, axis: Axis, size: Dim) -> Value:
     op = leaf.node.op
-    assert isinstance(op, Argument)
+    assert isinstance(op, GraphArgument)
     assert axis is not None
     place = _normalized(axis, leaf.ndim + 1, op.label)
     type = leaf.type.with_shape((*leaf.shape[:place], size, *leaf.shape[place:]))
@@ -188,7 +188,7 @@ def batch_into(
     batched: set[Value] = {bindings[name] for name, flag in is_batched.items() if flag}
     builder.add_guards(graph.guards)
     for node in graph.nodes:
-        if isinstance(node.op, Argument) and node.op.label in bindings:
+        if isinstance(node.op, GraphArgument) and node.op.label in bindings:
             values[node.result] = bindings[node.op.label]
             continue
         operands = [None if v is None else values[v] for v in node.operands]

@@ -20,7 +20,7 @@ from rlx_core.ir.declared import rule_complaint
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.rules import Kind, Rules
-from rlx_core.plugins import Fault, PluginHost, Registry, default_host
+from rlx_core.plugins import ContributionFault, PluginHost, Registry, default_host
 from rlx_core.system.records import frozen
 from rlx_core.transforms.engine import STANDARD, Engine
 
@@ -92,7 +92,7 @@ class ContributedRules(Rules):
                 with contained("rules", spec.name, "the rule", owner):
                     return rule(op, *args, **kwargs)
             except PluginError as error:
-                if not isinstance(error.fault, Fault) or error.fault.kind != "rules":
+                if not isinstance(error.fault, ContributionFault) or error.fault.kind != "rules":
                     raise
                 self.registry.leave_out(error.fault)
                 self._known[kind, op.name] = None
@@ -103,7 +103,7 @@ class ContributedRules(Rules):
 
         return guarded
 
-    def lost(self, op: str) -> tuple[Fault, ...]:
+    def lost(self, op: str) -> tuple[ContributionFault, ...]:
         """The rules for an op that cannot be used."""
         left_out = self.registry.left_out
         names = [spec.name for (_, name), spec in self.specs.items() if name == op]

@@ -32,7 +32,7 @@ from rlx_core.ir.registered import Registered
 from rlx_core.ir.rules import CustomDerivative, Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.host.effects import without_effects
-from rlx_core.plugins.faults import Fault, as_fact
+from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.system.records import frozen
 
 __all__ = ["STANDARD", "SWEEPS", "Engine", "missing_rule", "rule_for"]
@@ -66,7 +66,7 @@ class Engine:
     rules: Rules = field(factory=dict)
     ignoring: frozenset[tuple[str, str]] = frozenset()
     deriving: tuple[tuple[Kind, Op], ...] = ()
-    lost: Callable[[str], Sequence[Fault]] = field(default=lambda name: ())
+    lost: Callable[[str], Sequence[ContributionFault]] = field(default=lambda name: ())
     mesh: Mesh = NO_AXES
 
     def rule(self, op: Op, kind: Kind) -> Callable[..., Any] | None:
@@ -118,7 +118,9 @@ STANDARD: Final[Engine] = Engine()
 """The engine with the ops' own rules only."""
 
 
-def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[Fault] = ()) -> MissingRuleError:
+def missing_rule(
+    op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[ContributionFault] = ()
+) -> MissingRuleError:
     """The error for an op without a rule: op, transformation, operand, and the method to write.
 
     Args:

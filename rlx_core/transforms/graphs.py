@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rlx_core.errors import DtypeError, Fact, UnknownNameError
-from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Node, Value, building, literal
+from rlx_core.ir.graph import Builder, Constant, Graph, GraphArgument, Node, Value, building, literal
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.types import TensorType
@@ -149,7 +149,7 @@ def pruned(
     dropped = set(without)
     values: dict[Value, Value] = {}
     for node in graph.nodes:
-        is_fed = isinstance(node.op, Argument) and node.op.label not in dropped
+        is_fed = isinstance(node.op, GraphArgument) and node.op.label not in dropped
         if node.index in live or is_fed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value, as_results
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Input, Node, Value, as_results
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ir.rules import CustomDerivative, Kind
@@ -78,7 +78,7 @@ def copy_prepared(
     values: dict[Value, Value] = {}
     builder.add_guards(graph.guards)
     for node in graph.nodes:
-        if isinstance(node.op, Argument) and node.op.label in (bindings or {}):
+        if isinstance(node.op, GraphArgument) and node.op.label in (bindings or {}):
             assert bindings is not None
             values[node.result] = bindings[node.op.label]
         else:

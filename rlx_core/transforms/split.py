@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rlx_core.errors import UnknownNameError, nearest
-from rlx_core.ir.dims import Symbol, free_symbols
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, leaf_name, symbols_inside
+from rlx_core.ir.dims import SizeSymbol, free_symbols
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, leaf_name, symbols_inside
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.solve import plain_symbol
@@ -91,7 +91,7 @@ def _divided(
     """The nodes of the backward program, in order, and the values that it is given."""
     behind: set[Value] = set()
     for node in both.nodes:
-        is_source = isinstance(node.op, Argument) and node.op.label in cotangents
+        is_source = isinstance(node.op, GraphArgument) and node.op.label in cotangents
         if is_source or any(v in behind for v in node.present()):
             behind.update(node.results)
     needed = set(gradients)
@@ -101,7 +101,7 @@ def _divided(
         is_behind = any(r in behind for r in node.results)
         if not (wanted or (is_behind and not node.op.is_pure)):
             continue
-        if isinstance(node.op, Argument):
+        if isinstance(node.op, GraphArgument):
             saved += wanted if node.op.label not in shared and not is_behind else []
         elif is_behind or _costs_nothing(node):
             needed.update(node.present())
@@ -114,10 +114,10 @@ def _divided(
 def _sizes(both: Graph, nodes: Sequence[Node], given: Sequence[Value], labels: Collection[str]) -> list[Value]:
     """Inputs that tell a program the sizes which nothing else that it is given does."""
 
-    def told(values: Iterable[Value]) -> set[Symbol | None]:
+    def told(values: Iterable[Value]) -> set[SizeSymbol | None]:
         return {plain_symbol(dim) for v in values for dim in v.shape}
 
-    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, Argument)}
+    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, GraphArgument)}
     read = [*given, *(inputs[label] for label in labels)]
     known = told(read)
     dims = (d for v in (*read, *(r for n in nodes for r in n.results)) for d in v.shape)
@@ -152,14 +152,14 @@ def _program(
 ) -> Graph:
     """A part of a program: shared inputs first, then what it is given instead of computing it, then inputs of its own."""
     builder = Builder(name)
-    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, Argument)}
+    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, GraphArgument)}
     labels = {inputs[label]: label for label in shared} | dict(given or {})
     labels |= {v: label for label, v in inputs.items() if label in own and v not in labels}
     values = {v: builder.input(label, v.type, origin=v.node.origin) for v, label in labels.items()}
     told = {plain_symbol(dim) for v in values for dim in v.shape}
     builder.add_guards(g for g in both.guards if free_symbols(g.left, g.right) <= told)
     for node in nodes:
-        if not isinstance(node.op, Argument):
+        if not isinstance(node.op, GraphArgument):
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
     return builder.finish(values[v] for v in outputs)

@@ -16,7 +16,7 @@ sys.path.insert(
 from benchmarks.case import Case
 from benchmarks.cases import CASES
 from rlx_core.pipeline.job import Job
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.runtime.cache import CompileCache
 
 ELSEWHERE = ("imported", "compile", "sizes-all")
@@ -26,9 +26,9 @@ TRIED = [case for case in CASES if not case.name.startswith(ELSEWHERE)]
 
 
 @pytest.fixture
-def reports(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[CompilationReport]:
     """The reports of what is compiled for the CPU while a test runs."""
-    found: list[Report] = []
+    found: list[CompilationReport] = []
     finished = Job.finished
 
     def noting(self: Job, *args: Any, **named: Any) -> Any:
@@ -45,7 +45,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
-def test_nothing_of_a_benchmark_runs_with_numpy(case: Case, reports: list[Report]) -> None:
+def test_nothing_of_a_benchmark_runs_with_numpy(case: Case, reports: list[CompilationReport]) -> None:
     case.rlx(case.data()).results()
     assert reports, "nothing was compiled"
     slow = [(f.op, f.reason) for each in reports if each.tiers is not None for f in each.tiers.fallbacks]

@@ -12,8 +12,8 @@ from attrs import evolve
 
 from rlx_core.cli import checking
 from rlx_core.cli.checking.package import Package, absence, own_claims
-from rlx_core.cli.session import Session
-from rlx_core.plugins import Origin, PluginHost
+from rlx_core.cli.session import CliSession
+from rlx_core.plugins import PluginHost, PluginOrigin
 
 WORKS = """
     from rlx_core.ops import define_op, Op, Sample
@@ -164,8 +164,8 @@ def test_a_backend_that_declines_everything_is_reported(rlx) -> None:
 
 def package_of(rlx, *, when: tuple[str, ...]) -> Package:
     """The plugin `kit` as if it were installed, waiting for some conditions."""
-    (entry,) = [evolve(each, when=when, origin=Origin.INSTALLED) for each in rlx.entries if each.name == "kit"]
-    session = Session(make_host=lambda policy: PluginHost([entry], policy=policy))
+    (entry,) = [evolve(each, when=when, origin=PluginOrigin.INSTALLED) for each in rlx.entries if each.name == "kit"]
+    session = CliSession(make_host=lambda policy: PluginHost([entry], policy=policy))
     return Package(entry, session.host.entries, session)
 
 

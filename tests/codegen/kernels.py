@@ -11,7 +11,7 @@ from rlx_core.ir.graph import infer
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import standard_ops
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 __all__ = ["SAMPLES", "SOFTMAX", "dense_kernel", "kernel"]
 
@@ -39,7 +39,7 @@ def dense_kernel(op: Op, types: Sequence[TensorType | None]) -> Kernel | None:
     return check_kernel(kernel_of(formula, places, [Place.dense(t) for t in infer(op, types)]))
 
 
-SAMPLES: dict[Program, Kernel] = {
+SAMPLES: dict[OpProgram, Kernel] = {
     p: made
     for p in programs(standard_ops())
     if p.is_static and (made := dense_kernel(p.node.op, p.node.operand_types)) is not None

@@ -25,7 +25,7 @@ from rlx_core.ops.normalization import GroupNorm, LayerNorm
 from rlx_core.ops.reduction import Max, Prod
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Reshape, Sum, Transpose
-from rlx_core.testing.cases import Program, wide
+from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.judges import near_oracle
 
 from .kernels import SAMPLES, SOFTMAX, kernel
@@ -41,7 +41,7 @@ WHOLE = [p for p in SAMPLES if len(p.graph.nodes) == len(p.graph.inputs) + 1]
 
 
 @pytest.mark.parametrize("program", WHOLE, ids=str)
-def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
+def test_a_kernel_computes_what_its_op_means(program: OpProgram) -> None:
     node, arrays, made = program.node, program.draw(), SAMPLES[program]
     given = iter(arrays)
     results = [np.empty(t.static_shape, t.dtype.numpy) for t in node.types]

@@ -12,13 +12,13 @@ from rlx_core.ir.graph import as_results
 from rlx_core.ir.types import spec
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 PROGRAMS = [p for p in programs((Sort, ArgSort, TopK)) if p.is_static and not next(p.node.present()).dtype.is_complex]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
-def test_a_sorting_by_keys_is_what_its_op_means(program: Program) -> None:
+def test_a_sorting_by_keys_is_what_its_op_means(program: OpProgram) -> None:
     node, (x,) = program.node, program.draw()
     sorting = Sorting.of(node.op, next(node.present()).type, node.types[0])
     found = sorting.run(NumpyAssembler(), x)
@@ -31,7 +31,7 @@ EXTREMES = [p for p in programs((ArgMax, ArgMin)) if p.is_static]
 
 
 @pytest.mark.parametrize("program", EXTREMES, ids=str)
-def test_the_first_of_the_least_keys_is_where_the_extreme_is(program: Program) -> None:
+def test_the_first_of_the_least_keys_is_where_the_extreme_is(program: OpProgram) -> None:
     node, (x,) = program.node, program.draw()
     (found,) = Extreme.of(node.op, next(node.present()).type).run(NumpyAssembler(), x)
     (meant,) = as_results(node.op(x))
@@ -80,7 +80,7 @@ SEARCHES = [p for p in programs((SearchSorted,)) if p.is_static and len({x.dtype
 
 
 @pytest.mark.parametrize("program", SEARCHES, ids=str)
-def test_a_search_by_keys_is_what_its_op_means(program: Program) -> None:
+def test_a_search_by_keys_is_what_its_op_means(program: OpProgram) -> None:
     node, operands = program.node, program.draw()
     search = Search.of(node.op, *(v.type for v in node.present()))
     (found,), (meant,) = search.run(NumpyAssembler(), *operands), as_results(node.op(*operands))

@@ -9,10 +9,10 @@ from attrs import evolve
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.epilogue import pointwise, reason_against, region_function
 from rlx_core.codegen.indexing import Indexing
-from rlx_core.codegen.movement.problem import Movement
+from rlx_core.codegen.movement.problem import MovementProblem
 from rlx_core.codegen.movement.tilings import TILINGS
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import MatrixProduct
 from rlx_core.codegen.scalars.numpy_assembler import NumpyAssembler
 from rlx_core.codegen.scalars.standard import standard_table
 from rlx_core.errors import IndexRangeError
@@ -29,12 +29,12 @@ from rlx_core.ops.movement import Pad
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import Transpose
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 TABLE = standard_table("NumPy")
 
 
-def samples(*ops: type) -> list[Program]:
+def samples(*ops: type) -> list[OpProgram]:
     """Of these ops, those on operands as they are given, none of them promoted before."""
     found = (p for p in programs(tuple(ops)) if p.is_static)
     return [p for p in found if [v.type for v in p.node.present()] == [t for t in p.sample.types if t is not None]]
@@ -57,11 +57,11 @@ def room(type: TensorType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("program", samples(*TILINGS), ids=str)
-def test_boxes_are_moved_as_the_op_means(program: Program) -> None:
+def test_boxes_are_moved_as_the_op_means(program: OpProgram) -> None:
     node, drawn = program.node, iter(program.draw())
     arrays = [None if v is None else next(drawn) for v in node.operands]
     results = [room(t) for t in node.types]
-    Movement.of(node.op, dense(node)).run([None if x is None else memory(x) for x in arrays], results)
+    MovementProblem.of(node.op, dense(node)).run([None if x is None else memory(x) for x in arrays], results)
     for found, meant, type in zip(results, as_results(node.op(*arrays)), node.types, strict=True):
         np.testing.assert_array_equal(found.view(type.dtype.numpy).reshape(type.static_shape), meant)
 
@@ -69,30 +69,32 @@ def test_boxes_are_moved_as_the_op_means(program: Program) -> None:
 def test_a_movement_prints_on_a_line() -> None:
     types = spec("f32[2, 3]"), spec("f32[3, 2]")
     layout = Layout((Place.dense(types[0]),), (Place.dense(types[1]),))
-    assert str(Movement.of(Transpose((1, 0)), layout)) == "move 4 bytes each: [3, 2] of x0"
+    assert str(MovementProblem.of(Transpose((1, 0)), layout)) == "move 4 bytes each: [3, 2] of x0"
     padded = Layout((Place.dense(spec("u8[2]")),), (Place.dense(spec("u8[4]")),))
-    assert str(Movement.of(Pad((1,), (1,)), padded)) == "move 1 bytes each: [1] of zeros; [1] of zeros; [2] of x0"
+    assert (
+        str(MovementProblem.of(Pad((1,), (1,)), padded)) == "move 1 bytes each: [1] of zeros; [1] of zeros; [2] of x0"
+    )
     inside = evolve(padded, operands=(evolve(padded.operands[0], is_inside=True),))
-    assert str(Movement.of(Pad((1,), (1,)), inside)) == "move 1 bytes each: [1] of zeros; [1] of zeros"
+    assert str(MovementProblem.of(Pad((1,), (1,)), inside)) == "move 1 bytes each: [1] of zeros; [1] of zeros"
 
 
 # ------------------------------------------------------------------------------------------ products
 
 
-def is_matrices(program: Program) -> bool:
+def is_matrices(program: OpProgram) -> bool:
     """Whether a product is of matrices of floats, with sums in the accumulator of the result's dtype."""
     ranks = [v.type.rank for v in program.node.present()]
     return min(ranks) >= 2 and program.node.op == MatMul() and program.node.types[0].dtype.is_float
 
 
 @pytest.mark.parametrize("program", [p for p in samples(MatMul) if is_matrices(p)], ids=str)
-def test_a_product_of_folded_batches_is_what_the_op_means(program: Program) -> None:
+def test_a_product_of_folded_batches_is_what_the_op_means(program: OpProgram) -> None:
     node, (a, b) = program.node, program.draw()
     layout, found = dense(node), room(node.types[0])
     left, right = layout.operands
     assert left is not None
     assert right is not None
-    Product.of(left, right, layout.results[0]).run(memory(a), memory(b), found)
+    MatrixProduct.of(left, right, layout.results[0]).run(memory(a), memory(b), found)
     type = node.types[0]
     exact = np.asarray(node.op(a.astype("f8"), b.astype("f8")))
     unit = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-22, "f64": 2.0**-50}[type.dtype.name]
@@ -104,7 +106,8 @@ def test_a_product_of_folded_batches_is_what_the_op_means(program: Program) -> N
 def test_a_product_prints_on_a_line() -> None:
     a, b, c = (Place.dense(spec(t)) for t in ("f32[8, 128, 384]", "f32[384, 512]", "f32[8, 128, 512]"))
     assert (
-        str(Product.of(a, Place(b.type, b.strides, is_bound=True), c)) == "product f32[1024, 384] @ f32[384, 512] bound"
+        str(MatrixProduct.of(a, Place(b.type, b.strides, is_bound=True), c))
+        == "product f32[1024, 384] @ f32[384, 512] bound"
     )
 
 
@@ -112,7 +115,7 @@ def test_a_product_over_axes_reads_windows_where_they_lie() -> None:
     x, w = np.random.default_rng(8).standard_normal((2, 2, 6, 5, 3)).astype("f4")[0], np.ones((18, 4), "f4")
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2), (1, 2)).transpose(0, 1, 2, 4, 5, 3)
     place = Place(TensorType(f32, windows.shape), windows.strides)
-    found = Product.of_axes(place, Place.dense(spec("f32[18, 4]")), Place.dense(spec("f32[2, 4, 4, 4]")), 3)
+    found = MatrixProduct.of_axes(place, Place.dense(spec("f32[18, 4]")), Place.dense(spec("f32[2, 4, 4, 4]")), 3)
     assert str(found) == "product f32[32, 18] (rows by 4, terms by 6) @ f32[18, 4]"
     assert (found.lines, found.runs) == (((2, 360), (4, 60)), ((3, 60),))
     result = np.empty((2, 4, 4, 4), "f4")
@@ -154,7 +157,7 @@ def test_a_known_operand_of_a_region_becomes_a_number() -> None:
 
 
 @pytest.mark.parametrize("program", samples(Gather, Scatter), ids=str)
-def test_reading_and_writing_at_indices_is_what_the_ops_mean(program: Program) -> None:
+def test_reading_and_writing_at_indices_is_what_the_ops_mean(program: OpProgram) -> None:
     node, (table, *cells, indices) = program.node, program.draw()
     op = node.op
     assert isinstance(op, Gather | Scatter)

@@ -7,10 +7,10 @@ import pytest
 
 from rlx_core.codegen.scalars.numpy_assembler import NumpyAssembler
 from rlx_core.codegen.scalars.standard import standard_table
-from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.codegen.scans import RULES, ScanProblem
 from rlx_core.ir.types import spec
 from rlx_core.ops.cumulative import Cumsum
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 TABLE = standard_table("NumPy")
 UNITS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "c64": 2.0**-23, "f64": 2.0**-52, "c128": 2.0**-52}
@@ -22,9 +22,9 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
-def test_a_scan_computes_what_its_op_means(program: Program) -> None:
+def test_a_scan_computes_what_its_op_means(program: OpProgram) -> None:
     (result,), operands = program.node.types, program.draw()
-    scan = Scan.of(program.node.op, result)
+    scan = ScanProblem.of(program.node.op, result)
     with np.errstate(all="ignore"):
         found = scan.run(NumpyAssembler(), TABLE, *operands)
         exact = np.asarray(program.node.op(*(x.astype(result.dtype.accumulator.numpy) for x in operands)))
@@ -35,5 +35,5 @@ def test_a_scan_computes_what_its_op_means(program: Program) -> None:
 
 
 def test_a_scan_prints_on_a_line() -> None:
-    scan = Scan.of(Cumsum(1, exclusive=True, reverse=True), spec("f32[3, 5, 2]"))
+    scan = ScanProblem.of(Cumsum(1, exclusive=True, reverse=True), spec("f32[3, 5, 2]"))
     assert str(scan) == "scan cumsum f32[3, 5, 2] along 1 reverse exclusive"

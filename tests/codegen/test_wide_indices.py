@@ -19,15 +19,15 @@ def indices(dtype: DType) -> np.ndarray:
 
 
 FUNCTIONS = {
-    "gather": lambda x, i: rlx.gather(x, i, axis=1, oob="clip"),
-    "gather of rows": lambda x, i: rlx.gather(x, i, axis=0, oob="clip"),
-    "gather in a fused loop": lambda x, i: rlx.gather(2 * x + 1, i, axis=1, oob="clip") * 3,
+    "gather": lambda x, i: rlx.gather(x, i, axis=1, out_of_bounds="clip"),
+    "gather of rows": lambda x, i: rlx.gather(x, i, axis=0, out_of_bounds="clip"),
+    "gather in a fused loop": lambda x, i: rlx.gather(2 * x + 1, i, axis=1, out_of_bounds="clip") * 3,
     "gather in a batch": lambda x, i: rlx.gather(
-        x, rlx.broadcast_to(i, (4, i.shape[0])), axis=1, batch_dims=1, oob="clip"
+        x, rlx.broadcast_to(i, (4, i.shape[0])), axis=1, batch_dims=1, out_of_bounds="clip"
     ),
-    "gather with fill": lambda x, i: rlx.gather(x, i, axis=1, oob="fill"),
-    "gather_nd": lambda x, i: rlx.gather_nd(x[0], rlx.reshape(i, (i.shape[0], 1)), oob="clip"),
-    "scatter": lambda x, i: rlx.scatter(x[0], rlx.ones((i.shape[0],)), i, mode="add", oob="clip"),
+    "gather with fill": lambda x, i: rlx.gather(x, i, axis=1, out_of_bounds="fill"),
+    "gather_nd": lambda x, i: rlx.gather_nd(x[0], rlx.reshape(i, (i.shape[0], 1)), out_of_bounds="clip"),
+    "scatter": lambda x, i: rlx.scatter(x[0], i, rlx.ones((i.shape[0],)), mode="add", out_of_bounds="clip"),
     "dynamic_slice": lambda x, i: rlx.dynamic_slice(x[0], (i[-1],), (2,)),
 }
 

@@ -50,7 +50,7 @@ def joined(x: Any, *others: float) -> Any:
 
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "relu(x)": nn.relu,
-    "leaky_relu(x, slope=0.25)": lambda x: nn.leaky_relu(x, slope=0.25),
+    "leaky_relu(x, negative_slope=0.25)": lambda x: nn.leaky_relu(x, negative_slope=0.25),
     "elu(x, alpha=0.5)": lambda x: nn.elu(x, alpha=0.5),
     "celu(x, alpha=0.5)": lambda x: rlx.celu(x, alpha=0.5),
     "selu(x)": nn.selu,

@@ -15,7 +15,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.cli.conforming.trial import conformance_of
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.contributions import KINDS, BackendSpec
 from rlx_core.contributions.records import RULE_KINDS
 from rlx_core.hooks import hookimpl
@@ -125,7 +125,7 @@ def test_the_backend_of_the_page_obeys_the_law_on_every_op(run_page: Callable[[s
 @pytest.mark.slow
 def test_conform_tells_a_partial_backend_of_the_page_from_a_wrong_one(run_page: Callable[[str], Any]) -> None:
     names = run_page("how-to/add-a-backend.md").names
-    session = Session(make_host=lambda policy: names["host"])
+    session = CliSession(make_host=lambda policy: names["host"])
     partial = conformance_of(session, "slate", is_quick=True)
     assert (partial.level, partial.dtypes) == ("none", ("f32",))
     assert "rlx.softmax" in partial.host_ops["softmax"]
@@ -160,7 +160,7 @@ def test_a_backend_of_loops_alone_conforms_like_one_with_products(run_page: Call
             return [BackendSpec("loops", Loops), BackendSpec("chalk", names["Chalk"])]
 
     host = PluginHost([given_entry(Plugin())])
-    session = Session(make_host=lambda policy: host)
+    session = CliSession(make_host=lambda policy: host)
     found = conformance_of(session, "loops", is_quick=True)
     assert [str(row) for row in found.rows if row.status == "failed"] == []
     assert "linalg" not in found.host_ops

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from rlx_core.draw.layers import Box, lay_out
+from rlx_core.draw.layers import LayoutNode, lay_out
 
 
 def generated(seed):
@@ -17,7 +17,9 @@ def generated(seed):
         sources = rng.sample(near, rng.randint(0, len(near))) + [
             rng.randrange(i) for _ in range(rng.choice([0, 0, 1, 2])) if i
         ]
-        boxes.append(Box(rng.choice([40.0, 90.0, 300.0]), rng.choice([20.0, 50.0]), tuple(dict.fromkeys(sources))))
+        boxes.append(
+            LayoutNode(rng.choice([40.0, 90.0, 300.0]), rng.choice([20.0, 50.0]), tuple(dict.fromkeys(sources)))
+        )
     return boxes
 
 
@@ -51,7 +53,7 @@ def faults(boxes):
 
 
 def test_the_check_sees_what_is_wrong():
-    boxes = [Box(50, 20), Box(50, 20, (0,)), Box(50, 20, (1,))]
+    boxes = [LayoutNode(50, 20), LayoutNode(50, 20, (0,)), LayoutNode(50, 20, (1,))]
     layout = lay_out(boxes)
     middle = areas(boxes, layout)[1]
     assert touches((layout.centres[0], 0.0, layout.centres[0] + 1, layout.height), middle)
@@ -70,7 +72,7 @@ def test_boxes_lie_apart_and_edges_run_between_them_in_many_graphs(seed):
 
 def test_a_chain_is_a_column_whatever_its_widths():
     widths = [50.0, 300.0, 10.0, 120.0] * 20
-    layout = lay_out([Box(w, 20, (i - 1,) if i else ()) for i, w in enumerate(widths)])
+    layout = lay_out([LayoutNode(w, 20, (i - 1,) if i else ()) for i, w in enumerate(widths)])
     assert len(set(layout.centres)) == 1
     assert layout.width == 300 + 40
 
@@ -78,7 +80,8 @@ def test_a_chain_is_a_column_whatever_its_widths():
 def test_residual_layers_are_a_column_with_their_skips_beside_it():
     """What a transformer looks like: every fourth box is read by the next and by the one four further down."""
     boxes = [
-        Box(100, 20, (0,) if i == 1 else (i - 1, i - 5) if i % 4 == 1 else (i - 1,) if i else ()) for i in range(81)
+        LayoutNode(100, 20, (0,) if i == 1 else (i - 1, i - 5) if i % 4 == 1 else (i - 1,) if i else ())
+        for i in range(81)
     ]
     layout = lay_out(boxes)
     assert len({round(c) for c in layout.centres}) == 1
@@ -86,7 +89,7 @@ def test_residual_layers_are_a_column_with_their_skips_beside_it():
 
 
 def test_an_input_that_all_layers_read_has_one_trunk():
-    boxes = [Box(60, 20)] + [Box(60, 20, (i - 1, 0) if i > 1 else (0,)) for i in range(1, 31)]
+    boxes = [LayoutNode(60, 20)] + [LayoutNode(60, 20, (i - 1, 0) if i > 1 else (0,)) for i in range(1, 31)]
     layout = lay_out(boxes)
     assert layout.width < 200
     passing = {p[0] for r in layout.routes if r.source == 0 for p in r.points[2:-2]}
@@ -98,5 +101,5 @@ def test_a_layout_is_the_same_every_time():
 
 
 def test_five_thousand_boxes_are_laid_out_without_recursion():
-    layout = lay_out([Box(40, 20, (i - 1,) if i else ()) for i in range(5000)])
+    layout = lay_out([LayoutNode(40, 20, (i - 1,) if i else ()) for i in range(5000)])
     assert len(layout.tops) == 5000

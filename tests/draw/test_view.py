@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from rlx_core.draw.layers import Box, lay_out
+from rlx_core.draw.layers import LayoutNode, lay_out
 from rlx_core.draw.view import diff, human_bytes, summary, svg
 from rlx_core.ir.dims import symbol
 from rlx_core.ir.graph import Builder, building
@@ -164,7 +164,13 @@ def test_a_collapsed_model_of_300_ops_has_a_box_for_each_block():
 
 
 def test_edges_run_from_their_source_down_to_their_target():
-    boxes = [Box(50, 20), Box(60, 30, (0,)), Box(40, 20, (0,)), Box(50, 20, (1, 2, 0)), Box(10, 10, (3,))]
+    boxes = [
+        LayoutNode(50, 20),
+        LayoutNode(60, 30, (0,)),
+        LayoutNode(40, 20, (0,)),
+        LayoutNode(50, 20, (1, 2, 0)),
+        LayoutNode(10, 10, (3,)),
+    ]
     layout = lay_out(boxes)
     assert {(r.source, r.target) for r in layout.routes} == {(0, 1), (0, 2), (1, 3), (2, 3), (0, 3), (3, 4)}
     for route in layout.routes:

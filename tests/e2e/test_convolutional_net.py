@@ -25,7 +25,7 @@ X, LABELS = RNG.normal(size=(3, 3, 12, 10)), np.array([0, 3, 4])
 
 def loss(w: Any, x: Any) -> Any:
     start = (np.zeros(8, np.float32), np.ones(8, np.float32))
-    h, _, _ = nn.batch_norm(nn.conv(x, w["stem"], padding="same"), w["gamma"], w["beta"], *start)
+    h, _, _ = nn.batch_norm(nn.conv(x, w["stem"], padding="same"), *start, weight=w["gamma"], bias=w["beta"])
     h = nn.relu(h)
     h = h + nn.conv(nn.relu(h), w["inner"], padding=2, dilation=2)
     h = nn.conv(nn.max_pool(h, 3, 2, 1), w["deep"], stride=2, groups=8, padding="same")

@@ -227,7 +227,7 @@ def test_statistics_that_are_not_trained_go_through_the_step() -> None:
     from rlx_core import nn
 
     def normalised(w: Any, statistics: Any, x: Any) -> Any:
-        h, mean, var = nn.batch_norm(x @ w, None, None, *statistics)
+        h, mean, var = nn.batch_norm(x @ w, *statistics)
         return rlx.sum(h**3), (mean, var)
 
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ import rlx_core as rlx
 from rlx_core import nn, ops, optim
 from rlx_core.errors import AbsentNameError, TraceError
 from rlx_core.hints.expected import ELSEWHERE, RENAMED, hint_for
+from rlx_core.hints.keywords import CHANGED_ORDER, RENAMED_ARGUMENTS
 from rlx_core.public import CORE, FUNCTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "names.md"
@@ -99,6 +100,12 @@ def test_every_part_of_rlx_is_reachable_in_a_fresh_process() -> None:
     assert ran.stdout == "rlx_core.nn\n"
 
 
+def test_importing_rlx_imports_no_namespace() -> None:
+    text = "import sys, rlx_core; print([m for m in sys.modules if m.startswith('rlx_core.')])"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['rlx_core.public']\n"
+
+
 def test_a_misspelt_method_of_a_traced_value_is_suggested() -> None:
     with pytest.raises(AbsentNameError, match="no attribute 'summ'") as caught:
         rlx.trace(lambda x: x.summ(), rlx.spec("f32[3]"))
@@ -117,10 +124,26 @@ def test_probes_of_python_are_answered_without_a_search(monkeypatch: pytest.Monk
     assert not hasattr(nn, "__wrapped__")
 
 
+def arguments() -> str:
+    """The renamed arguments, a function a row; functions with the same renamed arguments share one."""
+    renamed: dict[str, list[str]] = {}
+    for (function, old), new in RENAMED_ARGUMENTS.items():
+        renamed.setdefault(function, []).append(f"`{old}` → {f'`{new}`' if new.endswith('=') else new}")
+    shared: dict[str, list[str]] = {}
+    for function in renamed:
+        shared.setdefault("; ".join(renamed[function]), []).append(f"`{function}`")
+    changed = [f"| `{function}` | {order} |" for function, order in CHANGED_ORDER.items()]
+    table = [f"| {' '.join(functions)} | {cell} |" for cell, functions in shared.items()]
+    head = "| function | arguments |\n|---|---|\n"
+    return f"{head}{chr(10).join(table)}\n\n{head}{chr(10).join(changed)}\n"
+
+
 def test_the_page_has_the_tables(pytestconfig: pytest.Config) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before = text[: text.index("| elsewhere")]
+    between = text[text.index("\n## ") : text.index("| function | arguments |")]
+    expected = f"{before}{rows()}\n{between}{arguments()}"
     if pytestconfig.getoption("--update"):
-        PAGE.write_text(f"{before}{rows()}\n", encoding="utf-8")
+        PAGE.write_text(expected, encoding="utf-8")
         return
-    assert text == f"{before}{rows()}\n"
+    assert text == expected

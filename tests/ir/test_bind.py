@@ -11,7 +11,7 @@ from rlx_core.ir.graph import Builder, Graph, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import Shape, TensorType, spec
-from rlx_core.ir.verify import Stage, verify
+from rlx_core.ir.verify import IrStage, verify
 from rlx_core.ops.arithmetic import add, exp
 from rlx_core.ops.structural import expand, reshape, sum_axes
 
@@ -30,7 +30,7 @@ def program(batch, seq):
 def test_a_bound_template_equals_the_program_built_with_those_sizes():
     bound, values = bind(program(BATCH, SEQ), batch_seq(2, 3))
     assert bound == program(2, 3)
-    assert verify(bound, Stage.MIR) == []
+    assert verify(bound, IrStage.MIR) == []
     assert bound.find("h") is values[program_value(values, "h")]
 
 

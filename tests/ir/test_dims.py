@@ -13,7 +13,7 @@ from rlx_core.ir.dims import (
     ROWS,
     SEQ,
     DimBinding,
-    Guard,
+    SizeGuard,
     batch_past_seq,
     batch_seq,
     collecting_guards,
@@ -269,7 +269,7 @@ GUARDS = [("==", N, M, "n == m"), (">", N, 3, "n > 3"), (">=", N, M, "n >= m"), 
 
 @pytest.mark.parametrize(("relation", "left", "right", "text"), GUARDS, ids=str)
 def test_a_guard_holds_fails_or_stays_open(relation, left, right, text):
-    guard = Guard(relation, left, right, "%1 = rlx.reshape", "model.py:3")
+    guard = SizeGuard(relation, left, right, "%1 = rlx.reshape", "model.py:3")
     assert str(guard) == text
     assert guard.check(DimBinding.of(n=8, m=8)) is None
     assert str(guard.check(DimBinding.of(k=1))) == text

@@ -9,7 +9,7 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.hir import has_blocks, lower_hir
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, verify
+from rlx_core.ir.verify import IrStage, verify
 from rlx_core.ops.arithmetic import exp, multiply, negative, subtract
 
 X, W = np.array([0.1, 0.2, 0.3, 0.4], np.float32), np.full(4, 0.5, np.float32)
@@ -18,7 +18,7 @@ X, W = np.array([0.1, 0.2, 0.3, 0.4], np.float32), np.full(4, 0.5, np.float32)
 @pytest.mark.parametrize("policy", ["direct", "fusable"])
 def test_both_policies_give_legal_mir_with_the_same_numbers(hir, policy):
     mir, _ = lower_hir(hir, policy)
-    assert verify(mir, Stage.MIR) == []
+    assert verify(mir, IrStage.MIR) == []
     assert not has_blocks(mir)
     (expected,), (found,) = (interpret(g, {"x": X}, {"w": W}) for g in (hir, mir))
     np.testing.assert_array_equal(found, expected)
@@ -57,7 +57,7 @@ def test_blocks_in_nested_graphs_are_lowered(kinds, make_everything):
     assert has_blocks(graph)
     mir, _ = lower_hir(graph)
     assert not has_blocks(mir)
-    assert verify(mir, Stage.MIR) == []
+    assert verify(mir, IrStage.MIR) == []
 
 
 @define_block(domain="test", kind="pair")

@@ -10,8 +10,8 @@ from rlx_core.errors import FormatError, UnknownNameError, VerifyError
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.dims import symbol
 from rlx_core.ir.graph import Builder, building
-from rlx_core.ir.lir import Alias, Delivery, Slot, Step
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.lir import Alias, OutputDelivery, Slot, Step
+from rlx_core.ir.module import IrStage, Module
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import encode_lir, fingerprint_lir
 from rlx_core.ir.serialize import load, save
@@ -79,7 +79,7 @@ def test_a_plan_is_stored_and_loaded(changes, ops):
     module = Module.of_lir(plan(**changes))
     again = load(save(module), ops)
     assert again == module
-    assert again.stage is Stage.LIR
+    assert again.stage is IrStage.LIR
     assert again.inspect() == module.inspect()
 
 
@@ -209,11 +209,11 @@ BREAKS = {
     "a result lies the other way round": (lambda p: turned(p, is_step=True), "which are not rows"),
     "an own buffer is in the arena": (in_arena, "which lies in the arena"),
     "a buffer comes back that nobody gave": (
-        lambda p: delivered(p, Delivery("donor", p.graph.find("w")), p.deliveries[1]),
+        lambda p: delivered(p, OutputDelivery("donor", p.graph.find("w")), p.deliveries[1]),
         "output out0 comes back in %w, which nobody donated",
     ),
     "a buffer comes back and is none": (
-        lambda p: delivered(p, Delivery("donor"), p.deliveries[1]),
+        lambda p: delivered(p, OutputDelivery("donor"), p.deliveries[1]),
         "delivered as donor, which needs a donor",
     ),
     "in place takes over nothing": (
@@ -246,24 +246,24 @@ def in_x(lir, *, reads_first=0):
     """The only step in the bytes of %x."""
     (step,) = lir.steps
     alias = Alias(lir.graph.find("x"), 0, (16, 4))
-    made = evolve(lir, steps=(evolve(step, in_place={0: reads_first}),), deliveries=(Delivery("copy"),))
+    made = evolve(lir, steps=(evolve(step, in_place={0: reads_first}),), deliveries=(OutputDelivery("copy"),))
     return evolve(made, aliases={**lir.aliases, step.node.result: alias})
 
 
 HANDED = {
     "the caller's own input": (
         handing(outputs=lambda x, w: [x]),
-        lambda p: delivered(p, Delivery("own")),
+        lambda p: delivered(p, OutputDelivery("own")),
         "output out0 is handed out as %x, which is the caller's",
     ),
     "one buffer twice": (
         handing(outputs=lambda x, w: [(y := exp(x)), y]),
-        lambda p: delivered(p, Delivery("own"), Delivery("own")),
+        lambda p: delivered(p, OutputDelivery("own"), OutputDelivery("own")),
         "and so is another",
     ),
     "a part of a buffer": (
         handing(outputs=lambda x, w: [(y := exp(x)), narrow(y, axis=0, start=0, length=2)]),
-        lambda p: delivered(p, Delivery("copy"), Delivery("own")),
+        lambda p: delivered(p, OutputDelivery("copy"), OutputDelivery("own")),
         "of which it is a part",
     ),
     "one donor twice": (
@@ -273,7 +273,7 @@ HANDED = {
     ),
     "a donor of another type": (
         handing(outputs=lambda x, w: [reshape(exp(w), (16,))], donations={"x": None}),
-        lambda p: delivered(p, Delivery("donor", p.graph.find("x"))),
+        lambda p: delivered(p, OutputDelivery("donor", p.graph.find("x"))),
         "is f32[16] and comes back in %x, which is f32[4, 4]",
     ),
     "a value that another operand shows in another order": (
@@ -302,7 +302,7 @@ def test_a_donated_input_may_be_written():
 def test_a_broken_plan_is_not_loaded(ops):
     broken = overlapping(plan())
     with pytest.raises(VerifyError, match="LIR program"):
-        load(save(Module(Stage.LIR, broken)), ops)
+        load(save(Module(IrStage.LIR, broken)), ops)
 
 
 def test_taking_over_needs_the_step_to_say_so():

@@ -5,7 +5,7 @@ import pytest
 from rlx_core.errors import VerifyError, WrongStageError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Builder, building
-from rlx_core.ir.module import HirBuilder, Module, Stage
+from rlx_core.ir.module import HirBuilder, IrStage, Module
 from rlx_core.ir.text import parse_graph
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import exp, negative
@@ -29,7 +29,11 @@ def test_each_stage_gives_its_own_graph(hir):
         (lambda m: m.lower().lir, "belongs to LIR, and this module is MIR", "plan"),
         (lambda m: m.lower().extended(exp), "belongs to HIR, and this module is MIR", "keep the HIR module"),
         (lambda m: m.lower().with_policy("fusable"), "a fusion policy belongs to HIR", "keep the HIR module"),
-        (lambda m: m.require(Stage.MIR, "a gradient"), "a gradient belongs to MIR, and this module is HIR", "lower()"),
+        (
+            lambda m: m.require(IrStage.MIR, "a gradient"),
+            "a gradient belongs to MIR, and this module is HIR",
+            "lower()",
+        ),
     ],
 )
 def test_the_wrong_stage_is_named_with_the_right_one_and_the_conversion(hir, ask, says, hint):

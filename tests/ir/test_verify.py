@@ -5,21 +5,21 @@ import pytest
 from attrs import evolve
 
 from rlx_core.errors import VerifyError
-from rlx_core.ir.dims import Guard, symbol
+from rlx_core.ir.dims import SizeGuard, symbol
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, building, literal
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, check, verify
+from rlx_core.ir.verify import IrStage, check, verify
 from rlx_core.ops.arithmetic import add, exp
 from rlx_core.ops.structural import Sum, sum_axes
 from rlx_core.testing.cases import programs
 
 
-def messages(graph, stage=Stage.MIR):
+def messages(graph, stage=IrStage.MIR):
     return [repr(fault) for fault in verify(graph, stage)]
 
 
-def only(graph, stage=Stage.MIR):
+def only(graph, stage=IrStage.MIR):
     (found,) = messages(graph, stage)
     return found
 
@@ -53,9 +53,9 @@ def replaced(graph, index, **changes):
 
 def test_good_graphs_have_no_faults(rich, hir, ops):
     assert messages(rich) == []
-    assert messages(hir, Stage.HIR) == []
+    assert messages(hir, IrStage.HIR) == []
     for program in programs(tuple(op for name, op in ops.items() if name.startswith("rlx."))):
-        assert messages(program.graph, Stage.HIR) == [], str(program.case)
+        assert messages(program.graph, IrStage.HIR) == [], str(program.case)
 
 
 def test_a_wrong_declared_type_is_found():
@@ -159,17 +159,17 @@ def test_two_leaves_of_one_name_are_found():
 
 
 def test_a_guard_over_an_unknown_symbol_is_found():
-    graph = evolve(chain(), guards=(Guard("==", symbol("nowhere"), 4),))
+    graph = evolve(chain(), guards=(SizeGuard("==", symbol("nowhere"), 4),))
     assert "guard nowhere == 4 is over nowhere, unknown here" in only(graph)
 
 
 def test_a_guard_over_numbers_is_found():
-    assert "is decided when it is made" in only(evolve(chain(), guards=(Guard("==", 4, 4),)))
+    assert "is decided when it is made" in only(evolve(chain(), guards=(SizeGuard("==", 4, 4),)))
 
 
 def test_blocks_belong_to_hir(hir):
-    assert messages(hir, Stage.HIR) == []
-    assert sum("lower the module first" in m for m in messages(hir, Stage.MIR)) == 3
+    assert messages(hir, IrStage.HIR) == []
+    assert sum("lower the module first" in m for m in messages(hir, IrStage.MIR)) == 3
 
 
 def test_faults_of_nested_graphs_are_found_with_their_place(make_everything):
@@ -196,9 +196,9 @@ def test_an_inference_rule_that_breaks_is_a_fault_of_its_node():
 
 def test_all_faults_come_at_once_with_their_lines():
     graph = replaced(replaced(chain(), 1, types=(spec("f32[3]"),)), 0, types=(spec("f32[9]"),))
-    faulty = evolve(graph, guards=(Guard("==", symbol("nowhere"), 4),))
+    faulty = evolve(graph, guards=(SizeGuard("==", symbol("nowhere"), 4),))
     with pytest.raises(VerifyError) as error:
-        check(faulty, Stage.MIR, after="my-pass")
+        check(faulty, IrStage.MIR, after="my-pass")
     assert error.value.message == f"verify: MIR graph main after my-pass has {len(error.value.facts)} faults"
     assert len(error.value.facts) >= 3
 

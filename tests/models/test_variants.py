@@ -8,28 +8,28 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import Module
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.models.reflect import binding_manifest, reflect
-from rlx_core.models.variants import ModelComponent, Variant
+from rlx_core.models.variants import ModelComponent, PhaseVariant
 from rlx_core.ops.arithmetic import add, exp
 
 
 def test_bindings_and_keys_of_each_phase():
-    prefill = Variant("prefill", batch=2, seq=128)
-    decode = Variant("decode", batch=2, past_seq=128)
+    prefill = PhaseVariant("prefill", batch=2, seq=128)
+    decode = PhaseVariant("decode", batch=2, past_seq=128)
     assert prefill.binding == DimBinding.of(BATCH=2, SEQ=128, ROWS=256)
     assert decode.binding == DimBinding.of(BATCH=2, SEQ=1, ROWS=2, PAST_SEQ=128)
-    assert Variant("encoder", 1, 8, extra={"heads": 4}).binding == DimBinding.of(BATCH=1, SEQ=8, ROWS=8, heads=4)
+    assert PhaseVariant("encoder", 1, 8, extra={"heads": 4}).binding == DimBinding.of(BATCH=1, SEQ=8, ROWS=8, heads=4)
     assert (prefill.key, decode.key) == ("prefill-b2-s128", "decode-b2-s1-p128")
 
 
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: Variant("decode"), BindingError, "decode needs past_seq"),
-        (lambda: Variant("prefill", past_seq=3), BindingError, "prefill has no past_seq"),
-        (lambda: Variant("decode", seq=2, past_seq=3), BindingError, "1 token a call, not 2"),
-        (lambda: Variant("encoder", extra={"SEQ": 3}), BindingError, "SEQ is given"),
-        (lambda: Variant("encode"), ConfigError, "'encode'"),
-        (lambda: Variant("encoder", batch=-1).binding, BindingError, "BATCH"),
+        (lambda: PhaseVariant("decode"), BindingError, "decode needs past_seq"),
+        (lambda: PhaseVariant("prefill", past_seq=3), BindingError, "prefill has no past_seq"),
+        (lambda: PhaseVariant("decode", seq=2, past_seq=3), BindingError, "1 token a call, not 2"),
+        (lambda: PhaseVariant("encoder", extra={"SEQ": 3}), BindingError, "SEQ is given"),
+        (lambda: PhaseVariant("encode"), ConfigError, "'encode'"),
+        (lambda: PhaseVariant("encoder", batch=-1).binding, BindingError, "BATCH"),
     ],
 )
 def test_variants_that_make_no_sense_are_refused(make, error, says):
@@ -45,19 +45,19 @@ def module(op=exp):
 
 
 def test_the_key_of_a_component_changes_with_each_part():
-    base = ModelComponent(module(), Variant("prefill", seq=8))
+    base = ModelComponent(module(), PhaseVariant("prefill", seq=8))
     others = [
-        ModelComponent(module(lambda x: exp(exp(x))), Variant("prefill", seq=8)),
-        ModelComponent(module(), Variant("prefill", seq=9)),
-        ModelComponent(module(), Variant("prefill", seq=8), "aot"),
-        ModelComponent(module(), Variant("prefill", seq=8), profile={"precision": "bf16"}),
+        ModelComponent(module(lambda x: exp(exp(x))), PhaseVariant("prefill", seq=8)),
+        ModelComponent(module(), PhaseVariant("prefill", seq=9)),
+        ModelComponent(module(), PhaseVariant("prefill", seq=8), "aot"),
+        ModelComponent(module(), PhaseVariant("prefill", seq=8), profile={"precision": "bf16"}),
     ]
     assert len({c.key for c in (base, *others)}) == 5
-    assert ModelComponent(module(), Variant("prefill", seq=8)).key == base.key
+    assert ModelComponent(module(), PhaseVariant("prefill", seq=8)).key == base.key
 
 
 def test_a_component_binds_its_module():
-    bound = ModelComponent(module(), Variant("prefill", batch=2, seq=8)).bound()
+    bound = ModelComponent(module(), PhaseVariant("prefill", batch=2, seq=8)).bound()
     assert bound.mir.output_types == (spec("f32[2, 8]"),)
 
 

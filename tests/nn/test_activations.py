@@ -42,7 +42,7 @@ FORMULAS = {
     ),
     "normalize": (nn.normalize, lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)),
     "normalize ord=1": (
-        lambda x: nn.normalize(x, axis=(0, 1), ord=1),
+        lambda x: nn.normalize(x, axis=(0, 1), p=1),
         lambda x: x / np.abs(x).sum((0, 1), keepdims=True),
     ),
 }
@@ -101,7 +101,7 @@ def test_hard_samples_are_as_frequent_as_their_probabilities():
     ("ask", "error", "says"),
     [
         (lambda: nn.glu(np.ones((2, 3))), ShapeError, "an axis of 3 elements has no halves"),
-        (lambda: nn.prelu(X, np.ones(4)), ShapeError, r"alpha must be \[\], \[1\] or \[6\], not \[4\]"),
+        (lambda: nn.prelu(X, np.ones(4)), ShapeError, r"weight must be \[\], \[1\] or \[6\], not \[4\]"),
         (lambda: nn.soft_sign([1, 2]), DtypeError, "x must be a float, not i64"),
         (lambda: nn.soft_shrink(X, lambd=-1), ConfigError, "lambd must be at least 0"),
         (lambda: nn.threshold(X, "a", 0.0), ConfigError, "threshold must be a number"),

@@ -52,7 +52,7 @@ def test_layers_that_hir_knows_are_blocks() -> None:
 @pytest.mark.parametrize(("layout", "shape"), [("bhsd", "f32[B, 4, S, 8]"), ("bshd", "f32[B, S, 4, 8]")])
 def test_attention_reads_heads_and_their_size_off_the_operands(layout: Any, shape: str) -> None:
     q, k = inputs(Builder(), q=shape, k=shape.replace("4", "2"))
-    op = nn.attention(q, k, k, layout=layout, causal=True).node.op
+    op = nn.attention(q, k, k, layout=layout, is_causal=True).node.op
     assert op == Attention(num_heads=4, head_dim=8, num_kv_heads=2, layout=layout, mask_kind="causal")
 
 
@@ -66,7 +66,7 @@ def test_attention_on_packed_heads_must_be_told_how_many() -> None:
 
 def test_attention_on_heads_with_an_axis_of_their_own_names_the_layouts_that_have_it() -> None:
     (q,) = inputs(Builder(), q="f32[2, 4, 3, 8]")
-    with pytest.raises(ShapeError, match="q has 4 axes, and layout bsd takes") as caught:
+    with pytest.raises(ShapeError, match="query has 4 axes, and layout bsd takes") as caught:
         nn.attention(q, q, q)
     assert 'layout="bhsd"' in str(caught.value.hint)
 
@@ -120,7 +120,7 @@ def test_approximate_gelu_is_another_function() -> None:
 
 
 def test_a_group_norm_without_groups_says_that_they_must_be_given() -> None:
-    with pytest.raises(WrongInputCountError, match="missing a required argument: 'groups'"):
+    with pytest.raises(WrongInputCountError, match="missing a required argument: 'num_groups'"):
         nn.group_norm(np.ones((2, 4), np.float32))
     with pytest.raises(ShapeError, match="num_heads"):
         nn.attention(*[np.ones((2, 3, 4), np.float32)] * 3)
@@ -200,17 +200,17 @@ def test_bags_are_reduced_without_what_fills_them_up() -> None:
     kept = [[0, 4, 4], [2, 1], []]
     for mode, reduce in {"mean": np.mean, "sum": np.sum, "max": np.max}.items():
         wanted = [reduce(table[rows], axis=0) if rows else np.zeros(3) for rows in kept]
-        np.testing.assert_allclose(nn.embedding_bag(ids, table, mode=mode, ignore_index=-1), wanted)  # type: ignore[arg-type]
+        np.testing.assert_allclose(nn.embedding_bag(ids, table, mode=mode, padding_idx=-1), wanted)  # type: ignore[arg-type]
         np.testing.assert_allclose(nn.embedding_bag(ids[:1], table, mode=mode), wanted[:1])  # type: ignore[arg-type]
     w = RNG.normal(size=(3, 3))
-    weighted = nn.embedding_bag(ids, table, mode="sum", weights=w, ignore_index=-1)
+    weighted = nn.embedding_bag(ids, table, mode="sum", per_sample_weights=w, padding_idx=-1)
     np.testing.assert_allclose(weighted[1], w[1, 0] * table[2] + w[1, 2] * table[1])
-    gradient = rlx.grad(lambda t: rlx.sum(nn.embedding_bag(ids, t, mode="max", ignore_index=-1)))(table)
+    gradient = rlx.grad(lambda t: rlx.sum(nn.embedding_bag(ids, t, mode="max", padding_idx=-1)))(table)
     assert gradient.sum() == 6  # one for each feature of the two bags
     with pytest.raises(ConfigError, match="weights are for the mode sum, not mean"):
-        nn.embedding_bag(ids, table, weights=w)
+        nn.embedding_bag(ids, table, per_sample_weights=w)
     with pytest.raises(ShapeError, match=r"weights must be \[3, 3\], not \[3\]"):
-        nn.embedding_bag(ids, table, mode="sum", weights=w[0])
+        nn.embedding_bag(ids, table, mode="sum", per_sample_weights=w[0])
     with pytest.raises(IndexRangeError):
         nn.embedding_bag(ids, table)
 

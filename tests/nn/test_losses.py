@@ -103,7 +103,7 @@ LOSSES = {
     "multi margin": (
         nn.multi_margin_loss,
         (X, LABELS),
-        {"power": 2, "margin": 0.5},
+        {"p": 2, "margin": 0.5},
         (np.maximum(0, 0.5 + X - X[ROWS, LABELS][:, None]) ** 2 * (np.arange(3) != LABELS[:, None])).sum(-1) / 3,
     ),
 }
@@ -124,7 +124,7 @@ def test_distances_and_likenesses_are_along_an_axis():
     np.testing.assert_allclose(nn.cosine_similarity(X, Y, axis=0), nn.cosine_similarity(X.T, Y.T), rtol=1e-12)
     np.testing.assert_allclose(nn.cosine_similarity(X, Y), COSINE, rtol=1e-12)
     assert nn.cosine_similarity(X, 0 * Y).tolist() == [0] * 4
-    np.testing.assert_allclose(nn.pairwise_distance(X, Y, ord=1, eps=0, keepdims=True)[:, 0], np.abs(X - Y).sum(-1))
+    np.testing.assert_allclose(nn.pairwise_distance(X, Y, p=1, eps=0, keepdims=True)[:, 0], np.abs(X - Y).sum(-1))
 
 
 def test_weights_are_in_the_mean_of_labels_and_ignored_rows_are_not():
@@ -177,7 +177,7 @@ def test_the_poisson_loss_is_nearly_a_likelihood():
         (lambda: nn.nll_loss(X, ROWS / 4), DtypeError, "labels must be integers, not f64"),
         (lambda: nn.nll_loss(X, LABELS, weight=np.ones(4)), ShapeError, r"weight must be \[3\], not \[4\]"),
         (lambda: nn.cross_entropy(X, LABELS, label_smoothing=1.5), ConfigError, "must be from 0 to 1"),
-        (lambda: nn.multi_margin_loss(X, LABELS, power=3), ConfigError, "power must be 1 or 2"),
+        (lambda: nn.multi_margin_loss(X, LABELS, p=3), ConfigError, "p must be 1 or 2"),
         (lambda: nn.sigmoid_focal_loss(X, Q, alpha=2), ConfigError, "alpha must be from 0 to 1"),
         (lambda: nn.kl_div(0.5, 0.5, reduction="batchmean"), ConfigError, "there is none"),
     ],

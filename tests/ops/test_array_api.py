@@ -94,7 +94,7 @@ AGREEMENTS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: np.ones_like(X),
     ),
     "repeat flat": (lambda: rlx.repeat(X, 2), lambda: np.repeat(X, 2)),
-    "pad": (lambda: rlx.pad(LINE, (1, 2), value=9), lambda: np.pad(LINE, (1, 2), constant_values=9)),
+    "pad": (lambda: rlx.pad(LINE, (1, 2), constant_values=9), lambda: np.pad(LINE, (1, 2), constant_values=9)),
     "pad symmetric": (lambda: rlx.pad(X, 5, mode="symmetric"), lambda: np.pad(X, 5, mode="symmetric")),
     "var of complex": (lambda: rlx.var(X + 2j * X[::-1], axis=0), lambda: (X + 2j * X[::-1]).var(0)),
     "std of complex": (lambda: rlx.std(X * 1j, axis=2, correction=1), lambda: (X * 1j).std(2, ddof=1)),
@@ -114,7 +114,7 @@ AGREEMENTS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "tril": (lambda: rlx.tril(X, -1), lambda: np.tril(X, -1)),
     "triu of bool": (lambda: rlx.triu(X > 0, 1), lambda: np.triu(X > 0, 1)),
     "take": (lambda: rlx.take(X, LINE[:2], axis=-1), lambda: X.take(LINE[:2], -1)),
-    "take clipped": (lambda: rlx.take(LINE, np.array([-1, 9]), oob="clip"), lambda: LINE[[0, 4]]),
+    "take clipped": (lambda: rlx.take(LINE, np.array([-1, 9]), out_of_bounds="clip"), lambda: LINE[[0, 4]]),
     "take_along_axis": (
         lambda: rlx.take_along_axis(X, X.argsort(1), axis=1),
         lambda: np.take_along_axis(X, X.argsort(1), 1),

@@ -45,12 +45,12 @@ def test_the_axis_may_be_left_out_where_there_is_one() -> None:
 
 def test_ops_that_models_need_are_public() -> None:
     """Their meaning is tested with each op; here is that they are found, with operands by name."""
-    assert rlx.scatter(np.zeros(3), np.ones(1), indices=np.array([1])).tolist() == [0.0, 1.0, 0.0]
+    assert rlx.scatter(np.zeros(3), np.array([1]), updates=np.ones(1)).tolist() == [0.0, 1.0, 0.0]
     assert rlx.gather_nd(X, np.array([[1, 2]])).tolist() == [4.0]
     assert rlx.linear_recurrence(np.full(3, 2.0), np.ones(3), axis=0).tolist() == [1.0, 3.0, 7.0]
-    assert np.isclose(rlx.polygamma(1.0), np.pi**2 / 6)
+    assert np.isclose(rlx.polygamma(1, 1.0), np.pi**2 / 6)
     assert rlx.grouped_matmul(X[:, :1], np.ones((2, 1, 1)), np.array([0, 1])).tolist() == [[3.0], [0.0]]
     assert rlx.lora_matmul(X, np.eye(3), np.zeros((3, 1)), np.zeros((1, 3))).tolist() == X.tolist()
-    y, mean, _ = rlx.batch_norm(X, np.ones(3), np.zeros(3), np.zeros(3), np.ones(3), momentum=1.0)
+    y, mean, _ = rlx.batch_norm(X, np.zeros(3), np.ones(3), weight=np.ones(3), bias=np.zeros(3), momentum=1.0)
     assert np.allclose(mean, X.mean(0))
     assert np.allclose(np.mean(y, axis=0), 0, atol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.ops import activation, piecewise, standard_ops
-from rlx_core.testing.cases import Program, programs, wide
+from rlx_core.testing.cases import OpProgram, programs, wide
 from rlx_core.transforms.vjp import vjp_graph
 
 UNARY = [
@@ -23,7 +23,7 @@ UNARY = [
 ]
 
 
-def slopes(program: Program, points: np.ndarray) -> np.ndarray:
+def slopes(program: OpProgram, points: np.ndarray) -> np.ndarray:
     x = np.zeros(12)
     x[: len(points)] = points
     with np.errstate(all="ignore"):
@@ -31,7 +31,7 @@ def slopes(program: Program, points: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("program", UNARY, ids=repr)
-def test_a_derivative_that_jumps_is_declared_as_a_kink(program: Program) -> None:
+def test_a_derivative_that_jumps_is_declared_as_a_kink(program: OpProgram) -> None:
     """Tried at the integers, where the standard functions change their formulas."""
     points = np.arange(-8.0, 9.0)
     jumps = []
@@ -44,7 +44,7 @@ def test_a_derivative_that_jumps_is_declared_as_a_kink(program: Program) -> None
     assert set(jumps) <= declared | {p for p in jumps if has_pole(program, p)}
 
 
-def has_pole(program: Program, point: float) -> bool:
+def has_pole(program: OpProgram, point: float) -> bool:
     """Whether the function or its derivative is infinite there, which no choice of a side changes."""
     x = np.full((3, 4), point)
     with np.errstate(all="ignore"):

@@ -25,7 +25,7 @@ def arrays(x: Any, *others: float) -> Any:
 
 TORCH: Mapping[str, Callable[[Any], Any]] = {
     "relu(x)": functional.relu,
-    "leaky_relu(x, slope=0.25)": lambda x: functional.leaky_relu(x, 0.25),
+    "leaky_relu(x, negative_slope=0.25)": lambda x: functional.leaky_relu(x, 0.25),
     "elu(x, alpha=0.5)": lambda x: functional.elu(x, 0.5),
     "celu(x, alpha=0.5)": lambda x: functional.celu(x, 0.5),
     "selu(x)": functional.selu,
@@ -67,7 +67,7 @@ TORCH: Mapping[str, Callable[[Any], Any]] = {
 
 JAX: Mapping[str, Callable[[Any], Any]] = {
     "relu(x)": jax.nn.relu,
-    "leaky_relu(x, slope=0.25)": lambda x: jax.nn.leaky_relu(x, 0.25),
+    "leaky_relu(x, negative_slope=0.25)": lambda x: jax.nn.leaky_relu(x, 0.25),
     "elu(x, alpha=0.5)": lambda x: jax.nn.elu(x, 0.5),
     "celu(x, alpha=0.5)": lambda x: jax.nn.celu(x, 0.5),
     "selu(x)": jax.nn.selu,

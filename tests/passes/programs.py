@@ -13,7 +13,7 @@ from rlx_core.ir.graph import Builder, Graph, Param, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.ops.samples import draw
 from rlx_core.passes.engine.base import Context, Pass, Result
 
@@ -60,7 +60,7 @@ def run(each: Pass | Sequence[Pass], graph: Graph, context: Context = NO_TARGET)
     total = Result.unchanged(graph)
     for one in [each] if isinstance(each, Pass) else each:
         step = one.run(total.graph, context)
-        check(step.graph, Stage.MIR)
+        check(step.graph, IrStage.MIR)
         total = total.then(step)
     return total
 

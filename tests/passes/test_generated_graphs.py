@@ -9,7 +9,7 @@ from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.call import Call
@@ -102,7 +102,7 @@ def test_a_pass_changes_no_number_and_is_idempotent(each, seed):
     """Exact passes: equal to the last bit."""
     for graph in variants(seed).values():
         result = each.run(graph, Context())
-        check(result.graph, Stage.MIR)
+        check(result.graph, IrStage.MIR)
         for before, after in zip(outputs(graph), outputs(result.graph), strict=True):
             np.testing.assert_array_equal(before, after)
         assert all(result.values[v] is o for v, o in zip(graph.outputs, result.graph.outputs, strict=True))

@@ -8,7 +8,7 @@ from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.ops.activation import gelu
 from rlx_core.passes.engine.base import LOWERED, Context
 from rlx_core.passes.lower_hir import LowerHir
@@ -37,7 +37,7 @@ def graph():
 )
 def test_the_pass_decides_before_the_configuration(graph, own, configured, op):
     after = LowerHir(policy=own).run(graph, Context(settings={"fusion-policy": configured})).graph
-    check(after, Stage.MIR)
+    check(after, IrStage.MIR)
     assert [n.op.name for n in after.nodes if not n.is_leaf] == [f"rlx.{op}", "rlx.gelu"]
     np.testing.assert_array_equal(
         interpret(after, {"x": np.arange(3.0)})[0], interpret(graph, {"x": np.arange(3.0)})[0]

@@ -8,7 +8,7 @@ from rlx_core.errors import DtypeError, FormatError, MissingInputError, ShapeErr
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.ops.activation import exp
 from rlx_core.ops.call import Call
 from rlx_core.ops.indexing import ScatterAdd
@@ -46,7 +46,7 @@ def fed(graph):
 
 def run(pass_, graph):
     result = pass_.run(graph, Context())
-    check(result.graph, Stage.MIR)
+    check(result.graph, IrStage.MIR)
     for before, after in zip(interpret(graph, fed(graph)), interpret(result.graph, fed(graph)), strict=True):
         np.testing.assert_array_equal(before, after)
     assert pass_.run(result.graph, Context()).graph is result.graph, "a second run changes nothing"
@@ -161,7 +161,7 @@ class TestInlineInto:
         assert list(result.graph.param_types) == ["w", "v"]
         assert result.graph.outputs[-1] is made
         assert result.graph.find("inner").node.origin.source is not None
-        check(result.graph, Stage.MIR)
+        check(result.graph, IrStage.MIR)
         arrays = fed(result.graph)
         first, last = interpret(result.graph, arrays)
         np.testing.assert_array_equal(first, np.exp(arrays["x"]) * arrays["w"])

@@ -11,7 +11,7 @@ import pytest
 
 import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Argument, Builder, Graph, Literal, Value, as_results
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Literal, Value, as_results
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
@@ -112,7 +112,7 @@ class Execution:
         donated = {e.name for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated}
         for node in lir.graph.nodes:
             if node.is_leaf:
-                is_fed = isinstance(node.op, Argument)
+                is_fed = isinstance(node.op, GraphArgument)
                 array = np.array(feeds[node.op.label] if is_fed else node.op.reference(), order="C")
                 array.flags.writeable = is_fed and node.op.label in donated
                 self.leaves[node.result] = array.reshape(node.type.static_shape)

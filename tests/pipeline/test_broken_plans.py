@@ -15,7 +15,7 @@ from attrs import evolve
 
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.interpret import interpret
-from rlx_core.ir.lir import Alias, Delivery, Lir, Step
+from rlx_core.ir.lir import Alias, Lir, OutputDelivery, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.pipeline.planning.planner import make_lir
@@ -95,7 +95,9 @@ def steps_are_exchanged(draw: Draw, lir: Lir) -> Lir:
 def delivery_changes(draw: Draw, lir: Lir) -> Lir:
     number = draw.randrange(len(lir.deliveries))
     leaves = [node.result for node in lir.graph.nodes if node.is_leaf]
-    made = draw.choice([Delivery("own"), Delivery("copy"), Delivery("donor", draw.choice(leaves)), *lir.deliveries])
+    made = draw.choice(
+        [OutputDelivery("own"), OutputDelivery("copy"), OutputDelivery("donor", draw.choice(leaves)), *lir.deliveries]
+    )
     return evolve(lir, deliveries=(*lir.deliveries[:number], made, *lir.deliveries[number + 1 :]))
 
 

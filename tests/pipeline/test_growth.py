@@ -18,7 +18,7 @@ from rlx_core.ir import verify_memory
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.engine import fusion
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_cpu.native.runtime.steps import functions_of
 
 LESS_THAN_SQUARED = 3.0
@@ -33,7 +33,7 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
-def compiled(program: Any, steps: int, *, gradient: bool = False) -> Compiled:
+def compiled(program: Any, steps: int, *, gradient: bool = False) -> CompiledProgram:
     function, arrays = program(rlx, steps)
     graph = rlx.trace(rlx.grad(function) if gradient else function, *arrays)
     return compile_graph(graph, target="cpu")

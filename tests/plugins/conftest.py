@@ -13,7 +13,7 @@ import pytest
 
 from rlx_core.contributions import OpSpec
 from rlx_core.hooks import hookimpl
-from rlx_core.plugins import Origin, PluginEntry, PluginHost, PluginPolicy
+from rlx_core.plugins import PluginEntry, PluginHost, PluginOrigin, PluginPolicy
 
 HEADER = "from rlx_core.hooks import hookimpl\nfrom rlx_core.contributions import *\n"
 
@@ -93,7 +93,7 @@ def entry(name: str, plugin: object = None, **fields: object) -> PluginEntry:
 
 def host_of(*entries: PluginEntry, **policy: object) -> PluginHost:
     """A host of just these plugins; rlx's own ops take part only if one of them stands in for them."""
-    own = any(each.origin is Origin.BUILTIN for each in entries)
+    own = any(each.origin is PluginOrigin.BUILTIN for each in entries)
     return PluginHost(entries, policy=PluginPolicy.of(**policy), builtin=own)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlx_core.hooks import API_VERSION
-from rlx_core.plugins import Origin, PluginEntry, index, installed_plugins
+from rlx_core.plugins import PluginEntry, PluginOrigin, index, installed_plugins
 from rlx_core.plugins.index import core_requirements, scan
 
 
@@ -51,7 +51,7 @@ def test_an_entry_holds_all_that_is_decided_before_import(site, path):
         others=("rlx-core-extras>9",),
     )
     assert found["acme"].incompatible is None
-    assert found["rlx"].origin is Origin.BUILTIN  # rlx-core itself, installed or not
+    assert found["rlx"].origin is PluginOrigin.BUILTIN  # rlx-core itself, installed or not
 
 
 def test_the_second_look_reads_the_remembered_index(site, path, scans, cached):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rlx_core.errors import ConfigError, PluginError
-from rlx_core.plugins import Origin, PluginHost, PluginPolicy, State
+from rlx_core.plugins import PluginHost, PluginOrigin, PluginPolicy, State
 
 
 @pytest.fixture
 def three(make):
     """rlx's own plugin, and two of others."""
     return [
-        make.entry("rlx", make.ops("rlx.op"), origin=Origin.BUILTIN, distribution="rlx-core"),
+        make.entry("rlx", make.ops("rlx.op"), origin=PluginOrigin.BUILTIN, distribution="rlx-core"),
         make.entry("acme", make.ops("acme.op")),
         make.entry("other", make.ops("other.op"), distribution="Strange_Name"),
     ]

@@ -32,7 +32,7 @@ from rlx_core.errors import (
     UnknownNameError,
 )
 from rlx_core.hooks import HOOKS, hookimpl
-from rlx_core.plugins import Origin, PluginHost, PluginPolicy, Provenance, State
+from rlx_core.plugins import PluginHost, PluginOrigin, PluginPolicy, Provenance, State
 
 
 class Square:
@@ -272,7 +272,7 @@ def test_an_override_to_a_plugin_without_the_name_is_an_error(make, rivals):
 
 
 def test_rlx_own_names_cannot_be_taken_by_being_installed(make):
-    own = make.entry("rlx", make.ops("rlx.op"), origin=Origin.BUILTIN, distribution="rlx-core")
+    own = make.entry("rlx", make.ops("rlx.op"), origin=PluginOrigin.BUILTIN, distribution="rlx-core")
     thief = make.entry("acme", make.ops("rlx.op", "acme.op"))
     host = make.host(own, thief)
 
@@ -286,7 +286,7 @@ def test_rlx_own_names_cannot_be_taken_by_being_installed(make):
 
 @pytest.mark.parametrize("policy", [{}, {"enable": ["acme"]}])
 def test_rlx_own_names_can_be_given_away(make, policy):
-    own = make.entry("rlx", make.ops("rlx.op"), origin=Origin.BUILTIN, distribution="rlx-core")
+    own = make.entry("rlx", make.ops("rlx.op"), origin=PluginOrigin.BUILTIN, distribution="rlx-core")
     host = make.host(own, make.entry("acme", make.ops("rlx.op")), override={"rlx.op": "acme"}, **policy)
 
     host.require("ops", "rlx.op")
@@ -331,7 +331,7 @@ def test_a_plugin_cannot_draw_rlx_own_passes_into_a_cycle(make):
         rlx_passes=lambda: [PassSpec("rlx.a", "math:exp", before=["rlx.b"]), PassSpec("rlx.b", "math:exp")],
     )
     other = make.module("acme", rlx_passes=lambda: [PassSpec("acme.p", "math:exp", before=["rlx.a"], after=["rlx.b"])])
-    host = make.host(make.entry("rlx", own, origin=Origin.BUILTIN), make.entry("acme", other))
+    host = make.host(make.entry("rlx", own, origin=PluginOrigin.BUILTIN), make.entry("acme", other))
 
     assert list(host.activate_all().passes) == ["rlx.a", "rlx.b"]
     with pytest.raises(CycleError, match=r"acme\.p"):

@@ -14,7 +14,7 @@ from seeded.seeds import Blend, Square
 from rlx_core.ops import standard_ops
 from rlx_core.ops.samples import Sample
 from rlx_core.testing.about import about, runs
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.choice import tried
 from rlx_core.testing.laws import EveryOp
 from rlx_core.testing.subjects import Subjects, ops_of, select
@@ -147,11 +147,11 @@ def test_ops_are_chosen_by_name_with_or_without_their_domain() -> None:
 
 
 @about(runs, variants=["dtype", "rank"])
-def of_dtypes_and_ranks(program: Program) -> None: ...
+def of_dtypes_and_ranks(program: OpProgram) -> None: ...
 
 
 @about(runs, widens=True)
-def of_float64(program: Program) -> None: ...
+def of_float64(program: OpProgram) -> None: ...
 
 
 def test_variants_are_what_the_op_takes_and_the_author_did_not_write() -> None:

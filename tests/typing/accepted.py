@@ -110,11 +110,11 @@ def spelled_out() -> list[rlx.Array]:
         rlx.exp(3.0),
         rlx.add(np.float32(1), True),
         rlx.softmax(np.ones(3), 0, name="weights"),
-        rlx.layer_norm(np.ones((2, 3)), axes=[0, 1]),
+        rlx.layer_norm(np.ones((2, 3)), axis=[0, 1]),
         rlx.concat([np.ones(2), np.zeros(1)]),
         rlx.sum(np.ones((2, 3)), axis=(0, 1), dtype=rlx.f64),
         rlx.dynamic_slice(np.arange(5), [3], [2]),
-        rlx.scatter(np.zeros(3), np.ones(1), indices=np.array([1]), mode="add"),
+        rlx.scatter(np.zeros(3), np.array([1]), updates=np.ones(1), mode="add"),
         *rlx.top_k(np.ones(4), 2),
         shrink(np.ones(2), limit=0.1, name="shrunk"),
     ]

@@ -24,7 +24,7 @@ from rlx_core.ops import standard_ops
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.yardstick import Yardstick, yardstick
 from rlx_cpu.kernels import kernels
 from rlx_cpu.native.llvm.isa import available
@@ -39,7 +39,7 @@ NOT_REACHED_BY_SAMPLES: dict[str, str] = {}
 TOGETHER = 40  # samples: what fails is found in a program that can still be read
 
 
-def batches() -> Iterator[list[Program]]:
+def batches() -> Iterator[list[OpProgram]]:
     """The samples of each op, in groups."""
     for _, same in groupby(CASES, lambda p: p.op):
         found = list(same)
@@ -50,7 +50,7 @@ def batches() -> Iterator[list[Program]]:
 BATCHES = list(batches())
 
 
-def together(samples: Sequence[Program]) -> Graph:
+def together(samples: Sequence[OpProgram]) -> Graph:
     """One program that calls the op once for each sample."""
     builder = Builder("law")
     results: list[Any] = []
@@ -78,7 +78,7 @@ WAYS = {isa.name: {"cpu.isa": isa.name, "cpu.threads": 2} for isa in available()
 """The NumPy tier, and native code on every instruction set that this machine has, narrower ones forced."""
 
 
-def ways(samples: Sequence[Program]) -> list[str]:
+def ways(samples: Sequence[OpProgram]) -> list[str]:
     """What runs a batch in a way of its own: sets of one width print other code for products of bf16 alone."""
     has_bf16 = any(type.dtype is bf16 for p in samples for type in p.graph.input_types.values())
     return list(WAYS) if has_bf16 else [*(isa.name for isa in WIDTHS), "numpy"]

@@ -15,7 +15,7 @@ from rlx_core import nn
 from rlx_core.ir.lir import Slot
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.compile import compile_graph, set_up
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.config import Configuration
 from rlx_core.plugins import PluginHost
 from rlx_core.run.memory import CANARY
@@ -23,7 +23,7 @@ from rlx_core.run.plan import ARENA
 from rlx_core.run.poison import Guard, PoisonError, with_gaps
 from rlx_core.run.program import PlannedProgram
 from rlx_core.runtime.executable import Executable
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.fuzz import Way, complaint
 from rlx_core.testing.generate import generate
 from rlx_cpu.kernels import kernels
@@ -60,7 +60,7 @@ def test_samples_of_every_op_keep_to_their_own_memory(part: int) -> None:
             assert same_bits(a, b), program
 
 
-def run(program: Program, config: Any) -> tuple[np.ndarray, ...]:
+def run(program: OpProgram, config: Any) -> tuple[np.ndarray, ...]:
     executable = Executable(compile_graph(program.graph, target="cpu", host=HOST, config=config_of(config)))
     return executable.run(dict(zip(program.graph.input_types, program.draw(), strict=True)))
 
@@ -130,13 +130,13 @@ def test_training_with_donated_weights_keeps_to_its_own_memory(tier: str) -> Non
 # ------------------------------------------------------------------------------------ what strays is named
 
 
-def chain() -> Compiled:
+def chain() -> CompiledProgram:
     """Three steps through the arena, with NumPy."""
     graph = rlx.trace(lambda x: rlx.sort(rlx.exp(rlx.sort(x)) * x), rlx.spec("f32[40]"))
     return compile_graph(graph, target="cpu", host=HOST, config={"use": "none", "options": {"cpu.tier": "numpy"}})
 
 
-def guard_of(compiled: Compiled) -> tuple[PlannedProgram, Guard]:
+def guard_of(compiled: CompiledProgram) -> tuple[PlannedProgram, Guard]:
     program = numpy_program(compiled.lir, compiled.target.kernels, poison=True)
     assert program.guard is not None
     return program, program.guard

@@ -61,7 +61,7 @@ def test_attention_and_its_gradient_are_rounded(host: PluginHost) -> None:
     q, k, v = (RNG.normal(size=(2, 33, 48)).astype(np.float32) for _ in range(3))
 
     def loss(q: Any, k: Any, v: Any) -> Any:
-        return rlx.sum(rlx.square(nn.attention(q, k, v, num_heads=2, causal=True)))
+        return rlx.sum(rlx.square(nn.attention(q, k, v, num_heads=2, is_causal=True)))
 
     gradients = rlx.grad(loss, argnums=(0, 1, 2))
     f, exact = on(host, gradients), on(host, gradients, None)

@@ -15,7 +15,7 @@ import rlx_custom_ops.plugin
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import emitter_of
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.shim.compiler import compiler
 from rlx_custom_ops.device_kernels import kernels
 from rlx_custom_ops.errors import NotPositiveDefiniteError, SingularMatrixError
@@ -32,7 +32,7 @@ def world() -> Iterator[Any]:
         yield made
 
 
-def called(program: Program, arrays: list[np.ndarray]) -> list[np.ndarray]:
+def called(program: OpProgram, arrays: list[np.ndarray]) -> list[np.ndarray]:
     """What the library's function writes, given arrays of CuPy's."""
     import cupy
 
@@ -48,7 +48,7 @@ def called(program: Program, arrays: list[np.ndarray]) -> list[np.ndarray]:
     return [x.get() for x in results]
 
 
-def wanted(program: Program, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+def wanted(program: OpProgram, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     found = program.node.op.reference(*arrays)
     return found if isinstance(found, tuple) else (found,)
 
@@ -60,7 +60,7 @@ def agree(found: Any, right: Any) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=repr)
-def test_a_function_of_the_library_agrees_with_the_reference(world: Any, program: Program) -> None:
+def test_a_function_of_the_library_agrees_with_the_reference(world: Any, program: OpProgram) -> None:
     arrays = program.draw()
     agree(called(program, arrays), wanted(program, arrays))
 

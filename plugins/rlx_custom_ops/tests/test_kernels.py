@@ -11,7 +11,7 @@ import rlx_core as rlx
 import rlx_custom_ops as linalg
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_custom_ops.kernels import kernels
 from rlx_custom_ops.ops import OPS
 
@@ -19,7 +19,7 @@ PRIMITIVES = tuple(op for op in OPS if op.decompose is None)
 PROGRAMS = programs(PRIMITIVES)
 
 
-def run(program: Program, arrays: list[np.ndarray]) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+def run(program: OpProgram, arrays: list[np.ndarray]) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """What the kernel writes and what the reference returns."""
     node = program.node
     kernel = kernels.choose(node).kernel
@@ -39,14 +39,14 @@ def agree(found: tuple[np.ndarray, ...], wanted: tuple[np.ndarray, ...]) -> None
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=repr)
 class TestEverySample:
-    def test_the_kernel_agrees_with_the_reference(self, program: Program) -> None:
+    def test_the_kernel_agrees_with_the_reference(self, program: OpProgram) -> None:
         agree(*run(program, program.draw()))
 
-    def test_operands_may_be_strided(self, program: Program) -> None:
+    def test_operands_may_be_strided(self, program: OpProgram) -> None:
         strided = [np.repeat(a, 2, axis=-1)[..., ::2].swapaxes(-1, -2).copy().swapaxes(-1, -2) for a in program.draw()]
         agree(*run(program, strided))
 
-    def test_operands_are_not_written_to(self, program: Program) -> None:
+    def test_operands_are_not_written_to(self, program: OpProgram) -> None:
         arrays = program.draw()
         kept = [a.copy() for a in arrays]
         for a in arrays:
@@ -108,7 +108,7 @@ class TestCompiled:
             np.testing.assert_allclose(q @ r, a, atol=1e-13)
 
     @pytest.mark.parametrize("program", [p for p in programs(OPS) if "c128" in repr(p) or "f32" in repr(p)], ids=repr)
-    def test_every_op_compiles(self, cpu: PluginHost, program: Program) -> None:
+    def test_every_op_compiles(self, cpu: PluginHost, program: OpProgram) -> None:
         arrays = program.draw()
         op = program.op(**program.sample.attributes)
         found = rlx.jit(lambda *x: op(*x))(*arrays)

@@ -93,7 +93,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any, str, tuple[int, ...]]] = {
         "f32[n, 3, 8, 8]",
         (2, 3, 8, 8),
     ),
-    "attention": (lambda p, x: nn.attention(x, x, x, num_heads=2, causal=True), P, "f32[b, t, 8]", (2, 5, 8)),
+    "attention": (lambda p, x: nn.attention(x, x, x, num_heads=2, is_causal=True), P, "f32[b, t, 8]", (2, 5, 8)),
     "lstm": (lambda p, x: nn.lstm(x, p["w"], p["u"], reverse=True)[0], U, "f32[2, 5, 8]", (2, 5, 8)),
     "branches": (lambda p, x: rlx.cond(rlx.sum(x) > 0, lambda: x + p["b"], lambda: x - 1), P, "f32[n, 4]", (3, 4)),
     "steps while": (

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="pip install 'rlx-torch[torch]'")
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402  # torch first: without it there is nothing to test
 
 from rlx_core.errors import ConfigError  # noqa: E402
-from rlx_torch.dynamo import Compiled, rlx_backend  # noqa: E402
+from rlx_torch.dynamo import CompiledModule, rlx_backend  # noqa: E402
 
 
 def net() -> Any:
@@ -133,7 +133,7 @@ def test_weights_are_not_copied_on_the_way_back() -> None:
     x.meta["val"], w.meta["val"] = torch.ones(2, 3), torch.ones(3, 4)
     graph.output((graph.call_function(torch.ops.aten.mm.default, (x, w)), w))
     given = [torch.ones(2, 3), torch.ones(3, 4)]
-    product, kept = Compiled(torch.fx.GraphModule({}, graph), {})(*given)
+    product, kept = CompiledModule(torch.fx.GraphModule({}, graph), {})(*given)
     assert product.tolist() == [[3.0] * 4] * 2
     assert kept is given[1]
 
@@ -166,13 +166,13 @@ def test_a_size_that_only_a_call_knows_is_left_to_torch_where_rlx_cannot_compile
     compiled = torch.compile(grown, backend="rlx", dynamic=True)
     x = torch.randn(4)
     torch.testing.assert_close(compiled(x, 3), grown(x, 3))
-    original = Compiled._compile
+    original = CompiledModule._compile
     try:
-        Compiled._compile = refuse  # type: ignore[method-assign]
+        CompiledModule._compile = refuse  # type: ignore[method-assign]
         with caplog.at_level(logging.WARNING, logger="rlx_torch"):
             torch.testing.assert_close(compiled(x, 5), grown(x, 5))
     finally:
-        Compiled._compile = original  # type: ignore[method-assign]
+        CompiledModule._compile = original  # type: ignore[method-assign]
     left = [record.message for record in caplog.records if record.name == "rlx_torch"]
     assert left == ["left to torch: repeat: not this one"]
 

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten  # noqa: E402
 
 from rlx_core.errors import UnsupportedError  # noqa: E402
 from rlx_torch.decompositions import for_autograd  # noqa: E402
-from rlx_torch.dynamo import Compiled  # noqa: E402
+from rlx_torch.dynamo import CompiledModule  # noqa: E402
 
 SAMPLES = 2
 """Of each operator: the first, and one from the middle."""
@@ -62,7 +62,7 @@ def pairs() -> list[Any]:
 
 def compiler(graph: Any, _: Any) -> Callable[..., Any]:
     """As the backend's, but nothing is left to torch: what is unsupported is said."""
-    return make_boxed_func(Compiled(graph, {}))  # type: ignore[no-any-return]
+    return make_boxed_func(CompiledModule(graph, {}))  # type: ignore[no-any-return]
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ from functools import partial
 from rlx_core.contributions import KINDS, Contribution, KernelSpec, PassSpec, RuleSpec
 from rlx_core.errors import RlxError, nearest
 from rlx_core.pipeline.contributed import EXPECTED, expectation
-from rlx_core.plugins import Fault, PluginHost, Registry
+from rlx_core.plugins import ContributionFault, PluginHost, Registry
 from rlx_core.plugins.faults import fault_of
 
 __all__ = ["contribution_faults"]
 
 
-def contribution_faults(host: PluginHost) -> list[Fault]:
+def contribution_faults(host: PluginHost) -> list[ContributionFault]:
     """Every contribution of every active plugin that cannot be used, or not as it was meant; all are imported to find out."""
     registry = host.activate_all()
     found = list(registry.faults)
@@ -24,9 +24,9 @@ def contribution_faults(host: PluginHost) -> list[Fault]:
     return [*found, *(each for each in registry.left_out.values() if each not in found)]
 
 
-def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) -> Iterator[Fault]:
+def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) -> Iterator[ContributionFault]:
     claim = registry.claims[kind, name]
-    note = partial(Fault, kind, name, claim.provenance, is_wrong=False)
+    note = partial(ContributionFault, kind, name, claim.provenance, is_wrong=False)
     if kind in EXPECTED:
         try:
             registry.load(kind, name, expectation(kind, spec, registry))
@@ -35,7 +35,9 @@ def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) 
     if isinstance(spec, RuleSpec) and spec.op not in registry.ops:
         hint = nearest(spec.op, registry.ops)
         reason = f"no plugin provides the op {spec.op}" + (f"; {hint}" if hint else "")
-        yield Fault(kind, name, claim.provenance, reason, claim.provenance.place, f"correct {claim.provenance.place}")
+        yield ContributionFault(
+            kind, name, claim.provenance, reason, claim.provenance.place, f"correct {claim.provenance.place}"
+        )
     if isinstance(spec, PassSpec):
         passes = {*registry.passes, *registry.rulesets}
         for word in sorted({*spec.before, *spec.after} - passes):

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from rlx_core.cli.checking import checks
 from rlx_core.cli.checking.checks import Finding
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
 from rlx_core.plugins import Claim, PluginEntry, PluginHost
 from rlx_core.plugins.conditions import COMPILE, conditions_of
-from rlx_core.plugins.entry import Origin, named_entry
+from rlx_core.plugins.entry import PluginOrigin, named_entry
 from rlx_core.plugins.states import attempt
 from rlx_core.system.processes import cause, module_command, variables
 from rlx_core.system.records import frozen
@@ -48,10 +48,10 @@ class Package:
 
     entry: PluginEntry
     entries: tuple[PluginEntry, ...]
-    session: Session
+    session: CliSession
 
     @classmethod
-    def named(cls, session: Session, word: str | None) -> Package:
+    def named(cls, session: CliSession, word: str | None) -> Package:
         """The plugin with a name, or the one of the project in this folder.
 
         Raises:
@@ -66,7 +66,7 @@ class Package:
             there = named_entry(word)
             entries = (*entries, there)
         if there is None:
-            known = [e.name for e in entries if e.origin is not Origin.BUILTIN]
+            known = [e.name for e in entries if e.origin is not PluginOrigin.BUILTIN]
             raise UnknownNameError(
                 f"check: there is no plugin, package, module or file {word}",
                 Fact("plugins", ", ".join(known) or "none"),
@@ -78,7 +78,7 @@ class Package:
     def word(self) -> str:
         """Its name on the command line of another process."""
         entry = self.entry
-        return entry.name if entry.origin is Origin.INSTALLED else f"{entry.name}={entry.module}"
+        return entry.name if entry.origin is PluginOrigin.INSTALLED else f"{entry.name}={entry.module}"
 
     def host(self) -> PluginHost:
         """A new host without activated plugins."""
@@ -176,7 +176,7 @@ def absence(package: Package, claim: Claim) -> Iterator[Finding]:
     A plugin is activated by declarations of its distribution, so one that is not installed is active from the beginning.
     """
     wanted = needed_when(claim)
-    if not wanted or package.entry.origin is not Origin.INSTALLED:
+    if not wanted or package.entry.origin is not PluginOrigin.INSTALLED:
         return
     if claim.name in package.host().activate_for(*wanted).table(claim.kind):
         return
@@ -236,7 +236,7 @@ def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
 def lawful(package: Package, name: str, options: list[str]) -> Iterator[Finding]:
     """The findings of one run of the laws: one for all of them, and one for each that failed or was declined."""
     again = f"python -m pytest --pyargs rlx_core.testing {' '.join(options)}"
-    if package.entry.origin is not Origin.INSTALLED:
+    if package.entry.origin is not PluginOrigin.INSTALLED:
         again = f"python -m rlx_core.testing.verdict answer.json {package.word} {' '.join(options)}"
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"

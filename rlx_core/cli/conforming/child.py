@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import asdict
 
 from rlx_core.cli.conforming.laws import Laws, LawTask, cases_of, tried
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["main"]
 
@@ -19,7 +19,7 @@ def main(folder: Path, first: int) -> None:
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     tasks = tuple(LawTask(*task) for task in request["tasks"])
     laws = Laws(request["target"], request["is_quick"], request["count"], tasks)
-    session = Session.requested(request)
+    session = CliSession.requested(request)
     cases = cases_of(session, is_quick=laws.is_quick)
     with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as stream:
         stream.write("\n")  # from here on the time of laws counts

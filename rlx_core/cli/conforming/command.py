@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 
 __all__ = ["conform"]
 
@@ -27,7 +27,7 @@ def conform(
     from rlx_core.cli.conforming.processes import in_processes
     from rlx_core.cli.conforming.trial import conformance_of
 
-    session = Session.of(ctx)
+    session = CliSession.of(ctx)
     # The host of a program that embeds the command is in no other process.
     try_laws = in_processes if session.is_reproducible else in_this_process
 
@@ -41,7 +41,7 @@ def conform(
         raise typer.Exit(1)
 
 
-def record(session: Session, trial: Any) -> None:
+def record(session: CliSession, trial: Any) -> None:
     """Write the verdict where `rlx doctor` reads it.
 
     Raises:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from rlx_core.cli.op_rows import OpRow, rows
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import LegalizeError
 from rlx_core.ir.graph import Graph
 from rlx_core.plugins import set_default_host
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program, programs, wide
+from rlx_core.testing.cases import OpProgram, programs, wide
 from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.targets import TargetRun
 from rlx_core.transforms.vjp import vjp_graph
@@ -73,15 +73,17 @@ class LawVerdict:
     reason: str = ""
 
 
-TryLaws = Callable[[Session, Laws], Iterator[LawVerdict]]
+TryLaws = Callable[[CliSession, Laws], Iterator[LawVerdict]]
 
 
-def in_this_process(session: Session, laws: Laws) -> Iterator[LawVerdict]:
+def in_this_process(session: CliSession, laws: Laws) -> Iterator[LawVerdict]:
     """Try laws one after the other."""
     return tried(session, laws, cases_of(session, is_quick=laws.is_quick))
 
 
-def tried(session: Session, laws: Laws, cases: Sequence[tuple[OpRow, Program]], first: int = 0) -> Iterator[LawVerdict]:
+def tried(
+    session: CliSession, laws: Laws, cases: Sequence[tuple[OpRow, OpProgram]], first: int = 0
+) -> Iterator[LawVerdict]:
     """Try laws on cases that are there, from the task `first` on."""
     assert len(cases) == laws.count, "the same plugins give the same samples"
     before = set_default_host(session.host)
@@ -93,12 +95,12 @@ def tried(session: Session, laws: Laws, cases: Sequence[tuple[OpRow, Program]], 
         set_default_host(before)
 
 
-def cases_of(session: Session, *, is_quick: bool) -> list[tuple[OpRow, Program]]:
+def cases_of(session: CliSession, *, is_quick: bool) -> list[tuple[OpRow, OpProgram]]:
     """Every op with each of its programs that is tried, in an order that is the same in every process."""
     return [(row, p) for row in rows(session.host, "rlx.") for p in samples_of(row, is_quick=is_quick)]
 
 
-def samples_of(row: OpRow, *, is_quick: bool) -> Sequence[Program]:
+def samples_of(row: OpRow, *, is_quick: bool) -> Sequence[OpProgram]:
     """The programs of an op that have sizes and work."""
     if row.op is None:
         return ()
@@ -112,12 +114,12 @@ def dtypes_of(graph: Graph) -> frozenset[str]:
     return frozenset(v.dtype.name for n in graph.nodes for v in n.results)
 
 
-def gradient_of(program: Program) -> Graph:
+def gradient_of(program: OpProgram) -> Graph:
     """The program that computes its gradient."""
     return vjp_graph(program.graph, program.differentiable, engine=program.engine)
 
 
-def verdict_of(program: Program, law: Law, target: str) -> LawVerdict:
+def verdict_of(program: OpProgram, law: Law, target: str) -> LawVerdict:
     """The law of backends on one program: the interpreter's results, and the same bits in a second run."""
     graph = program.graph if law == "results" else gradient_of(program)
     rng = program.rng()

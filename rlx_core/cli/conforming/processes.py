@@ -13,7 +13,7 @@ from typing import Final
 from attrs import asdict
 
 from rlx_core.cli.conforming.laws import Laws, LawVerdict
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.system.processes import cause, module_command, started
 
 __all__ = ["LAW_SECONDS", "MAX_ENDS", "in_processes"]
@@ -30,7 +30,7 @@ MAX_ENDS: Final = 10
 POLL_SECONDS: Final = 0.05
 
 
-def in_processes(session: Session, laws: Laws, *, seconds: float = LAW_SECONDS) -> Iterator[LawVerdict]:
+def in_processes(session: CliSession, laws: Laws, *, seconds: float = LAW_SECONDS) -> Iterator[LawVerdict]:
     """Give the verdicts of laws in their order."""
     with tempfile.TemporaryDirectory(prefix="rlx-conform-") as made:
         folder = Path(made)

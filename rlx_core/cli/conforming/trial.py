@@ -23,7 +23,7 @@ from rlx_core.cli.conforming.laws import (
 from rlx_core.cli.conforming.levels import LEVELS, NO_LEVEL, ConformanceLevel
 from rlx_core.cli.op_rows import OpRow
 from rlx_core.cli.plan import configuration_of, target_of
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.why_kernel import asked
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.legalize import rewrite
@@ -31,7 +31,7 @@ from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.plugins import set_default_host
 from rlx_core.system.records import frozen
 from rlx_core.testing.about import smooth
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 
 __all__ = ["LawRow", "TargetTrial", "conformance_of"]
 
@@ -94,7 +94,7 @@ class TargetTrial:
 
 
 def conformance_of(
-    session: Session, target: str, *, is_quick: bool, try_laws: TryLaws = in_this_process
+    session: CliSession, target: str, *, is_quick: bool, try_laws: TryLaws = in_this_process
 ) -> TargetTrial:
     """Try a target on samples of every op.
 
@@ -129,7 +129,7 @@ def conformance_of(
     return TargetTrial(target, tuple(sorted(claimed)), tuple(found))
 
 
-def claimed_by(program: Program, dispatcher: Dispatcher) -> frozenset[str]:
+def claimed_by(program: OpProgram, dispatcher: Dispatcher) -> frozenset[str]:
     """The dtype of a program of one dtype whose op has a kernel, as a set; empty for others: views run in every dtype."""
     found = dtypes_of(program.graph)
     is_native = dispatcher.answer(program.node).means == "native"
@@ -145,7 +145,7 @@ def refusal(graph: Graph, dispatcher: Dispatcher) -> str | None:
 
 
 def rows_of(
-    row: OpRow, program: Program, reason: str | None, claimed: set[str], dispatcher: Dispatcher
+    row: OpRow, program: OpProgram, reason: str | None, claimed: set[str], dispatcher: Dispatcher
 ) -> Iterator[LawRow]:
     """The laws on one program, with the verdict `untried` for those to be run."""
     made = LawRow(row.family, row.name, repr(program), "results", dtypes_of(program.graph), "untried")

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.validating.bench import Bench, one_line
 from rlx_core.cli.validating.results import END, CheckRow, append
 from rlx_core.cli.validating.steps import chosen
@@ -29,7 +29,7 @@ def main(folder: Path, name: str) -> None:
     rows = folder / "rows" / f"{name.replace('/', '_')}.jsonl"
     rows.parent.mkdir(exist_ok=True)
     try:
-        host = Session.requested(request).host
+        host = CliSession.requested(request).host
         host.activate_all()
         deadline = begun + STOPS_AFTER * min(step.seconds, request["limit"])
         bench = Bench(request["target"], host, folder, name, deadline)

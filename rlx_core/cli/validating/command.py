@@ -11,7 +11,7 @@ from typing import Final
 import typer
 from attrs import asdict
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.validating.results import BAD, StepResult
 from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import chosen
@@ -23,7 +23,7 @@ COLOURS: Final = {"passed": typer.colors.GREEN, "skipped": typer.colors.YELLOW}
 
 
 def validate_target(
-    session: Session, target: str, report: Path, names: Sequence[str], limit: float, *, as_json: bool
+    session: CliSession, target: str, report: Path, names: Sequence[str], limit: float, *, as_json: bool
 ) -> bool:
     """Validate a device, print a table, and return whether nothing failed.
 

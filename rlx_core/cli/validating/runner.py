@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.validating.results import END, CheckRow, StepResult, append, archive, read_rows, status_of
 from rlx_core.cli.validating.steps import MAX_SECONDS, ValidationStep
 from rlx_core.errors import ConfigError, Fact
@@ -23,7 +23,7 @@ MIN_SECONDS: Final = 5.0
 
 
 def validate(
-    session: Session,
+    session: CliSession,
     target: str,
     report: Path,
     steps: Sequence[ValidationStep],

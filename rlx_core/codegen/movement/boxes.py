@@ -12,7 +12,7 @@ from math import prod
 
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axis", "Box", "Run", "repeated", "simplified", "split", "tiled"]
+__all__ = ["Axis", "AxisRun", "Box", "repeated", "simplified", "split", "tiled"]
 
 
 @frozen
@@ -48,7 +48,7 @@ class Box:
 
 
 @frozen
-class Run:
+class AxisRun:
     """A stretch of one axis of a result, in elements of both sides.
 
     Attributes:
@@ -67,18 +67,18 @@ class Run:
         return prod(count for count, _, _ in self.axes)
 
     @classmethod
-    def copy(cls, count: int, to: int = 0, start: int = 0, step: int = 1) -> Run:
+    def copy(cls, count: int, to: int = 0, start: int = 0, step: int = 1) -> AxisRun:
         """`count` neighbours in the result, `step` apart in the operand."""
         return cls(((count, 1, step),), to, start)
 
     @classmethod
-    def fill(cls, count: int, to: int = 0) -> Run:
+    def fill(cls, count: int, to: int = 0) -> AxisRun:
         """`count` neighbours in the result that show no element."""
         return cls(((count, 1, 0),), to, 0, is_fill=True)
 
 
 def tiled(
-    runs: Sequence[Sequence[Run]], to: Sequence[int], source: Sequence[int], fill: int | None = None
+    runs: Sequence[Sequence[AxisRun]], to: Sequence[int], source: Sequence[int], fill: int | None = None
 ) -> list[Box]:
     """Boxes for every combination of one run an axis; what is a fill along one axis is one along all that follow.
 
@@ -99,22 +99,22 @@ def tiled(
     return [box for box in boxes if box.size]
 
 
-def _whole(runs: Sequence[Run]) -> Run:
-    return Run.fill(sum(run.size for run in runs))
+def _whole(runs: Sequence[AxisRun]) -> AxisRun:
+    return AxisRun.fill(sum(run.size for run in runs))
 
 
-def _filled(runs: Sequence[Run], to: Sequence[int], fill: int | None) -> Box:
+def _filled(runs: Sequence[AxisRun], to: Sequence[int], fill: int | None) -> Box:
     axes = tuple(Axis(n, t * stride) for run, stride in zip(runs, to, strict=True) for n, t, _ in run.axes)
     return Box(axes, sum(run.to * stride for run, stride in zip(runs, to, strict=True)), 0, fill)
 
 
-def _copied(runs: Sequence[Run], to: Sequence[int], source: Sequence[int]) -> Box:
+def _copied(runs: Sequence[AxisRun], to: Sequence[int], source: Sequence[int]) -> Box:
     strides = list(zip(runs, to, source, strict=True))
     axes = tuple(Axis(n, t * out, s * own) for run, out, own in strides for n, t, s in run.axes)
     return Box(axes, sum(r.to * out for r, out, _ in strides), sum(r.start * own for r, _, own in strides))
 
 
-def repeated(axis: Run, period: int, times: int) -> Run:
+def repeated(axis: AxisRun, period: int, times: int) -> AxisRun:
     """A run that shows the same elements again every `period` places of the result."""
     return evolve(axis, axes=((times, period, 0), *axis.axes))
 

@@ -12,11 +12,11 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.op import Op
 from rlx_core.system.records import frozen
 
-__all__ = ["Movement"]
+__all__ = ["MovementProblem"]
 
 
 @frozen
-class Movement:
+class MovementProblem:
     """Strided copies and fills that together are the results.
 
     Attributes:
@@ -28,7 +28,7 @@ class Movement:
     itemsizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, op: Op, layout: Layout) -> Movement:
+    def of(cls, op: Op, layout: Layout) -> MovementProblem:
         return cls(tuple(boxes_of(op, layout)), tuple(r.type.dtype.itemsize for r in layout.results))
 
     def __str__(self) -> str:

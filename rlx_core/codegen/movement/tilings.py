@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rlx_core.codegen.movement.boxes import Axis, Box, Run, repeated, tiled
+from rlx_core.codegen.movement.boxes import Axis, AxisRun, Box, repeated, tiled
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axes, normalize_axis
@@ -145,12 +145,12 @@ def reversed_(op: Flip, layout: Layout) -> list[Box]:
 def rolled(op: Roll, layout: Layout) -> list[Box]:
     """Two pieces along each axis, changed places."""
     x, y = _first(layout)
-    runs: list[list[Run]] = [[Run.copy(n)] for n in _shape(x)]
+    runs: list[list[AxisRun]] = [[AxisRun.copy(n)] for n in _shape(x)]
     for own, shift in zip(op.axes, op.shift, strict=True):
         axis = normalize_axis(own, x.type.rank)
         n = _shape(x)[axis]
         shift = shift % n if n else 0
-        runs[axis] = [Run.copy(shift, 0, n - shift), Run.copy(n - shift, shift, 0)]
+        runs[axis] = [AxisRun.copy(shift, 0, n - shift), AxisRun.copy(n - shift, shift, 0)]
     return tiled(runs, y.strides, x.strides)
 
 
@@ -161,16 +161,16 @@ def tile(op: Tile, layout: Layout) -> list[Box]:
     shape = (*(1,) * (rank - x.type.rank), *_shape(x))
     source = (*(0,) * (rank - x.type.rank), *x.strides)
     repeats = (*(1,) * (rank - len(op.repeats)), *op.repeats)
-    runs = [[repeated(Run.copy(n), n, times)] for n, times in zip(shape, repeats, strict=True)]
+    runs = [[repeated(AxisRun.copy(n), n, times)] for n, times in zip(shape, repeats, strict=True)]
     return tiled(runs, y.strides, source)
 
 
 @tiling(Repeat)
 def repeat(op: Repeat, layout: Layout) -> list[Box]:
     x, y = _first(layout)
-    runs = [[Run.copy(n)] for n in _shape(x)]
+    runs = [[AxisRun.copy(n)] for n in _shape(x)]
     axis = normalize_axis(op.axis, x.type.rank)
-    runs[axis] = [Run(((_shape(x)[axis], op.repeats, 1), (op.repeats, 1, 0)))]
+    runs[axis] = [AxisRun(((_shape(x)[axis], op.repeats, 1), (op.repeats, 1, 0)))]
     return tiled(runs, y.strides, x.strides)
 
 
@@ -190,23 +190,23 @@ def padded(op: Pad, layout: Layout) -> list[Box]:
     return tiled(runs, y.strides, x.strides, fill)
 
 
-def _spaced(n: int, total: int, lo: int, gap: int) -> list[Run]:
+def _spaced(n: int, total: int, lo: int, gap: int) -> list[AxisRun]:
     """`n` elements from place `lo`, `gap` cells between; what falls outside of `total` places is not there."""
     step = gap + 1
     first = max(0, -(lo // step))
     end = min(n, -((lo - total) // step)) if total > lo else 0
     if first >= end:
-        return [Run.fill(total)]
+        return [AxisRun.fill(total)]
     at, kept = lo + first * step, end - first
     after = at + (kept - 1) * step + 1
-    between = Run(((kept - 1, step, 0), (gap, 1, 0)), at + 1, is_fill=True)
-    return [Run.fill(at), Run(((kept, step, 1),), at, first), between, Run.fill(total - after, after)]
+    between = AxisRun(((kept - 1, step, 0), (gap, 1, 0)), at + 1, is_fill=True)
+    return [AxisRun.fill(at), AxisRun(((kept, step, 1),), at, first), between, AxisRun.fill(total - after, after)]
 
 
-def _continued(mode: str, n: int, lo: int, total: int) -> list[Run]:
+def _continued(mode: str, n: int, lo: int, total: int) -> list[AxisRun]:
     """`total` places of which place `lo` shows element 0, and all others what the mode says."""
     if total == 0:
-        return [Run.copy(0)]
+        return [AxisRun.copy(0)]
     if mode == "edge" or n == 1:
         return _edges(n, lo, total)
     # One piece is a walk through the axis: forward again and again, or forward and back, with the ends once or twice.
@@ -225,24 +225,24 @@ def _continued(mode: str, n: int, lo: int, total: int) -> list[Run]:
     return runs
 
 
-def _edges(n: int, lo: int, total: int) -> list[Run]:
+def _edges(n: int, lo: int, total: int) -> list[AxisRun]:
     """The ends repeated: `lo` places (less than none crops) before element 0, the rest after the last."""
     before = min(max(lo, 0), total)
     first = max(-lo, 0)
     kept = max(min(n - first, total - before), 0)
     after = total - before - kept
     runs = [
-        Run.copy(before, 0, 0, step=0),
-        Run.copy(kept, before, first),
-        Run.copy(after, before + kept, n - 1, step=0),
+        AxisRun.copy(before, 0, 0, step=0),
+        AxisRun.copy(kept, before, first),
+        AxisRun.copy(after, before + kept, n - 1, step=0),
     ]
     return [run for run in runs if run.size]
 
 
-def _piece(number: int, length: int, last: int, lo: int, total: int, is_mirrored: bool) -> Run:
+def _piece(number: int, length: int, last: int, lo: int, total: int, is_mirrored: bool) -> AxisRun:
     """Piece `number` of the walk, cut where the result begins and ends; the way back starts at the `last` element."""
     begin, end = max(number * length, -lo), min((number + 1) * length, total - lo)
     into = begin - number * length
     if is_mirrored and number % 2:
-        return Run.copy(end - begin, begin + lo, last - into, step=-1)
-    return Run.copy(end - begin, begin + lo, into)
+        return AxisRun.copy(end - begin, begin + lo, last - into, step=-1)
+    return AxisRun.copy(end - begin, begin + lo, into)

@@ -38,7 +38,7 @@ __all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
 
 
 @frozen
-class Format:
+class GammaFormat:
     """What depends on how many digits and powers a float has; numbers are in two pieces where the second matters.
 
     Attributes:
@@ -58,8 +58,8 @@ class Format:
     orders: int
 
 
-_FORMATS: Mapping[DType, Format] = {
-    f64: Format(
+_FORMATS: Mapping[DType, GammaFormat] = {
+    f64: GammaFormat(
         double.log,
         2.5599833278516383e305,
         (0.4189385332046727, 1.6728209650585413e-17),
@@ -67,7 +67,7 @@ _FORMATS: Mapping[DType, Format] = {
         DIGAMMA_ZERO,
         20,
     ),
-    f32: Format(
+    f32: GammaFormat(
         single.log,
         4.085003108497519e36,
         (0.418938547372818, -1.4168144879533884e-08),
@@ -82,7 +82,7 @@ PI_SQUARED, PI_SQUARED_LOW = 9.869604401089358, 6.265295508739711e-16
 ORDERS = _FORMATS[f64].orders
 
 
-def format_of(b: Assembler[V], x: V) -> Format:
+def format_of(b: Assembler[V], x: V) -> GammaFormat:
     return _FORMATS[b.dtype_of(x)]
 
 

@@ -23,7 +23,7 @@ __all__ = ["DOUBLE", "SINGLE"]
 
 
 @frozen
-class Format:
+class InverseFormat:
     """What depends on how many digits and powers a float has.
 
     Attributes:
@@ -41,13 +41,13 @@ class Format:
     least: float
 
 
-_FORMATS: Mapping[DType, Format] = {
-    f64: Format((math.pi, 1.2246467991473532e-16), 500, -400, -600, 600, 1e-300),
-    f32: Format((3.1415927410125732, -8.742277657347586e-08), 60, -50, -70, 90, 1e-37),
+_FORMATS: Mapping[DType, InverseFormat] = {
+    f64: InverseFormat((math.pi, 1.2246467991473532e-16), 500, -400, -600, 600, 1e-300),
+    f32: InverseFormat((3.1415927410125732, -8.742277657347586e-08), 60, -50, -70, 90, 1e-37),
 }
 
 
-def format_of(b: Assembler[V], x: V) -> Format:
+def format_of(b: Assembler[V], x: V) -> InverseFormat:
     return _FORMATS[b.dtype_of(x)]
 
 

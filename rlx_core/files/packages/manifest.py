@@ -11,13 +11,13 @@ from rlx_core.ir.forms import Json, items, need, optional, quoted
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.system.records import frozen
 
-__all__ = ["Code", "Manifest"]
+__all__ = ["Manifest", "VariantCode"]
 
 T = TypeVar("T")
 
 
 @frozen
-class Code:
+class VariantCode:
     """Code for one variant of a target.
 
     Attributes:
@@ -61,7 +61,7 @@ class Manifest:
     params: tuple[str, ...]
     sizes: tuple[DimBinding, ...]
     guards: tuple[str, ...]
-    codes: tuple[Code, ...]
+    codes: tuple[VariantCode, ...]
     program: int | None
 
     def to_json(self) -> dict[str, Json]:
@@ -123,8 +123,8 @@ def _binding(form: Json) -> DimBinding:
     return found
 
 
-def _code(form: Json) -> Code:
+def _code(form: Json) -> VariantCode:
     target, variant, summary, blob, nbytes = items(form, 5, "code")
     for word in (target, variant, summary):
         need(word, str, "a word about code")
-    return Code(target, variant, summary, need(blob, int, "a blob"), need(nbytes, int, "a length"))
+    return VariantCode(target, variant, summary, need(blob, int, "a blob"), need(nbytes, int, "a length"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import DeviceError, Fact, FormatError, RlxError
 from rlx_core.files.packages.container import Container, read_container
-from rlx_core.files.packages.manifest import Code, Manifest
+from rlx_core.files.packages.manifest import Manifest, VariantCode
 from rlx_core.files.packages.packaged import Contents, PackagedFunction, PackageReport
 from rlx_core.ir.attributes import Decoder
 from rlx_core.ir.bundle import Bundle
@@ -87,7 +87,7 @@ def _usable(
     configuration: Configuration,
     *,
     runs_code: bool,
-) -> tuple[Code | None, Unpack | None, dict[str, str]]:
+) -> tuple[VariantCode | None, Unpack | None, dict[str, str]]:
     """The first code that runs here, how its programs are made, and why those before it do not."""
     reasons: dict[str, str] = {}
     for code in manifest.codes:

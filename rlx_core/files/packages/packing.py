@@ -14,7 +14,7 @@ from rlx_core.errors.contained import contained
 from rlx_core.files.load_save import path_of, writing
 from rlx_core.files.packages.consent import MADE_HERE, TrustedPackage, remember
 from rlx_core.files.packages.container import BlobStore, write_container
-from rlx_core.files.packages.manifest import Code, Manifest
+from rlx_core.files.packages.manifest import Manifest, VariantCode
 from rlx_core.functions.model import Model
 from rlx_core.hints.keywords import checked_call
 from rlx_core.ir.attributes import Encoder
@@ -167,7 +167,7 @@ def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBin
     return found
 
 
-def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str | None, store: BlobStore) -> Code:
+def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str | None, store: BlobStore) -> VariantCode:
     compiled = executable.compiled
     used: set[int] = set()
 
@@ -181,4 +181,4 @@ def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str |
         packed = compiled.backend.pack(programs, compiled.target, variant, keep)
     form = store.add_json(packed.form)
     nbytes = sum(len(store.blobs[number]) for number in {*used, form})
-    return Code(compiled.target.name, packed.variant, packed.summary, form, nbytes)
+    return VariantCode(compiled.target.name, packed.variant, packed.summary, form, nbytes)

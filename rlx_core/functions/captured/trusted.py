@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from rlx_core.plugins import Origin, installed_plugins
+from rlx_core.plugins import PluginOrigin, installed_plugins
 
 __all__ = ["has_outside_state", "is_own_code", "is_trusted_code", "is_trusted_module", "is_trusted_name"]
 
@@ -49,7 +49,7 @@ def is_own_code(file: str) -> bool:
 
 @cache
 def _plugin_packages() -> frozenset[str]:
-    entries = (entry for entry in installed_plugins().entries if entry.origin is Origin.INSTALLED)
+    entries = (entry for entry in installed_plugins().entries if entry.origin is PluginOrigin.INSTALLED)
     return frozenset(entry.module.partition(".")[0] for entry in entries)
 
 

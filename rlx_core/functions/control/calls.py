@@ -17,12 +17,12 @@ R = TypeVar("R")
 
 
 @checked_call
-def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
-    """`true_fn(*operands)` where the predicate holds, else `false_fn(*operands)`; only the one that is chosen runs.
+def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., R], *operands: Any) -> R:
+    """`true_fun(*operands)` where the predicate holds, else `false_fun(*operands)`; only the one that is chosen runs.
 
     Args:
         pred: One bool, which may be a traced value.
-        true_fn, false_fn: Return the same structure of the same types. They may use any value around them.
+        true_fun, false_fun: Return the same structure of the same types. They may use any value around them.
         operands: Pytrees of arrays.
 
     Raises:
@@ -31,7 +31,7 @@ def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *oper
 
     Under `vmap` with a predicate for each example both run, and results are chosen example by example.
     """
-    found: R = run_compiled(lambda p, x: choices.cond(p, true_fn, false_fn, *x), pred, operands)
+    found: R = run_compiled(lambda p, x: choices.cond(p, true_fun, false_fun, *x), pred, operands)
     return found
 
 
@@ -53,57 +53,59 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
 
 
 @checked_call
-def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max_steps: int | None = None) -> C:
-    """`init`, replaced by `body` of it as long as `cond` of it holds.
+def while_loop(
+    cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_val: C, *, max_steps: int | None = None
+) -> C:
+    """`init_val`, replaced by `body_fun` of it as long as `cond_fun` of it holds.
 
     Args:
-        cond: Returns one bool.
-        body: Returns the next carry, of the structure and types of the one it takes.
-        init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
+        cond_fun: Returns one bool.
+        body_fun: Returns the next carry, of the structure and types of the one it takes.
+        init_val: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
         max_steps: The most steps that are done. Reverse mode needs it, because it goes back through all of them.
 
     Raises:
         ShapeError, DtypeError: The condition is not one bool, or a carry changes its type; it is named.
         MissingRuleError: It is differentiated in reverse, and there is no `max_steps`.
     """
-    found: C = run_compiled(lambda c: loops.while_loop(cond, body, c, max_steps=max_steps), init)
+    found: C = run_compiled(lambda c: loops.while_loop(cond_fun, body_fun, c, max_steps=max_steps), init_val)
     return found
 
 
 @checked_call
-def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C:
-    """`init`, replaced by `body(i, carry)` for each `i` from `lower` up to but not including `upper`.
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, C], C], init_val: C) -> C:
+    """`init_val`, replaced by `body_fun(i, carry)` for each `i` from `lower` up to but not including `upper`.
 
     Args:
         lower, upper: Integers. With Python ints (or sizes) the loop can be differentiated in reverse; with traced values it is
             a `while_loop`.
-        body: Takes the index and the carry, and returns the next carry. The index is an i32; it is an i64 where a bound needs
+        body_fun: Takes the index and the carry, and returns the next carry. The index is an i32; it is an i64 where a bound needs
             it, and where all floats of the carry are f64 or c128, so that `0.1 * i` is an f64.
-        init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
+        init_val: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
 
     Raises:
         ShapeError, DtypeError: A carry changes its type, or a bound is no integer.
     """
     if all(type(each) is int for each in (lower, upper)):
-        known: C = run_compiled(lambda c: loops.fori_loop(lower, upper, body, c), init)
+        known: C = run_compiled(lambda c: loops.fori_loop(lower, upper, body_fun, c), init_val)
         return known
-    found: C = run_compiled(lambda a, b, c: loops.fori_loop(a, b, body, c), lower, upper, init)
+    found: C = run_compiled(lambda a, b, c: loops.fori_loop(a, b, body_fun, c), lower, upper, init_val)
     return found
 
 
 @checked_call
 def scan(
-    body: Callable[[C, Any], tuple[C, Any]],
+    f: Callable[[C, Any], tuple[C, Any]],
     init: C,
     xs: Any = None,
     length: Dim | None = None,
     reverse: bool = False,
     checkpoints: int | None = None,
 ) -> tuple[C, Any]:
-    """`body(carry, x) -> (carry, y)` step by step along the first axis of `xs`: the last carry, and the ys stacked.
+    """`f(carry, x) -> (carry, y)` step by step along the first axis of `xs`: the last carry, and the ys stacked.
 
     Args:
-        body: Takes the carry and one element of each array of `xs`; returns the next carry and any pytree (`None` for nothing).
+        f: Takes the carry and one element of each array of `xs`; returns the next carry and any pytree (`None` for nothing).
         init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
         xs: A pytree of arrays with equal first axes; `None` for none.
         length: How many steps there are, where no array says it.
@@ -119,18 +121,18 @@ def scan(
     A loop of any length is one node of the program. Its derivative keeps the carries of all steps, and computes a step again when
     it goes back through it.
     """
-    found: tuple[C, Any] = run_compiled(lambda c, x: loops.scan(body, c, x, length, reverse, checkpoints), init, xs)
+    found: tuple[C, Any] = run_compiled(lambda c, x: loops.scan(f, c, x, length, reverse, checkpoints), init, xs)
     return found
 
 
 @checked_call
-def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
-    """`function` of each element along the first axis of `xs`, one after the other, the results stacked.
+def map(f: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
+    """`f` of each element along the first axis of `xs`, one after the other, the results stacked.
 
     `rlx.vmap` does all at once, which is faster and takes the memory of all.
 
     Args:
-        function: Of one element.
+        f: Of one element.
         xs: A pytree of arrays of one size along the first axis.
         batch_size: How many elements are done at once, as by `rlx.vmap`; what is left of a batch in the end, too.
 
@@ -141,22 +143,22 @@ def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None)
     >>> rlx.map(lambda row: rlx.sum(row * row), np.float32([[1, 2], [3, 4], [5, 6]]), batch_size=2)
     Array([ 5., 25., 61.], dtype=float32)
     """
-    found: R = run_compiled(lambda x: loops.mapped(function, x, batch_size), xs)
+    found: R = run_compiled(lambda x: loops.mapped(f, x, batch_size), xs)
     return found
 
 
 @checked_call
-def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, reverse: bool = False) -> C:
+def associative_scan(fn: Callable[[C, C], C], elems: C, reverse: bool = False, axis: int = 0) -> C:
     """The running combination of elements along an axis, in as many rounds as the size has binary digits.
 
     Args:
-        function: Combines two pytrees of slices, all their elements at once; must be associative.
-        xs: A pytree of arrays of one size along the axis, which is known when the function is traced.
-        axis: Which axis.
+        fn: Combines two pytrees of slices, all their elements at once; must be associative.
+        elems: A pytree of arrays of one size along the axis, which is known when the function is traced.
         reverse: Whether it begins at the end.
+        axis: Which axis.
 
     Raises:
         ShapeError: Sizes along the axis differ, the size is unknown (`rlx.scan` takes one), or combining two changes a type.
     """
-    found: C = run_compiled(lambda x: associative.associative_scan(function, x, axis, reverse), xs)
+    found: C = run_compiled(lambda x: associative.associative_scan(fn, x, axis, reverse), elems)
     return found

@@ -7,9 +7,9 @@ from typing import Any
 
 from rlx_core.errors import DtypeError, Fact, RlxError, ShapeError, TraceError, WrongInputCountError
 from rlx_core.functions.control.tracing import (
-    Body,
     Function,
     Inputs,
+    TracedBody,
     captured_by,
     expect_scalar,
     traced,
@@ -74,7 +74,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
 
 def _branches(
     what: str, builder: Builder, functions: Sequence[Function], operands: Sequence[Any]
-) -> tuple[list[Value], Inputs, list[Body]]:
+) -> tuple[list[Value], Inputs, list[TracedBody]]:
     """The operands as values and as inputs, and each function traced on them; all return the same structure and types.
 
     Raises:
@@ -84,7 +84,7 @@ def _branches(
     values = [as_value(builder, leaf) for leaf in leaves]
     inputs = list(zip(tree.names, (v.type for v in values), strict=True))
 
-    def traced_branch(function: Function) -> Body:
+    def traced_branch(function: Function) -> TracedBody:
         return traced(function, inputs, lambda given: with_arguments(function, *tree.unflatten(given)))
 
     bodies = [traced_branch(function) for function in functions]

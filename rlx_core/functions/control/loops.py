@@ -7,9 +7,9 @@ from typing import Any
 
 from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
 from rlx_core.functions.control.tracing import (
-    Body,
     Carry,
     Function,
+    TracedBody,
     captured_by,
     expect_scalar,
     traced,
@@ -187,7 +187,7 @@ def _scan(
     elements = [(n, v.type.with_shape(v.shape[1:])) for n, v in zip(tree.names, stacked, strict=True)]
     outputs: list[Tree] = []
 
-    def trace(carry: Carry) -> Body:
+    def trace(carry: Carry) -> TracedBody:
         def call(given: list[Any]) -> Any:
             count = len(carry.types)
             found = with_arguments(body, carry.tree.unflatten(given[:count]), tree.unflatten(given[count:]))

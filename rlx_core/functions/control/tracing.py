@@ -20,10 +20,10 @@ from rlx_core.transforms.trace import Leaf, is_static_leaf, trace_flat
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, function_name, same_structure
 
 __all__ = [
-    "Body",
     "Carry",
     "Function",
     "Inputs",
+    "TracedBody",
     "captured_by",
     "expect_scalar",
     "numbered",
@@ -39,7 +39,7 @@ Inputs = Sequence[tuple[str, TensorType]]
 
 
 @frozen(eq=False)
-class Body:
+class TracedBody:
     """A function traced: its graph takes leaves and then captures, which stand for values of the enclosing trace."""
 
     graph: Graph
@@ -87,7 +87,7 @@ class Carry:
         same_structure(f"{what}: the carry after a step", self.tree, tree)
         return [numbered(leaf, t.dtype) for leaf, t in zip(leaves, self.types, strict=True)]
 
-    def stepped(self, what: str, trace: Callable[[Carry], Body]) -> tuple[Carry, Body]:
+    def stepped(self, what: str, trace: Callable[[Carry], TracedBody]) -> tuple[Carry, TracedBody]:
         """The body that `trace` makes for this carry, and the carry once Python numbers in it have their dtypes.
 
         Raises:
@@ -145,10 +145,12 @@ def within(what: str) -> Builder:
     return builder
 
 
-def traced(function: Function, inputs: Sequence[tuple[str, TensorType]], call: Callable[[list[Any]], Any]) -> Body:
+def traced(
+    function: Function, inputs: Sequence[tuple[str, TensorType]], call: Callable[[list[Any]], Any]
+) -> TracedBody:
     """`call`, which calls `function`, traced on leaves of these names and types."""
     leaves = [Leaf(name, "input", type) for name, type in inputs]
-    return Body(*trace_flat(function_name(function), leaves, call, capturing=True))
+    return TracedBody(*trace_flat(function_name(function), leaves, call, capturing=True))
 
 
 def numbered(leaf: Any, dtype: DType) -> Any:
@@ -160,7 +162,7 @@ def numbered(leaf: Any, dtype: DType) -> Any:
     return builder.constant(leaf, weak_dtype(leaf, [dtype]))
 
 
-def captured_by(*bodies: Body) -> list[Value]:
+def captured_by(*bodies: TracedBody) -> list[Value]:
     """The values of the enclosing trace that some bodies use, each once."""
     return list(dict.fromkeys(v for body in bodies for v in body.captures.values()))
 

@@ -2,7 +2,7 @@
 
 A `Dim` is an `int` or an `Expr`. An expression is kept as a canonical polynomial over symbols, quotients and minima, so
 that equal sizes are equal objects to `==` and `hash`: `n*(s+1)` and `s*n + n` are one dim. A relation that cannot be
-decided while sizes are unknown becomes a `Guard`, which is checked when they are bound.
+decided while sizes are unknown becomes a `SizeGuard`, which is checked when they are bound.
 """
 
 from rlx_core.ir.dims.algebra import (
@@ -20,9 +20,9 @@ from rlx_core.ir.dims.algebra import (
     smaller,
     symbol,
 )
-from rlx_core.ir.dims.atoms import Symbol
+from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
-from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, holds, record, require
+from rlx_core.ir.dims.guards import Relation, SizeGuard, collecting_guards, holds, record, require
 from rlx_core.ir.dims.text import parse_dim, parse_dims
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
     "Dim",
     "DimBinding",
     "Expr",
-    "Guard",
     "Relation",
-    "Symbol",
+    "SizeGuard",
+    "SizeSymbol",
     "batch_past_seq",
     "batch_seq",
     "collecting_guards",

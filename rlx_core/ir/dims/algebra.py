@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from rlx_core.errors import ShapeError
 from rlx_core.hints.keywords import checked_call
-from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, Symbol, atom_key, numbered, symbol_named
+from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, SizeSymbol, atom_key, numbered, symbol_named
 from rlx_core.ir.dims.guards import Relation, holds, require
 from rlx_core.system.records import frozen
 
@@ -21,7 +21,7 @@ __all__ = [
     "SEQ",
     "Dim",
     "Expr",
-    "Symbol",
+    "SizeSymbol",
     "exact_quotient",
     "floor_quotient",
     "free_symbols",
@@ -267,7 +267,7 @@ def _print_term(monomial: Monomial, coefficient: int) -> str:
 
 
 def _print_factor(atom: Atom, power: int, is_alone: bool) -> str:
-    base = f"{atom!r}" if is_alone or isinstance(atom, Symbol) or atom.kind == "min" else f"({atom!r})"
+    base = f"{atom!r}" if is_alone or isinstance(atom, SizeSymbol) or atom.kind == "min" else f"({atom!r})"
     return base if power == 1 else f"{base}^{power}"
 
 
@@ -294,13 +294,13 @@ def is_static(size: Dim) -> bool:
     return isinstance(size, int)
 
 
-def free_symbols(*sizes: Dim) -> frozenset[Symbol]:
+def free_symbols(*sizes: Dim) -> frozenset[SizeSymbol]:
     """Every symbol that occurs in `sizes`, inside quotients and minima too."""
-    found: set[Symbol] = set()
+    found: set[SizeSymbol] = set()
     for size in sizes:
         for monomial, _ in size.terms if isinstance(size, Expr) else ():
             for atom, _ in monomial:
-                found |= {atom} if isinstance(atom, Symbol) else free_symbols(atom.left, atom.right)
+                found |= {atom} if isinstance(atom, SizeSymbol) else free_symbols(atom.left, atom.right)
     return frozenset(found)
 
 

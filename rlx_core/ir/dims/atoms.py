@@ -19,7 +19,7 @@ __all__ = [
     "WELL_KNOWN",
     "Atom",
     "Compound",
-    "Symbol",
+    "SizeSymbol",
     "atom_key",
     "numbered",
     "symbol_from",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @frozen(order=True, repr=False)
-class Symbol:
+class SizeSymbol:
     """An unknown size with a unique id; the name is for people."""
 
     id: int
@@ -84,7 +84,7 @@ class Compound:
         return Compound, (self.kind, self.left, self.right)
 
 
-Atom: TypeAlias = Symbol | Compound
+Atom: TypeAlias = SizeSymbol | Compound
 
 
 def atom_key(atom: Atom) -> tuple[bool, str]:
@@ -93,13 +93,13 @@ def atom_key(atom: Atom) -> tuple[bool, str]:
     return isinstance(atom, Compound), repr(atom)
 
 
-WELL_KNOWN = tuple(Symbol(i, name) for i, name in enumerate(("BATCH", "SEQ", "ROWS", "PAST_SEQ")))
+WELL_KNOWN = tuple(SizeSymbol(i, name) for i, name in enumerate(("BATCH", "SEQ", "ROWS", "PAST_SEQ")))
 _FIRST_FREE_ID = 16
-_by_name: dict[str, Symbol] = {s.name: s for s in WELL_KNOWN}
+_by_name: dict[str, SizeSymbol] = {s.name: s for s in WELL_KNOWN}
 _next_id = itertools.count(_FIRST_FREE_ID)
 
 
-def symbol_named(name: str) -> Symbol:
+def symbol_named(name: str) -> SizeSymbol:
     """The symbol of that name, made on first use.
 
     Raises:
@@ -109,15 +109,15 @@ def symbol_named(name: str) -> Symbol:
         raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
     if name not in _by_name:
         # setdefault: two threads that ask at once must get one symbol.
-        _by_name.setdefault(name, Symbol(next(_next_id), name))
+        _by_name.setdefault(name, SizeSymbol(next(_next_id), name))
     return _by_name[name]
 
 
-def numbered(number: int) -> Symbol:
+def numbered(number: int) -> SizeSymbol:
     """The symbol of that number; one that has no name yet is called after it."""
-    return next((s for s in _by_name.values() if s.id == number), Symbol(number, f"?{number}"))
+    return next((s for s in _by_name.values() if s.id == number), SizeSymbol(number, f"?{number}"))
 
 
-def symbol_from(text: str) -> Symbol:
+def symbol_from(text: str) -> SizeSymbol:
     """The symbol that is printed so; `?17` is one without a name."""
     return numbered(int(text[1:])) if text.startswith("?") else symbol_named(text)

@@ -8,7 +8,7 @@ from attrs import field
 
 from rlx_core.errors import BindingError, ShapeError
 from rlx_core.ir.dims.algebra import Dim, Expr, exact_quotient, floor_quotient, product, smaller
-from rlx_core.ir.dims.atoms import Atom, Symbol, symbol_from
+from rlx_core.ir.dims.atoms import Atom, SizeSymbol, symbol_from
 from rlx_core.system.records import frozen
 
 __all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
@@ -23,7 +23,7 @@ class DimBinding:
     """
 
     # Compared and hashed by content, so that specialisations can be cached by binding.
-    sizes: Mapping[Symbol, int] = field(factory=dict, eq=lambda sizes: tuple(sorted(sizes.items())))
+    sizes: Mapping[SizeSymbol, int] = field(factory=dict, eq=lambda sizes: tuple(sorted(sizes.items())))
 
     @staticmethod
     def of(**sizes: int) -> DimBinding:
@@ -65,7 +65,7 @@ def batch_past_seq(batch: int, past: int) -> DimBinding:
     return DimBinding.of(BATCH=batch, PAST_SEQ=past)
 
 
-def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
+def substitute(size: Dim, sizes: Mapping[SizeSymbol, Dim]) -> Dim:
     """`size` with every symbol of `sizes` replaced.
 
     Raises:
@@ -76,7 +76,7 @@ def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
     terms = size.terms
     if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1:
         ((atom, power),) = terms[0][0]
-        if power == 1 and isinstance(atom, Symbol):  # as most sizes are
+        if power == 1 and isinstance(atom, SizeSymbol):  # as most sizes are
             return sizes.get(atom, size)
     total: Dim = 0
     for monomial, coefficient in size.terms:
@@ -87,8 +87,8 @@ def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
     return total
 
 
-def _substitute_atom(atom: Atom, sizes: Mapping[Symbol, Dim]) -> Dim:
-    if isinstance(atom, Symbol):
+def _substitute_atom(atom: Atom, sizes: Mapping[SizeSymbol, Dim]) -> Dim:
+    if isinstance(atom, SizeSymbol):
         return sizes.get(atom, Expr.of(atom))
     left, right = substitute(atom.left, sizes), substitute(atom.right, sizes)
     if atom.kind == "min":

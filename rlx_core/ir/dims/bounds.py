@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlx_core.ir.dims.atoms import Atom, Compound, Symbol
+from rlx_core.ir.dims.atoms import Atom, Compound, SizeSymbol
 from rlx_core.system.records import define
 
 if TYPE_CHECKING:  # sizes ask this when they are compared
@@ -43,7 +43,7 @@ class _Search:
         return any(self._holds_around(size, atom) for atom in compounds)
 
     def _grows(self, atom: Atom) -> bool:
-        return isinstance(atom, Symbol) or (self.holds(atom.left) and self.holds(atom.right))
+        return isinstance(atom, SizeSymbol) or (self.holds(atom.left) and self.holds(atom.right))
 
     def _holds_around(self, size: Expr, atom: Compound) -> bool:
         """Whether the size is at least 0 with `atom` replaced by what bounds it."""

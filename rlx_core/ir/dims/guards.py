@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what the
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
-__all__ = ["Guard", "Relation", "collecting_guards", "holds", "record", "require"]
+__all__ = ["Relation", "SizeGuard", "collecting_guards", "holds", "record", "require"]
 
 Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
 
@@ -29,7 +29,7 @@ _DECIDE: dict[Relation, Callable[[int, int], bool]] = {
 
 
 @frozen(repr=False)
-class Guard:
+class SizeGuard:
     """A relation between sizes that the program relies on; `node` and `source` say who asked for it."""
 
     relation: Relation
@@ -38,7 +38,7 @@ class Guard:
     node: str | None = field(default=None, eq=False)
     source: object = field(default=None, eq=False)
 
-    def check(self, binding: DimBinding) -> Guard | None:
+    def check(self, binding: DimBinding) -> SizeGuard | None:
         """This guard with sizes bound, or `None` where it holds.
 
         Raises:
@@ -55,7 +55,7 @@ class Guard:
             return None
         if self.relation == "==" and left == right:
             return None
-        return Guard(self.relation, left, right, self.node, self.source)
+        return SizeGuard(self.relation, left, right, self.node, self.source)
 
     def __repr__(self) -> str:
         if self.relation == "divides":
@@ -63,7 +63,7 @@ class Guard:
         return f"{self.left} {self.relation} {self.right}"
 
 
-_collector: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
+_collector: ContextVar[list[SizeGuard] | None] = ContextVar("guards", default=None)
 
 
 class collecting_guards:
@@ -71,8 +71,8 @@ class collecting_guards:
 
     __slots__ = ("_token",)
 
-    def __enter__(self) -> list[Guard]:
-        guards: list[Guard] = []
+    def __enter__(self) -> list[SizeGuard]:
+        guards: list[SizeGuard] = []
         self._token = _collector.set(guards)
         return guards
 
@@ -80,7 +80,7 @@ class collecting_guards:
         _collector.reset(self._token)
 
 
-def record(guards: Iterable[Guard]) -> None:
+def record(guards: Iterable[SizeGuard]) -> None:
     """Add guards that were collected before to those that are being collected."""
     collected = _collector.get()
     if collected is not None:
@@ -107,7 +107,7 @@ def require(relation: Relation, left: Dim, right: Dim) -> bool:
     if known is not None:
         return known
     collector = _collector.get()
-    guard = Guard(relation, left, right)
+    guard = SizeGuard(relation, left, right)
     if collector is not None and guard not in collector:
         collector.append(guard)
     return True

@@ -17,7 +17,7 @@ from rlx_core.ir.graph.builder import (
     lifting,
 )
 from rlx_core.ir.graph.elements import leaked, refused_ufunc
-from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import (
     MOST_NESTED,
     Graph,
@@ -34,11 +34,11 @@ from rlx_core.ir.graph.values import Node, Value
 __all__ = [
     "MOST_NESTED",
     "OPERATORS",
-    "Argument",
     "ArrayMethods",
     "Builder",
     "Constant",
     "Graph",
+    "GraphArgument",
     "Input",
     "LiftedArrays",
     "Literal",

@@ -13,10 +13,10 @@ from attrs import field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.errors.contained import contained, reraise
-from rlx_core.ir.dims import Guard, collecting_guards, record
+from rlx_core.ir.dims import SizeGuard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import leaked
-from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Constant, GraphArgument, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import MOST_NESTED, Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
@@ -114,7 +114,7 @@ class Builder:
     capturing: bool = False
     untyped: tuple[TensorType, ...] | None = None
     nodes: list[Node] = field(factory=list, init=False)
-    guards: dict[Guard, None] = field(factory=dict, init=False)
+    guards: dict[SizeGuard, None] = field(factory=dict, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
     trace_has_ended: bool = field(default=False, init=False)
@@ -194,7 +194,7 @@ class Builder:
             work.expect_nodes(len(self.nodes) + 1, f"graph {self.name}")
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
-        if isinstance(op, Argument):
+        if isinstance(op, GraphArgument):
             self._leaf_names.add(op.label)
         return node.results
 
@@ -217,7 +217,7 @@ class Builder:
                 Fact("value", repr(name), node.origin.source),
                 hint="assign to a copy: rlx.asarray(x, copy=True)",
             )
-        if isinstance(node.op, Argument) and not isinstance(node.op, Constant):
+        if isinstance(node.op, GraphArgument) and not isinstance(node.op, Constant):
             raise TraceError(
                 f"trace: {name} is an argument of the program, and its elements are the caller's",
                 hint="assign to a copy: x = rlx.asarray(x, copy=True)",
@@ -257,7 +257,7 @@ class Builder:
         self.is_finished = True
         return Graph(self.name, tuple(self.nodes), owned, tuple(self.guards))
 
-    def add_guards(self, guards: Iterable[Guard]) -> None:
+    def add_guards(self, guards: Iterable[SizeGuard]) -> None:
         self.guards.update(dict.fromkeys(guards))
 
     def inferred(
@@ -284,7 +284,7 @@ class Builder:
             raise self._explain(error, op, operands, origin) from None
         if guards:
             label = f"%{name or len(self.nodes)} = {op.name}"
-            self.add_guards(Guard(g.relation, g.left, g.right, label, origin.source) for g in guards)
+            self.add_guards(SizeGuard(g.relation, g.left, g.right, label, origin.source) for g in guards)
         return types
 
     @staticmethod
@@ -346,7 +346,9 @@ def infer(op: Op, types: Sequence[TensorType | None], *, is_kept: bool = True) -
 
 
 @lru_cache(maxsize=8192)
-def _inferred_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[tuple[TensorType, ...], tuple[Guard, ...]]:
+def _inferred_once(
+    op: Op, types: tuple[TensorType | None, ...]
+) -> tuple[tuple[TensorType, ...], tuple[SizeGuard, ...]]:
     """The result types and the guards that they need: most nodes of a long program are like others in it."""
     check_operand_count(op, types)
     with collecting_guards() as guards:

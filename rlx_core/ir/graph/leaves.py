@@ -14,7 +14,7 @@ from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["Argument", "Constant", "Input", "Literal", "Param", "literal"]
+__all__ = ["Constant", "GraphArgument", "Input", "Literal", "Param", "literal"]
 
 
 @frozen(eq=False, repr=False)
@@ -64,7 +64,7 @@ def literal(data: Any, of: DType | None = None) -> Literal:
 
 
 @frozen(slots=False)
-class Argument(Op):
+class GraphArgument(Op):
     """A value that a graph is given: the label under which, and its type. An `Input` or a `Param`."""
 
     label: str
@@ -76,12 +76,12 @@ class Argument(Op):
 
 
 @define_op(domain="core")
-class Input(Argument):
+class Input(GraphArgument):
     """A value that is fed on every run."""
 
 
 @define_op(domain="core")
-class Param(Argument):
+class Param(GraphArgument):
     """A value that is bound once and persists over runs."""
 
 

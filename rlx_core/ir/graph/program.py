@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from rlx_core.errors import UnknownNameError, nearest
-from rlx_core.ir.dims import Expr, Guard, Symbol, free_symbols
-from rlx_core.ir.graph.leaves import Argument, Input, Param
+from rlx_core.ir.dims import Expr, SizeGuard, SizeSymbol, free_symbols
+from rlx_core.ir.graph.leaves import GraphArgument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Source
@@ -43,7 +43,7 @@ class Graph(Travels, Drawn):
     name: str
     nodes: tuple[Node, ...]
     outputs: tuple[Value, ...]
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[SizeGuard, ...] = ()
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
@@ -107,7 +107,7 @@ class Graph(Travels, Drawn):
         return tuple(v.type for v in self.outputs)
 
     @cached_property
-    def symbols(self) -> frozenset[Symbol]:
+    def symbols(self) -> frozenset[SizeSymbol]:
         """Every size that is still unknown: in types, in attributes, and in the graphs among those."""
         in_types = (free_symbols(*t.shape) for n in self.nodes for t in n.types if not t.is_static)
         return frozenset().union(*in_types, *(symbols_inside(n.op) for n in self.nodes))
@@ -177,7 +177,7 @@ MOST_NESTED = 32
 def leaf_name(value: Value) -> str:
     """The name of an input or param."""
     op = value.node.op
-    assert isinstance(op, Argument), f"{value!r} is not an input or a param"
+    assert isinstance(op, GraphArgument), f"{value!r} is not an input or a param"
     return op.label
 
 
@@ -190,14 +190,14 @@ def nested_graphs(op: Op) -> Mapping[str, Graph]:
     return found
 
 
-_NO_SYMBOLS: Final[frozenset[Symbol]] = frozenset()
+_NO_SYMBOLS: Final[frozenset[SizeSymbol]] = frozenset()
 
 
-def symbols_inside(value: Any) -> frozenset[Symbol]:
+def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
     """Every unknown size in an op or in a value of an attribute: what binding could change."""
     if isinstance(value, Op):
         kept = vars(value)  # every graph that holds the op asks
-        found: frozenset[Symbol] | None = kept.get(_SYMBOLS)
+        found: frozenset[SizeSymbol] | None = kept.get(_SYMBOLS)
         if found is None:
             found = kept[_SYMBOLS] = _in_each(value.attributes().values())
         return found
@@ -215,13 +215,13 @@ def symbols_inside(value: Any) -> frozenset[Symbol]:
     return _in_each(attrs.asdict(value, recurse=False).values())
 
 
-def keep_symbols(op: Op, symbols: frozenset[Symbol]) -> Op:
+def keep_symbols(op: Op, symbols: frozenset[SizeSymbol]) -> Op:
     """The op, about which a caller knows what `symbols_inside` would find."""
     vars(op)[_SYMBOLS] = symbols
     return op
 
 
-def _in_each(values: Iterable[object]) -> frozenset[Symbol]:
+def _in_each(values: Iterable[object]) -> frozenset[SizeSymbol]:
     return _NO_SYMBOLS.union(*(symbols_inside(value) for value in values))
 
 

@@ -16,7 +16,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.array_methods import ArrayMethods, operator
 from rlx_core.ir.graph.elements import needs_elements
-from rlx_core.ir.graph.leaves import Argument, Constant
+from rlx_core.ir.graph.leaves import Constant, GraphArgument
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
 from rlx_core.ir.travel import Stays
@@ -62,7 +62,7 @@ class Node(Stays):
 
     @property
     def is_leaf(self) -> bool:
-        return isinstance(self.op, Argument | Constant)
+        return isinstance(self.op, GraphArgument | Constant)
 
     @property
     def label(self) -> str:

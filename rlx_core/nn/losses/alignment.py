@@ -26,10 +26,10 @@ NEVER = -1e30
 
 @checked_call
 def ctc_loss(
-    log_probabilities: ArrayLike,
-    labels: ArrayLike,
+    log_probs: ArrayLike,
+    targets: ArrayLike,
     input_lengths: ArrayLike,
-    label_lengths: ArrayLike,
+    target_lengths: ArrayLike,
     *,
     blank: int = 0,
     zero_infinity: bool = False,
@@ -40,10 +40,10 @@ def ctc_loss(
     Each step says a class or the blank; what is said twice in a row counts once, and blanks do not count.
 
     Args:
-        log_probabilities: f[n, t, c], normalised over the last axis, as `log_softmax` makes them. (PyTorch has t first.)
-        labels: int[n, l], without blanks; what lies beyond a sequence's length is not looked at.
+        log_probs: f[n, t, c], normalised over the last axis, as `log_softmax` makes them. (PyTorch has t first.)
+        targets: int[n, l], without blanks; what lies beyond a sequence's length is not looked at.
         input_lengths: int[n], how many steps each sequence has, at most t.
-        label_lengths: int[n], how many labels, at most l.
+        target_lengths: int[n], how many labels, at most l.
         blank: The class of the blank.
         zero_infinity: Whether the loss of labels that no alignment fits is 0, and not infinite; its gradient is 0 in any case.
         reduction: "mean" over sequences of loss / max(number of labels, 1), "sum" of the losses, or "none".
@@ -62,8 +62,8 @@ def ctc_loss(
     np.float64(0.75)
     """
     wanted = checked("ctc_loss", reduction)
-    of, (scores,) = floats("ctc_loss", log_probabilities=log_probabilities)
-    classes, steps, given = operand(labels), operand(input_lengths), operand(label_lengths)
+    of, (scores,) = floats("ctc_loss", log_probs=log_probs)
+    classes, steps, given = operand(targets), operand(input_lengths), operand(target_lengths)
     _check(scores, classes, steps, given)
     c = scores.shape[2]
     if not 0 <= whole("ctc_loss: blank", blank) < (c if isinstance(c, int) else math.inf):

@@ -118,33 +118,33 @@ def multi_margin_loss(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    power: int = 1,
+    p: int = 1,
     margin: float = 1.0,
     weight: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> Array:
-    """`Σ max(0, margin - scores[label] + scores[i])^power / c` over the other classes i: a hinge for several classes.
+    """`Σ max(0, margin - scores[label] + scores[i])^p / c` over the other classes i: a hinge for several classes.
 
     Args:
         scores: f[.., c], classes last.
         labels: int[..], the right class of each row.
-        power: 1 or 2.
+        p: 1 or 2.
         margin: By how much the right class should have the larger score.
         weight: `[c]`, what rows of each class count with; 1 without. The mean is over rows, whatever they weigh.
         reduction: "mean" over rows, "sum", or "none".
 
     Raises:
-        ConfigError: The power or the reduction is another.
+        ConfigError: `p` or the reduction is another.
         DtypeError: The labels are not integers.
         ShapeError: The labels are not the rows, or the weights not the classes.
     """
     wanted, wide = checked("multi_margin_loss", reduction), number("multi_margin_loss: margin", margin)
-    if number("multi_margin_loss: power", power) not in (1, 2):
-        raise ConfigError(f"multi_margin_loss: power must be 1 or 2, not {power}")
+    if number("multi_margin_loss: p", p) not in (1, 2):
+        raise ConfigError(f"multi_margin_loss: p must be 1 or 2, not {p}")
     of, x, targets, weights = _rows("multi_margin_loss", operand(scores), operand(labels), weight)
     right = expand_dims(_chosen(x, targets), -1)
     short = maximum(add(subtract(x, right), wide), 0.0)
-    losses = pow(short, 2.0) if power == 2 else short
+    losses = pow(short, 2.0) if p == 2 else short
     if weights is not None:
         losses = multiply(losses, expand_dims(gather(weights, targets, axis=0), -1))
     classes = iota(axis=x.ndim - 1, shape=(*(1,) * (x.ndim - 1), x.shape[-1]), dtype=dtype_of(targets))

@@ -112,7 +112,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     mean: ArrayLike,
     targets: ArrayLike,
-    variance: ArrayLike,
+    var: ArrayLike,
     *,
     full: bool = False,
     eps: float = 1e-6,
@@ -123,16 +123,16 @@ def gaussian_nll_loss(
     Args:
         mean: What is predicted.
         targets: What is true.
-        variance: How sure of it; what is below `eps` counts as that, and has no gradient.
+        var: How sure of it; what is below `eps` counts as that, and has no gradient.
         full: Whether the constant `ln(2π)/2` is added.
         eps: The least variance.
         reduction: "mean" over all elements, "sum", or "none".
     """
     wanted = checked("gaussian_nll_loss", reduction)
-    of, (x, t, var) = floats("gaussian_nll_loss", mean=mean, targets=targets, variance=variance)
-    var = maximum(var, _above("gaussian_nll_loss: eps", eps))
+    of, (x, t, variance) = floats("gaussian_nll_loss", mean=mean, targets=targets, var=var)
+    variance = maximum(variance, _above("gaussian_nll_loss: eps", eps))
     constant = math.log(2 * math.pi) if flag("gaussian_nll_loss: full", full) else 0.0
-    losses = multiply(add(add(log(var), divide(square(subtract(x, t)), var)), constant), 0.5)
+    losses = multiply(add(add(log(variance), divide(square(subtract(x, t)), variance)), constant), 0.5)
     return reduced(losses, wanted, of)
 
 

@@ -31,28 +31,28 @@ __all__ = [
 
 
 @checked_call
-def cosine_similarity(a: ArrayLike, b: ArrayLike, *, axis: int = -1, eps: float = 1e-8) -> Array:
-    """The cosine of the angle between vectors along an axis: `a·b / (max(|a|, eps)·max(|b|, eps))`."""
+def cosine_similarity(x1: ArrayLike, x2: ArrayLike, *, axis: int = -1, eps: float = 1e-8) -> Array:
+    """The cosine of the angle between vectors along an axis: `x1·x2 / (max(|x1|, eps)·max(|x2|, eps))`."""
     least = at_least("cosine_similarity: eps", eps)
-    of, (x, y) = floats("cosine_similarity", a=a, b=b)
+    of, (x, y) = floats("cosine_similarity", x1=x1, x2=x2)
     return narrowed(_cosine(x, y, axis, least), of)
 
 
 @checked_call
 def pairwise_distance(
-    a: ArrayLike, b: ArrayLike, *, ord: float = 2.0, eps: float = 1e-6, axis: int = -1, keepdims: bool = False
+    x1: ArrayLike, x2: ArrayLike, *, p: float = 2.0, eps: float = 1e-6, axis: int = -1, keepdims: bool = False
 ) -> Array:
-    """The norm of `a - b + eps` along an axis; eps keeps the derivative of equal ones finite.
+    """The norm of `x1 - x2 + eps` along an axis; eps keeps the derivative of equal ones finite.
 
     Args:
-        a, b: Vectors along `axis`, which broadcast.
-        ord: Which norm; see `rlx.linalg.vector_norm`.
+        x1, x2: Vectors along `axis`, which broadcast.
+        p: Which norm; see `rlx.linalg.vector_norm`.
         eps: Added to each difference.
         axis: Where the vectors lie.
         keepdims: Whether the axis stays, with size 1.
     """
-    of, (x, y) = floats("pairwise_distance", a=a, b=b)
-    power, shift = number("pairwise_distance: ord", ord), number("pairwise_distance: eps", eps)
+    of, (x, y) = floats("pairwise_distance", x1=x1, x2=x2)
+    power, shift = number("pairwise_distance: p", p), number("pairwise_distance: eps", eps)
     is_kept = flag("pairwise_distance: keepdims", keepdims)
     return narrowed(vector_norm(add(subtract(x, y), shift), axis=axis, ord=power, keepdims=is_kept), of)
 
@@ -115,7 +115,7 @@ def triplet_margin_loss(
     negative: ArrayLike,
     *,
     margin: float = 1.0,
-    ord: float = 2.0,
+    p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
     reduction: Reduction = "mean",
@@ -125,7 +125,7 @@ def triplet_margin_loss(
     Args:
         anchor, positive, negative: f[.., d].
         margin: How much further away the negative should be.
-        ord, eps: Of the distance.
+        p, eps: Of the distance.
         swap: Whether the positive's distance to the negative counts where it is the smaller one.
         reduction: "mean" over rows, "sum", or "none".
 
@@ -134,9 +134,9 @@ def triplet_margin_loss(
     """
     wanted, wide = checked("triplet_margin_loss", reduction), number("triplet_margin_loss: margin", margin)
     of, (x, yes, no) = floats("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
-    near, far = (pairwise_distance(x, y, ord=ord, eps=eps) for y in (yes, no))
+    near, far = (pairwise_distance(x, y, p=p, eps=eps) for y in (yes, no))
     if flag("triplet_margin_loss: swap", swap):
-        far = minimum(far, pairwise_distance(yes, no, ord=ord, eps=eps))
+        far = minimum(far, pairwise_distance(yes, no, p=p, eps=eps))
     return reduced(maximum(add(subtract(near, far), wide), 0.0), wanted, of)
 
 

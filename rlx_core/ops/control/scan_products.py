@@ -16,11 +16,11 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Transpose, reshape, transpose
 from rlx_core.system.records import frozen
 
-__all__ = ["Product", "products_of", "summed"]
+__all__ = ["ScanProduct", "products_of", "summed"]
 
 
 @frozen(eq=False)
-class Product:
+class ScanProduct:
     """A product `aᵀ·b` in the body of a loop, by what it is made of.
 
     Attributes:
@@ -40,7 +40,7 @@ MOST_PRODUCTS: Final = 8
 """Products that one sum has at most: a weight is seldom read more often in a step."""
 
 
-def products_of(value: Value) -> list[Product]:
+def products_of(value: Value) -> list[ScanProduct]:
     """The products that a value is the sum of, if summing them behind the loop moves fewer bytes than in it; else none."""
     waiting, found = [value], []
     while waiting:
@@ -55,7 +55,7 @@ def products_of(value: Value) -> list[Product]:
     return found
 
 
-def product_of(value: Value) -> Product | None:
+def product_of(value: Value) -> ScanProduct | None:
     """The product that a value is, if its sum is better computed behind the loop."""
     op = value.node.op
     if not isinstance(op, MatMul):
@@ -68,11 +68,11 @@ def product_of(value: Value) -> Product | None:
         return None
     source = left.node.operands[0]
     if isinstance(left.node.op, Transpose) and source is not None:
-        return Product(op, source, False, right)
-    return Product(op, left, True, right)
+        return ScanProduct(op, source, False, right)
+    return ScanProduct(op, left, True, right)
 
 
-def summed(products: Sequence[Product], stacks: Mapping[Value, Value]) -> Value:
+def summed(products: Sequence[ScanProduct], stacks: Mapping[Value, Value]) -> Value:
     """The sum of some products over all steps.
 
     Args:
@@ -81,7 +81,7 @@ def summed(products: Sequence[Product], stacks: Mapping[Value, Value]) -> Value:
     return reduce(add, (_summed(each, stacks[each.left], stacks[each.right]) for each in products))
 
 
-def _summed(product: Product, a: Value, b: Value) -> Value:
+def _summed(product: ScanProduct, a: Value, b: Value) -> Value:
     a = transpose(a, (0, 2, 1)) if product.is_turned else a
     made = product.op(transpose(_joined(a), (1, 0)), _joined(b))
     assert isinstance(made, Value), "a product has one result"

@@ -13,14 +13,14 @@ from rlx_core.ir.dims import product
 from rlx_core.ir.graph import Value
 from rlx_core.ops.convolution.folded import folded_matmul
 from rlx_core.ops.convolution.geometry import Geometry
-from rlx_core.ops.convolution.phases import Phase, PhasesOfAxis
+from rlx_core.ops.convolution.phases import PhasesOfAxis, StridePhase
 from rlx_core.ops.convolution.sliding import sliding_windows
 from rlx_core.ops.creation import scalar, zeros_like
 from rlx_core.ops.movement import concat, fitted, flip, narrow, pad, spread_size
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 
 if TYPE_CHECKING:
-    from rlx_core.ops.pooling.pool import Pool
+    from rlx_core.ops.pooling.pool import PoolOp
 
 __all__ = ["backward_input", "backward_weight", "conv", "depthwise", "moved", "moved_back", "pooled"]
 
@@ -80,7 +80,7 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
     after = tuple(axis.end - o for axis, o in zip(axes, counts, strict=True))
     around = fitted(dy, (0, *before, 0), (0, *(max(0, cells) for cells in after), 0))
 
-    def one(phases: Sequence[Phase]) -> Value:
+    def one(phases: Sequence[StridePhase]) -> Value:
         """The cells of a phase of each axis: `[n, (q, 1).., c]`."""
         read, weights = around, w
         for i, (axis, phase) in enumerate(zip(axes, phases, strict=True)):
@@ -94,7 +94,7 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
         by_term = transpose(turned, (*range(2, 2 + rank), 0, 1))
         return folded_matmul(apart, reshape(by_term, (product(by_term.shape[:-1]), c)), axes=1 + rank)
 
-    def joined(chosen: tuple[Phase, ...]) -> Value:
+    def joined(chosen: tuple[StridePhase, ...]) -> Value:
         """All phases of the axes that none is chosen of yet, from the first to the last that meets an element."""
         if len(chosen) == rank:
             return one(chosen)
@@ -124,7 +124,7 @@ def backward_weight(x: Value, dy: Value, geometry: Geometry) -> Value:
     return transpose(dw, (1 + rank, rank, *range(rank)))
 
 
-def pooled(op: Pool, x: Value) -> Value:
+def pooled(op: PoolOp, x: Value) -> Value:
     """A pool of `[n, l.., c]`."""
     geometry = op.geometry(op.kernel)
     rank = geometry.rank

@@ -117,9 +117,9 @@ class Conv(Convolution):
     free: ClassVar = (((0, False), (0, False)), ((0, True), (1, True)))
 
     def infer(self, x: TensorType, w: TensorType) -> TensorType:
-        self.expect("x", x, "w", w)
+        self.expect("x", x, "weight", w)
         geometry = self.geometry(w.shape[2:])
-        expect_shape("w", w, (w.shape[0], self.each("channels of x", x.shape[1]), *w.shape[2:]))
+        expect_shape("weight", w, (w.shape[0], self.each("channels of x", x.shape[1]), *w.shape[2:]))
         self.each("channels of y", w.shape[0])
         return x.with_shape((x.shape[0], w.shape[0], *geometry.counts(x.shape[2:])))
 
@@ -154,7 +154,7 @@ class Conv(Convolution):
         )
         yield Rejected("f32[1, 4, 8]", "f32[2, 1, 3]", groups=3, error=ShapeError, says="3 groups do not divide 4")
         yield Rejected("f32[1, 4, 8]", "f32[3, 2, 3]", groups=2, error=ShapeError, says="2 groups do not divide 3")
-        yield Rejected("f32[1, 4, 8]", "f32[4, 3, 3]", groups=2, error=ShapeError, says="w must be [4, 2, 3]")
+        yield Rejected("f32[1, 4, 8]", "f32[4, 3, 3]", groups=2, error=ShapeError, says="weight must be [4, 2, 3]")
         yield Rejected("f32[1, 4, 8]", "f32[4, 4, 3]", stride=(0,), error=ShapeError, says="stride must be at least 1")
         yield Rejected("f32[1, 4, 8]", "f32[4, 4, 3]", lo=(-1,), error=ShapeError, says="lo must be at least 0")
         yield Rejected("f32[1, 4, 8]", "f32[4, 4, 3]", groups=0, error=ShapeError, says="groups must be at least 1")
@@ -181,7 +181,7 @@ class ConvBackwardInput(Convolution):
     free: ClassVar = (((0, False), (0, False)), ((1, False), (1, True)))
 
     def infer(self, dy: TensorType, w: TensorType) -> TensorType:
-        self.expect("dy", dy, "w", w)
+        self.expect("dy", dy, "weight", w)
         if len(self.sizes) != dy.rank - 2:
             raise ShapeError(f"sizes has {len(self.sizes)} numbers for {dy.rank - 2} spatial axes")
         counts = self.geometry(w.shape[2:]).counts(self.sizes)

@@ -34,8 +34,8 @@ __all__ = ["conv", "conv_transpose", "fold", "unfold"]
 @checked_call
 def conv(
     x: ArrayLike,
-    w: ArrayLike,
-    b: ArrayLike | None = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Steps = 1,
     padding: Padding = 0,
@@ -49,8 +49,8 @@ def conv(
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        w: `[m, c/groups, k..]` in either layout.
-        b: `[m]`, or none.
+        weight: `[m, c/groups, k..]` in either layout.
+        bias: `[m]`, or none.
         stride: Cells from a window to the next; one number, or one for each spatial axis.
         padding: Zeros at both ends of every axis, one number or one entry an axis, which may be a pair; "same" for one window
             for every `stride` cells, "valid" for none.
@@ -69,16 +69,16 @@ def conv(
     >>> conv([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).tolist()
     [[[3.0, 7.0]]]
     """
-    data, weights = channels_second("conv", x, layout), _weights("conv", x, w)
+    data, weights = channels_second("conv", x, layout), _weights("conv", x, weight)
     steps_of = windows("conv", data, _kernel(weights), stride, padding, dilation)
-    return _biased("conv", ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups)), b, layout)
+    return _biased("conv", ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups)), bias, layout)
 
 
 @checked_call
 def conv_transpose(
     x: ArrayLike,
-    w: ArrayLike,
-    b: ArrayLike | None = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Steps = 1,
     padding: Padding = 0,
@@ -91,8 +91,8 @@ def conv_transpose(
 
     Args:
         x: `[n, m, ..]`, or `[n, .., m]` in layout `nhwc`.
-        w: `[m, c/groups, k..]` in either layout: the weights of the convolution that leads the other way.
-        b: `[c]`, or none.
+        weight: `[m, c/groups, k..]` in either layout: the weights of the convolution that leads the other way.
+        bias: `[c]`, or none.
         stride, dilation, groups, layout: As in `conv`.
         padding: Cells that are cut off at both ends; "same" for `stride` cells of the result for every one of x.
         output_padding: Cells more at the end of every axis; below the stride or the dilation.
@@ -107,7 +107,7 @@ def conv_transpose(
     [[[1.0, 10.0, 102.0, 20.0, 200.0]]]
     """
     what = "conv_transpose"
-    data, weights = channels_second(what, x, layout), _weights(what, x, w)
+    data, weights = channels_second(what, x, layout), _weights(what, x, weight)
     kernel = _kernel(weights)
     strides, gaps = (steps(f"{what}: {n}", v, len(kernel)) for n, v in (("stride", stride), ("dilation", dilation)))
     extents = [gap * (k - 1) + 1 for k, gap in zip(kernel, gaps, strict=True)]
@@ -130,23 +130,23 @@ def conv_transpose(
         output_padding=more,
         groups=whole(f"{what}: groups", groups),
     )
-    return _biased(what, y, b, layout)
+    return _biased(what, y, bias, layout)
 
 
 @checked_call
-def unfold(x: ArrayLike, kernel: Steps, *, stride: Steps = 1, padding: Padding = 0, dilation: Steps = 1) -> Array:
+def unfold(x: ArrayLike, kernel_size: Steps, *, stride: Steps = 1, padding: Padding = 0, dilation: Steps = 1) -> Array:
     """The windows of `[n, c, ..]` as columns: `[n, c·cells, windows]`, the cells of a channel side by side.
 
     Args:
         x: `[n, c, ..]`, one to three spatial axes.
-        kernel: Cells of a window; one number, or one for each spatial axis.
+        kernel_size: Cells of a window; one number, or one for each spatial axis.
         stride, padding, dilation: As in `conv`.
 
     Raises:
         ShapeError: A window is larger than the padded axis.
     """
     data = channels_second("unfold", x, "nchw")
-    sizes = steps("unfold: kernel", kernel, data.ndim - 2)
+    sizes = steps("unfold: kernel_size", kernel_size, data.ndim - 2)
     at = windows("unfold", data, sizes, stride, padding, dilation)
     padded = fitted(data, at["lo"], at["hi"])
     found = sliding_windows(padded, kernel=sizes, stride=at["stride"], dilation=at["dilation"])
@@ -157,29 +157,31 @@ def unfold(x: ArrayLike, kernel: Steps, *, stride: Steps = 1, padding: Padding =
 @checked_call
 def fold(
     x: ArrayLike,
-    sizes: Steps,
-    kernel: Steps,
+    output_size: Steps,
+    kernel_size: Steps,
     *,
     stride: Steps = 1,
     padding: Padding = 0,
     dilation: Steps = 1,
 ) -> Array:
-    """Columns that `unfold` made added up where they were read: `[n, c·cells, windows]` to `[n, c, sizes..]`.
+    """Columns that `unfold` made added up where they were read: `[n, c·cells, windows]` to `[n, c, output_size..]`.
 
     Args:
         x: `[n, c·cells, windows]`.
-        sizes: Of the spatial axes, a sequence.
-        kernel, stride, padding, dilation: Those of `unfold`.
+        output_size: Of the spatial axes, a sequence.
+        kernel_size, stride, padding, dilation: Those of `unfold`.
 
     Raises:
         ShapeError: x has other dims than the windows of these sizes.
     """
     data = operand(x)
     wanted = (
-        (sizes,) if isinstance(sizes, int) else tuple(whole("fold: sizes", n) for n in listed("fold: sizes", sizes))
+        (output_size,)
+        if isinstance(output_size, int)
+        else tuple(whole("fold: output_size", n) for n in listed("fold: output_size", output_size))
     )
     rank = len(wanted)
-    cells = steps("fold: kernel", kernel, rank)
+    cells = steps("fold: kernel_size", kernel_size, rank)
     strides, gaps = steps("fold: stride", stride, rank), steps("fold: dilation", dilation, rank)
     extents = [gap * (k - 1) + 1 for k, gap in zip(cells, gaps, strict=True)]
     lo, hi = paddings("fold", padding, wanted, extents, [max(s, 1) for s in strides])
@@ -199,7 +201,7 @@ def _weights(what: str, x: Any, w: Any) -> Any:
     weights = operand(w)
     rank = operand(x).ndim
     if weights.ndim != rank:
-        raise ShapeError(f"{what}: w must have {rank} axes as x has, not {weights.ndim}")
+        raise ShapeError(f"{what}: weight must have {rank} axes as x has, not {weights.ndim}")
     return weights
 
 
@@ -216,7 +218,7 @@ def _biased(what: str, y: Any, b: Any, layout: Layout) -> Any:
         return with_layout(y, layout)
     bias = operand(b)
     if tuple(bias.shape) != (y.shape[1],):
-        raise ShapeError(f"{what}: b must be [{y.shape[1]}], not {list(bias.shape)}")
+        raise ShapeError(f"{what}: bias must be [{y.shape[1]}], not {list(bias.shape)}")
     if layout == "nchw":
         return y + reshape(bias, (y.shape[1], *(1,) * (y.ndim - 2)))
     return with_layout(y, layout) + bias

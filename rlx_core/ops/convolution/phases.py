@@ -15,7 +15,7 @@ from rlx_core.ops.movement import fitted, flip, narrow
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.system.records import frozen
 
-__all__ = ["Phase", "Phases", "PhasesOfAxis"]
+__all__ = ["Phases", "PhasesOfAxis", "StridePhase"]
 
 
 @frozen
@@ -79,7 +79,7 @@ class Phases:
 
 
 @frozen
-class Phase:
+class StridePhase:
     """Every stride-th cell of one axis, and what they meet: cell t of it is the sum over j of dy[first + t + j]·k[..].
 
     Attributes:
@@ -111,13 +111,13 @@ class PhasesOfAxis:
         return -(-self.size // self.stride)
 
     @property
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[StridePhase]:
         """One a cell of a stride; some may meet no element of the kernel."""
         found = []
         for cell in range(self.stride):
             ahead, start = divmod(cell + self.lo, self.stride)
             elements = len(range(start, self.kernel, self.stride))
-            found.append(Phase(start, elements, ahead - elements + 1))
+            found.append(StridePhase(start, elements, ahead - elements + 1))
         return found
 
     @property

@@ -41,9 +41,9 @@ class ConvTranspose(Convolution):
     free: ClassVar = ConvBackwardInput.free
 
     def infer(self, x: TensorType, w: TensorType) -> TensorType:
-        self.expect("x", x, "w", w)
+        self.expect("x", x, "weight", w)
         self.each("channels of x", x.shape[1])
-        expect_shape("w", w, (x.shape[1], *w.shape[1:]))
+        expect_shape("weight", w, (x.shape[1], *w.shape[1:]))
         sizes = self._sizes(x.shape[2:], self.geometry(w.shape[2:]))
         return x.with_shape((x.shape[0], w.shape[1] * self.groups, *sizes))
 
@@ -105,7 +105,7 @@ class ConvTranspose(Convolution):
             "f32[1, 2, 4]", "f32[2, 3, 3]", stride=(2,), output_padding=(2,), error=ShapeError, says="below stride 2"
         )
         yield Rejected("f32[1, 2, 2]", "f32[2, 3, 2]", lo=(2,), hi=(1,), error=ShapeError, says="would have 0 cells")
-        yield Rejected("f32[1, 2, 4]", "f32[3, 3, 3]", error=ShapeError, says="w must be [2, 3, 3]")
+        yield Rejected("f32[1, 2, 4]", "f32[3, 3, 3]", error=ShapeError, says="weight must be [2, 3, 3]")
         yield Rejected("f32[1, 2, 0]", "f32[2, 3, 3]", error=ShapeError, says="0 at stride 1")
 
 

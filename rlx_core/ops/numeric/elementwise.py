@@ -167,24 +167,24 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 
 
 @checked_call
-def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
-    x1, x2 = floating(x1), floating(x2)
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether |a - b| <= atol + rtol |b|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
+    a, b = floating(a), floating(b)
     # An infinite difference would pass under an infinite bound.
-    bound = add(number("isclose: atol", atol), multiply(number("isclose: rtol", rtol), abs(x2)))
-    near = logical_and(isfinite(x2), less_equal(abs(subtract(x1, x2)), bound))
-    close = logical_or(equal(x1, x2), near)
-    return logical_or(close, logical_and(isnan(x1), isnan(x2))) if flag("isclose: equal_nan", equal_nan) else close
+    bound = add(number("isclose: atol", atol), multiply(number("isclose: rtol", rtol), abs(b)))
+    near = logical_and(isfinite(b), less_equal(abs(subtract(a, b)), bound))
+    close = logical_or(equal(a, b), near)
+    return logical_or(close, logical_and(isnan(a), isnan(b))) if flag("isclose: equal_nan", equal_nan) else close
 
 
 @checked_call
-def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether all elements are close, as `isclose` has it; a bool of no axes."""
-    return all(isclose(x1, x2, rtol, atol, equal_nan))
+    return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 @checked_call
-def array_equal(x1: Any, x2: Any) -> Any:
+def array_equal(a1: Any, a2: Any) -> Any:
     """Whether both have one shape and the same elements; a bool of no axes."""
-    same = tuple(shape_of(x1)) == tuple(shape_of(x2))
-    return all(equal(x1, x2)) if same else full((), False)
+    same = tuple(shape_of(a1)) == tuple(shape_of(a2))
+    return all(equal(a1, a2)) if same else full((), False)

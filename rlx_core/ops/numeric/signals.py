@@ -19,25 +19,25 @@ Mode = Literal["full", "same", "valid"]
 
 
 @checked_call
-def convolve(x1: Any, x2: Any, mode: Mode = "full") -> Any:
-    """The convolution of two lines: y[k] = Σ x1[i] x2[k - i].
+def convolve(a: Any, v: Any, mode: Mode = "full") -> Any:
+    """The convolution of two lines: y[k] = Σ a[i] v[k - i].
 
     Args:
-        x1: [n].
-        x2: [m].
+        a: [n].
+        v: [m].
         mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
             "valid": where the shorter one lies within.
 
     Raises:
         ShapeError: An operand is no line of known length, or empty.
     """
-    return _sliding("convolve", x1, x2, mode)
+    return _sliding("convolve", a, v, mode)
 
 
 @checked_call
-def correlate(x1: Any, x2: Any, mode: Mode = "valid") -> Any:
-    """The cross-correlation of two lines: y[k] = Σ x1[i + k] conj(x2[i]); modes as for `convolve`."""
-    return _sliding("correlate", x1, flip(conj(operand(x2))), mode)
+def correlate(a: Any, v: Any, mode: Mode = "valid") -> Any:
+    """The cross-correlation of two lines: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
+    return _sliding("correlate", a, flip(conj(operand(v))), mode)
 
 
 def _sliding(name: str, x1: Any, x2: Any, mode: Mode) -> Any:

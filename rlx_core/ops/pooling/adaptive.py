@@ -26,12 +26,12 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
 
 
 @checked_call
-def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
-    """The means of so many windows as `sizes` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
+def adaptive_avg_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nchw") -> Array:
+    """The means of so many windows as `output_size` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        sizes: Of the result's spatial axes; one number, or one for each.
+        output_size: Of the result's spatial axes; one number, or one for each.
         layout: Where the channels are.
 
     Raises:
@@ -52,14 +52,14 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") ->
 
     def pooled(data: Any) -> Any:
         own, held = averaged_dtypes(data)
-        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), sizes, averages, along), to=own)
+        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), output_size, averages, along), to=own)
 
     return spatially("adaptive_avg_pool", x, layout, pooled)
 
 
 @checked_call
-def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
-    """The largest cells of so many windows as `sizes` says, which lie as those of `adaptive_avg_pool`.
+def adaptive_max_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nchw") -> Array:
+    """The largest cells of so many windows as `output_size` says, which lie as those of `adaptive_avg_pool`.
 
     >>> adaptive_max_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
     [[[2.0, 3.0]]]
@@ -74,7 +74,7 @@ def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") ->
         "adaptive_max_pool",
         x,
         layout,
-        lambda data: _adapted("adaptive_max_pool", data, sizes, extremes.max_pool, along),
+        lambda data: _adapted("adaptive_max_pool", data, output_size, extremes.max_pool, along),
     )
 
 
@@ -86,7 +86,7 @@ def _adapted(
     along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
 ) -> Any:
     """Windows of one size where the sizes divide, else one axis after the other, with the windows' first and last cells."""
-    wanted = steps(f"{what}: sizes", sizes, data.ndim - 2)
+    wanted = steps(f"{what}: output_size", sizes, data.ndim - 2)
     own = data.shape[2:]
     for n, m in zip(own, wanted, strict=True):
         if not isinstance(n, int) or n < 1 or m < 1:

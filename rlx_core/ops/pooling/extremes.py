@@ -12,14 +12,14 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ops.convolution.ways import fitted
-from rlx_core.ops.pooling.pool import Pool, pool_samples, surrounded
+from rlx_core.ops.pooling.pool import PoolOp, pool_samples, surrounded
 from rlx_core.ops.pooling.positions import Extreme, extreme_of_nothing, max_pool_backward, pool_positions, taken
 from rlx_core.ops.reduction import max_axes, min_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import as_axes
 
 
-class ExtremePool(Pool):
+class ExtremePool(PoolOp):
     """What both have in common."""
 
     extreme: ClassVar[Extreme]

@@ -36,7 +36,7 @@ __all__ = [
 @overload
 def max_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -48,7 +48,7 @@ def max_pool(
 @overload
 def max_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -60,7 +60,7 @@ def max_pool(
 @checked_call
 def max_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -73,8 +73,8 @@ def max_pool(
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
-        kernel: Cells of a window; one number, or one for each spatial axis.
-        stride: Cells from a window to the next; `kernel` unless it is given.
+        kernel_size: Cells of a window; one number, or one for each spatial axis.
+        stride: Cells from a window to the next; `kernel_size` unless it is given.
         padding: As in `conv`; what is padded is no cell of a window.
         dilation: Cells from an element of a window to the next.
         ceil_mode: Whether a last window that reaches beyond the padded axis counts, of the cells that there are.
@@ -89,7 +89,7 @@ def max_pool(
     >>> max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
     """
-    settings = x, kernel, stride, padding, dilation, ceil_mode, layout
+    settings = x, kernel_size, stride, padding, dilation, ceil_mode, layout
     values = _pooled("max_pool", extremes.max_pool, *settings)
     is_indexed = flag("max_pool: return_indices", return_indices)
     return (values, _pooled("max_pool", _largest_cells, *settings)) if is_indexed else values
@@ -102,7 +102,7 @@ def _largest_cells(data: Any, **settings: Any) -> Any:
 @checked_call
 def min_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -111,13 +111,13 @@ def min_pool(
     layout: Layout = "nchw",
 ) -> Array:
     """The smallest cell of every window, as `max_pool` the largest."""
-    return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+    return _pooled("min_pool", extremes.min_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 @checked_call
 def sum_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -126,13 +126,13 @@ def sum_pool(
     layout: Layout = "nchw",
 ) -> Array:
     """The sum of every window, as `max_pool` the largest cell."""
-    return _pooled("sum_pool", totals.sum_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+    return _pooled("sum_pool", totals.sum_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 @checked_call
 def prod_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -141,13 +141,13 @@ def prod_pool(
     layout: Layout = "nchw",
 ) -> Array:
     """The product of every window, as `max_pool` the largest cell."""
-    return _pooled("prod_pool", totals.prod_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
+    return _pooled("prod_pool", totals.prod_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 @checked_call
 def avg_pool(
     x: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -165,7 +165,16 @@ def avg_pool(
     """
     counts = flag("avg_pool: count_include_pad", count_include_pad)
     return _pooled(
-        "avg_pool", totals.avg_pool, x, kernel, stride, padding, dilation, ceil_mode, layout, count_include_pad=counts
+        "avg_pool",
+        totals.avg_pool,
+        x,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        layout,
+        count_include_pad=counts,
     )
 
 
@@ -173,7 +182,7 @@ def avg_pool(
 def lp_pool(
     x: ArrayLike,
     p: float,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Padding = 0,
     *,
@@ -197,7 +206,7 @@ def lp_pool(
         total = totals.sum_pool(pow(absolute(cast(data, to=held)), exponent), **at)
         return cast(pow(total, 1 / exponent), to=own)
 
-    return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, ceil_mode, layout)
+    return _pooled("lp_pool", summed, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 @checked_call
@@ -235,7 +244,7 @@ def _pooled(
     is_ceiled = flag(f"{what}: ceil_mode", ceil_mode)
 
     def pooled(data: Any) -> Any:
-        cells = steps(f"{what}: kernel", kernel, data.ndim - 2)
+        cells = steps(f"{what}: kernel_size", kernel, data.ndim - 2)
         at = windows(what, data, cells, cells if stride is None else stride, padding, dilation)
         data, settings = ceiled(what, data, cells, {**at, **more}) if is_ceiled else (data, {**at, **more})
         return pool(data, kernel=cells, **settings)

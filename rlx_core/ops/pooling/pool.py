@@ -19,7 +19,7 @@ from rlx_core.ops.movement import pad
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched
 
-__all__ = ["REAL", "Pool", "SpatialPool", "pool_samples", "surrounded", "windows_of"]
+__all__ = ["REAL", "PoolOp", "SpatialPool", "pool_samples", "surrounded", "windows_of"]
 
 REAL = (*INTEGERS, *FLOATS)
 
@@ -53,7 +53,7 @@ class SpatialPool(Windowed):
         return parted(self(*operands), 0, 1, size)
 
 
-class Pool(SpatialPool):
+class PoolOp(SpatialPool):
     """One number for every window: `over` says which, and `fill` what it does not change by."""
 
     def infer(self, x: TensorType) -> TensorType:

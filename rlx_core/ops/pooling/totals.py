@@ -14,7 +14,7 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype
 from rlx_core.ops.conversion import as_dtype, linear_jvp
 from rlx_core.ops.creation import ones
-from rlx_core.ops.pooling.pool import Pool, pool_samples
+from rlx_core.ops.pooling.pool import PoolOp, pool_samples
 from rlx_core.ops.reduction import averaged, mean_axes, prod_axes
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import wide
@@ -22,7 +22,7 @@ from rlx_core.ops.structural import as_axes, sum_axes
 
 
 @define_op
-class SumPool(Pool):
+class SumPool(PoolOp):
     """The sum of every window.
 
     Shapes:
@@ -48,7 +48,7 @@ sum_pool = op_function(SumPool)
 
 
 @define_op
-class AvgPool(Pool):
+class AvgPool(PoolOp):
     """The mean of every window; integers are averaged as floats.
 
     Shapes:
@@ -94,7 +94,7 @@ avg_pool = op_function(AvgPool)
 
 
 @define_op
-class ProdPool(Pool):
+class ProdPool(PoolOp):
     """The product of every window; padding counts for nothing.
 
     Shapes:

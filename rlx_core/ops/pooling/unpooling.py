@@ -56,11 +56,11 @@ def cells_of_windows(data: Any, geometry: Geometry, settings: dict[str, Any]) ->
 def max_unpool(
     x: ArrayLike,
     indices: ArrayLike,
-    kernel: Steps,
+    kernel_size: Steps,
     stride: Steps | None = None,
     padding: Steps = 0,
     *,
-    sizes: Sequence[Dim] | None = None,
+    output_size: Sequence[Dim] | None = None,
     layout: Layout = "nchw",
 ) -> Array:
     """What `max_pool(..., return_indices=True)` chose where it chose it, and 0 elsewhere; of several for one cell one stays.
@@ -68,8 +68,8 @@ def max_unpool(
     Args:
         x: `[n, c, o..]`: the largest cells.
         indices: Integers like x: where each lies among the cells of its channel, in row-major order.
-        kernel, stride, padding: Those of the pool; padding as numbers.
-        sizes: The spatial dims of the result; the smallest that the windows fit into unless they are given.
+        kernel_size, stride, padding: Those of the pool; padding as numbers.
+        output_size: The spatial dims of the result; the smallest that the windows fit into unless they are given.
         layout: Where the channels of all three are.
 
     Raises:
@@ -87,12 +87,12 @@ def max_unpool(
     if tuple(at.shape) != tuple(values.shape):
         raise ShapeError(f"max_unpool: indices are {list(at.shape)}, and x is {list(values.shape)}")
     rank = values.ndim - 2
-    cells, pads = steps("max_unpool: kernel", kernel, rank), steps("max_unpool: padding", padding, rank)
+    cells, pads = steps("max_unpool: kernel_size", kernel_size, rank), steps("max_unpool: padding", padding, rank)
     hops = cells if stride is None else steps("max_unpool: stride", stride, rank)
     shape = [(o - 1) * s - 2 * p + k for o, s, p, k in zip(values.shape[2:], hops, pads, cells, strict=True)]
-    wanted = shape if sizes is None else list(sizes)
+    wanted = shape if output_size is None else list(output_size)
     if len(wanted) != rank:
-        raise ShapeError(f"max_unpool: sizes has {len(wanted)} numbers for {rank} spatial axes")
+        raise ShapeError(f"max_unpool: output_size has {len(wanted)} numbers for {rank} spatial axes")
     lead = values.shape[:2]
     nothing = zeros((*lead, product(wanted)), dtype=as_dtype(values.dtype))
     flat = (reshape(each, (*lead, product(values.shape[2:]))) for each in (at, values))
@@ -100,7 +100,9 @@ def max_unpool(
 
 
 @checked_call
-def fractional_max_pool(key: Key, x: ArrayLike, kernel: Steps, sizes: Steps, *, layout: Layout = "nchw") -> Array:
+def fractional_max_pool(
+    key: Key, x: ArrayLike, kernel_size: Steps, output_size: Steps, *, layout: Layout = "nchw"
+) -> Array:
     """The largest cells of windows that lie at random, so many that the result has these sizes.
 
     Each channel of each example has windows of its own, from half a step earlier or later than even ones.
@@ -108,8 +110,8 @@ def fractional_max_pool(key: Key, x: ArrayLike, kernel: Steps, sizes: Steps, *, 
     Args:
         key: What the places are drawn of.
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        kernel: Cells of a window.
-        sizes: Spatial dims of the result.
+        kernel_size: Cells of a window.
+        output_size: Spatial dims of the result.
         layout: Where the channels are.
 
     Raises:
@@ -122,7 +124,8 @@ def fractional_max_pool(key: Key, x: ArrayLike, kernel: Steps, sizes: Steps, *, 
     def pooled(data: Any) -> Any:
         rank = data.ndim - 2
         cells, wanted = (
-            steps(f"fractional_max_pool: {name}", value, rank) for name, value in (("kernel", kernel), ("sizes", sizes))
+            steps(f"fractional_max_pool: {name}", value, rank)
+            for name, value in (("kernel_size", kernel_size), ("output_size", output_size))
         )
         drawn = uniform(key, (*data.shape[:2], rank))
         for axis, (cell, count) in enumerate(zip(cells, wanted, strict=True), 2):

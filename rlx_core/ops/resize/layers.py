@@ -21,7 +21,7 @@ __all__ = ["pixel_shuffle", "pixel_unshuffle", "resize"]
 @checked_call
 def resize(
     x: ArrayLike,
-    sizes: Steps,
+    size: Steps,
     *,
     method: Method = "nearest",
     coordinates: Coordinates = "half-pixel",
@@ -33,7 +33,7 @@ def resize(
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
-        sizes: Of the result's spatial axes; one number, or one for each.
+        size: Of the result's spatial axes; one number, or one for each.
         method: "nearest", "linear" (bilinear, trilinear) or "cubic".
         coordinates: "half-pixel" (cells are areas, as in image libraries), "align-corners" (the first and last cells
             coincide) or "asymmetric" (cell i lies at i·n/m).
@@ -53,7 +53,7 @@ def resize(
     is_smooth = flag("resize: antialias", antialias)
 
     def resized(data: Any) -> Any:
-        wanted = steps("resize: sizes", sizes, data.ndim - 2)
+        wanted = steps("resize: size", size, data.ndim - 2)
         return resize_op(
             data, sizes=wanted, method=method, coordinates=coordinates, sharpness=sharpness, antialias=is_smooth
         )
@@ -62,13 +62,13 @@ def resize(
 
 
 @checked_call
-def pixel_shuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
-    """Channels as cells: `[n, c·factor^d, l..]` to `[n, c, l·factor..]`, the first spatial axis outermost in a channel.
+def pixel_shuffle(x: ArrayLike, upscale_factor: int, *, layout: Layout = "nchw") -> Array:
+    """Channels as cells: `[n, c·f^d, l..]` to `[n, c, l·f..]` for a factor of f, the first spatial axis outermost in a channel.
 
     Raises:
-        ShapeError: factor^d does not divide the channels.
+        ShapeError: f^d does not divide the channels.
     """
-    times = whole("pixel_shuffle: factor", factor, least=1)
+    times = whole("pixel_shuffle: upscale_factor", upscale_factor, least=1)
 
     def shuffled(data: Any) -> Any:
         rank = data.ndim - 2
@@ -83,13 +83,13 @@ def pixel_shuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Arra
 
 
 @checked_call
-def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
+def pixel_unshuffle(x: ArrayLike, downscale_factor: int, *, layout: Layout = "nchw") -> Array:
     """Cells as channels, the inverse of `pixel_shuffle`.
 
     Raises:
         ShapeError: The factor does not divide a spatial axis.
     """
-    times = whole("pixel_unshuffle: factor", factor, least=1)
+    times = whole("pixel_unshuffle: downscale_factor", downscale_factor, least=1)
 
     def gathered(data: Any) -> Any:
         rank = data.ndim - 2

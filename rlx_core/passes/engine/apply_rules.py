@@ -19,7 +19,7 @@ from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import listed
 from rlx_core.passes.engine.base import Context, Miss, Pass, Result, define_pass, each_graph, emit_like, field
 from rlx_core.passes.engine.patterns import mismatch
-from rlx_core.passes.engine.rules import Accepts, Declined, Match, Rule, RuleSet
+from rlx_core.passes.engine.rules import Accepts, Declined, Match, RewriteRule, RuleSet
 from rlx_core.passes.engine.splice import Draft
 from rlx_core.passes.engine.sweep import sweep
 
@@ -36,7 +36,7 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Acc
 
     Counts are by rule. `misses` are the near misses in the final graph; `notes["bound"]` says so if the bound was hit.
     """
-    index: dict[type[Op], list[Rule]] = {}
+    index: dict[type[Op], list[RewriteRule]] = {}
     for rule in rules:
         index.setdefault(rule.root, []).append(rule)
     total = Result.unchanged(graph)
@@ -52,7 +52,7 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Acc
     return evolve(total, misses=misses, notes={**total.notes, "bound": note})
 
 
-def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None = None) -> Result:
+def one_round(graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts: Accepts | None = None) -> Result:
     """Every node tried once, in order; the first rule that takes a node replaces it."""
     near = near_misses(graph, index, accepts)
     if near is not None:
@@ -79,7 +79,9 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accep
     return Result(made, values, counts, misses)
 
 
-def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None) -> list[Miss] | None:
+def near_misses(
+    graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts: Accepts | None
+) -> list[Miss] | None:
     """What a round that does nothing says; `None` if a rule takes a node, and only then is a new graph worth building."""
     misses: list[Miss] = []
     for node in graph.nodes:
@@ -96,7 +98,7 @@ def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Acc
 
 
 def attempt(
-    rule: Rule, graph: Graph, node: Node, placed: Mapping[Value, Value], accepts: Accepts | None = None
+    rule: RewriteRule, graph: Graph, node: Node, placed: Mapping[Value, Value], accepts: Accepts | None = None
 ) -> tuple[Draft | None, Declined | None]:
     """The drafted replacement of `node` by `rule`; or why there is none (`None` twice if the pattern does not match)."""
     declined: Declined | None = None
@@ -132,7 +134,7 @@ def unfit(made: Draft | None, node: Node) -> str | None:
     return f"it would need the guard {made.guards[0]}" if made.guards else None
 
 
-def explain(graph: Graph, rules: Iterable[Rule], at: Node | Value | str) -> list[Miss]:
+def explain(graph: Graph, rules: Iterable[RewriteRule], at: Node | Value | str) -> list[Miss]:
     """For each rule that begins with the op of a node: why it does not fire there, or "it fires"."""
     place = graph.find(at) if isinstance(at, str) else at
     node = place.node if isinstance(place, Value) else place

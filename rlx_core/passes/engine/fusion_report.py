@@ -14,7 +14,7 @@ from attrs import asdict
 from rlx_core.errors import Fact, VerifyError
 from rlx_core.ir.graph import Graph
 from rlx_core.passes.engine.base import Miss, PassRecord
-from rlx_core.passes.engine.runner import Run
+from rlx_core.passes.engine.runner import PassesRun
 from rlx_core.system.records import frozen
 
 __all__ = ["FusionMiss", "FusionReport", "assert_fusion_clean", "fusion_report"]
@@ -95,7 +95,7 @@ class FusionReport:
         return "\n".join(lines)
 
 
-def fusion_report(graph: Graph, run: Run, passes: Iterable[PassRecord]) -> FusionReport:
+def fusion_report(graph: Graph, run: PassesRun, passes: Iterable[PassRecord]) -> FusionReport:
     """The account of a run of `passes` on `graph`."""
     fusions = {p.name for p in passes if p.is_fusion}
     groups = {name.partition(".")[2] for name in fusions}

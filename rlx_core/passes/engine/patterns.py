@@ -22,7 +22,7 @@ from rlx_core.ops.creation import Full
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.system.records import frozen
 
-__all__ = ["ANY", "Bindings", "matches", "mismatch", "pattern_variables", "scalar_of", "some"]
+__all__ = ["ANY", "PatternMatch", "matches", "mismatch", "pattern_variables", "scalar_of", "some"]
 
 
 class Unknown:
@@ -97,31 +97,31 @@ def some(op: type[Op], **attributes: Any) -> Op:
 
 
 @frozen(eq=False)
-class Bindings:
+class PatternMatch:
     """What the variables of a pattern stand for, and the nodes it covers, root last."""
 
     values: Mapping[str, Value] = field(factory=dict)
     attributes: Mapping[str, Any] = field(factory=dict)
     nodes: tuple[Node, ...] = ()
 
-    def with_value(self, name: str, value: Value) -> Bindings | None:
+    def with_value(self, name: str, value: Value) -> PatternMatch | None:
         known = self.values.get(name)
         if known is not None:
             return self if known is value else None
-        return Bindings({**self.values, name: value}, self.attributes, self.nodes)
+        return PatternMatch({**self.values, name: value}, self.attributes, self.nodes)
 
-    def with_attribute(self, name: str, attribute: Any) -> Bindings | None:
+    def with_attribute(self, name: str, attribute: Any) -> PatternMatch | None:
         if name in self.attributes:
             return self if exact(self.attributes[name]) == exact(attribute) else None
-        return Bindings(self.values, {**self.attributes, name: attribute}, self.nodes)
+        return PatternMatch(self.values, {**self.attributes, name: attribute}, self.nodes)
 
-    def covering(self, node: Node) -> Bindings:
-        return Bindings(self.values, self.attributes, (*self.nodes, node))
+    def covering(self, node: Node) -> PatternMatch:
+        return PatternMatch(self.values, self.attributes, (*self.nodes, node))
 
 
-def matches(pattern: Value, value: Value, found: Bindings | None = None) -> Iterator[Bindings]:
+def matches(pattern: Value, value: Value, found: PatternMatch | None = None) -> Iterator[PatternMatch]:
     """Every way in which `value` is an instance of `pattern`; commutative operands are tried in both orders."""
-    found = found or Bindings()
+    found = found or PatternMatch()
     wanted, node = pattern.node, value.node
     if isinstance(wanted.op, Input):
         bound = found.with_value(wanted.op.label, value)
@@ -144,7 +144,9 @@ def orders(wanted: Node) -> Iterator[tuple[Value | None, ...]]:
         yield wanted.operands[::-1]
 
 
-def match_all(patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings) -> Iterator[Bindings]:
+def match_all(
+    patterns: Sequence[Value | None], values: Sequence[Value | None], found: PatternMatch
+) -> Iterator[PatternMatch]:
     if not patterns:
         yield found
         return
@@ -157,7 +159,7 @@ def match_all(patterns: Sequence[Value | None], values: Sequence[Value | None], 
         yield from match_all(patterns[1:], values[1:], some_found)
 
 
-def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
+def match_attributes(wanted: Op, op: Op, found: PatternMatch) -> PatternMatch | None:
     """The bindings of attribute variables, or `None` if the ops differ."""
     if type(wanted) is not type(op):
         return None
@@ -220,7 +222,7 @@ def mismatch(pattern: Value, value: Value) -> str:
         return f"{value!r} is not the constant {wanted.op.value!r}"
     if type(wanted.op) is not type(node.op):
         return f"{value!r} is {node.op.name}, not {wanted.op.name}"
-    if match_attributes(wanted.op, node.op, Bindings()) is None:
+    if match_attributes(wanted.op, node.op, PatternMatch()) is None:
         return f"{value!r} is {node.op!r}, not {wanted.op!r}"
     for inner, operand in zip(wanted.operands, node.operands, strict=False):
         if inner is not None and operand is not None and next(matches(inner, operand), None) is None:

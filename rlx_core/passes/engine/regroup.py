@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 
 from attrs import evolve, field
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
@@ -92,7 +92,7 @@ class Regrouping:
     def run(self) -> Result:
         with building(self.builder):
             for node in self.graph.nodes:
-                if isinstance(node.op, Argument):
+                if isinstance(node.op, GraphArgument):
                     self.place(node)
             last = {group.members[-1] for group in self.group_of.values()}
             for node in self.graph.nodes:

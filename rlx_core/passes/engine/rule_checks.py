@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Builder, Graph, Input, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.passes.engine.apply_rules import apply_rules
-from rlx_core.passes.engine.rules import Rule, RuleSet, instantiate
+from rlx_core.passes.engine.rules import RewriteRule, RuleSet, instantiate
 from rlx_core.system.records import frozen
 
 __all__ = ["Checked", "check_rule"]
@@ -31,7 +31,7 @@ class Checked:
     fired: tuple[str, ...]
 
 
-def check_rule(rule: Rule) -> Checked:
+def check_rule(rule: RewriteRule) -> Checked:
     """Evaluate both sides of a rule on its samples.
 
     A sample names a type for every operand variable (`x="f32[3, 4]"`) and a value for every attribute variable; `make=` is a
@@ -62,7 +62,7 @@ def shown(sample: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={v}" for k, v in sample.items() if not callable(v))
 
 
-def default_samples(rule: Rule) -> Iterator[dict[str, Any]]:
+def default_samples(rule: RewriteRule) -> Iterator[dict[str, Any]]:
     names = sorted(variables_of(rule.left)) if isinstance(rule.left, Value) else []
     for dtype in ALL:
         yield dict.fromkeys(names, TensorType(dtype, (3, 4)))
@@ -75,7 +75,7 @@ def variables_of(pattern: Value) -> set[str]:
     return set().union(*(variables_of(v) for v in pattern.node.present()))
 
 
-def left_graph(rule: Rule, sample: Mapping[str, Any], is_own: bool) -> Graph | None:
+def left_graph(rule: RewriteRule, sample: Mapping[str, Any], is_own: bool) -> Graph | None:
     """The left side on a sample as a program; `None` if it does not exist for these types."""
     builder = Builder("left")
     arguments: dict[str, Any] = {
@@ -102,7 +102,7 @@ def is_type(each: object) -> bool:
     return isinstance(each, str) and each.endswith("]")
 
 
-def compare(rule: Rule, before: Graph, after: Graph, sample: Mapping[str, Any]) -> None:
+def compare(rule: RewriteRule, before: Graph, after: Graph, sample: Mapping[str, Any]) -> None:
     """Require that two programs compute the same on values that tell rules apart."""
     rng = np.random.default_rng(0)
     fed = {n: values_for(rng, t, is_ordinary=rule.gives_up is not None) for n, t in before.input_types.items()}

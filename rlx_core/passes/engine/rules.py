@@ -22,7 +22,7 @@ from attrs import evolve, field
 from rlx_core.errors import ConfigError, UnknownNameError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op
-from rlx_core.passes.engine.patterns import Bindings, matches, ops_wanted, orders, pattern_variables
+from rlx_core.passes.engine.patterns import PatternMatch, matches, ops_wanted, orders, pattern_variables
 from rlx_core.passes.engine.splice import Draft, draft
 from rlx_core.system.records import frozen
 
@@ -32,7 +32,7 @@ __all__ = [
     "Left",
     "Match",
     "Predicate",
-    "Rule",
+    "RewriteRule",
     "RuleSet",
     "predicate",
     "rewrite",
@@ -53,7 +53,7 @@ class Match:
 
     graph: Graph
     root: Node
-    found: Bindings
+    found: PatternMatch
     placed: Mapping[Value, Value]
 
     def __getitem__(self, name: str) -> Any:
@@ -116,17 +116,17 @@ class Left:
     name: str
     pattern: Value | type[Op]
 
-    def to(self, right: Any) -> Rule:
+    def to(self, right: Any) -> RewriteRule:
         """The rule with this right side: a pattern, or a function of the match.
 
         A function takes the variables by name (values of the new graph, attributes as they are), and `match` if it wants all
         of it. It returns the replacement, or `None` to decline.
         """
-        return Rule(self.name, self.pattern, right)
+        return RewriteRule(self.name, self.pattern, right)
 
 
 @frozen(eq=False)
-class Rule:
+class RewriteRule:
     """One equation, read from left to right.
 
     Attributes:
@@ -150,19 +150,19 @@ class Rule:
     samples: tuple[Mapping[str, Any], ...] = ()
     group: str = ""
 
-    def when(self, *conditions: Predicate) -> Rule:
+    def when(self, *conditions: Predicate) -> RewriteRule:
         """The rule under further conditions."""
         return evolve(self, conditions=(*self.conditions, *conditions))
 
-    def giving_up(self, law: str) -> Rule:
+    def giving_up(self, law: str) -> RewriteRule:
         """The rule, honest about what floating point loses by it."""
         return evolve(self, gives_up=law)
 
-    def sharing(self) -> Rule:
+    def sharing(self) -> RewriteRule:
         """The rule, also where inner values have other users."""
         return evolve(self, is_sharing=True)
 
-    def sampled(self, **sample: Any) -> Rule:
+    def sampled(self, **sample: Any) -> RewriteRule:
         """The rule with one more sample to be checked on."""
         return evolve(self, samples=(*self.samples, sample))
 
@@ -203,13 +203,13 @@ class Rule:
             for wanted in self.outline
         )
 
-    def instances(self, node: Node) -> Iterator[Bindings]:
+    def instances(self, node: Node) -> Iterator[PatternMatch]:
         """The ways in which `node` is an instance of the left side."""
         if isinstance(self.left, Value):
             if self.may_begin(node):
                 yield from matches(self.left, node.result)
         elif type(node.op) is self.left:
-            yield Bindings(nodes=(node,))
+            yield PatternMatch(nodes=(node,))
 
     def refusal(self, match: Match) -> str | None:
         """Why the rule does not take this match, or `None` if it does (its types are tested once it is built)."""
@@ -297,11 +297,11 @@ class RuleSet:
     """
 
     name: str
-    make: Callable[[], Iterable[Rule]]
+    make: Callable[[], Iterable[RewriteRule]]
     doc: str = ""
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[RewriteRule, ...]:
         made = tuple(self.make())
         keys = Counter(r.key for r in made)
         twice = [key for key, count in keys.items() if count > 1]
@@ -309,7 +309,7 @@ class RuleSet:
             raise ConfigError(f"{self.name}: two rules are called {twice[0]!r}")
         return made
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[RewriteRule]:
         return iter(self.rules)
 
     def __len__(self) -> int:
@@ -319,7 +319,7 @@ class RuleSet:
         name, doc = f"{self.name}+{other.name}", f"{self.doc}\n\n{other.doc}".strip()
         return RuleSet(name, lambda: (*self.rules, *other.rules), doc)
 
-    def __getitem__(self, name: str) -> Rule:
+    def __getitem__(self, name: str) -> RewriteRule:
         found = next((r for r in self.rules if name in (r.name, r.key)), None)
         if found is None:
             raise UnknownNameError(
@@ -342,11 +342,11 @@ class RuleSet:
         return f"<rule set {self.name}: {len(self.rules)} rules>"
 
 
-def ruleset(name: str, *, domain: str = "rlx") -> Callable[[Callable[..., Iterable[Rule]]], RuleSet]:
+def ruleset(name: str, *, domain: str = "rlx") -> Callable[[Callable[..., Iterable[RewriteRule]]], RuleSet]:
     """Make a generator of rules a rule set called `domain.name`; its parameters are the pattern variables."""
 
-    def define(rules: Callable[..., Iterable[Rule]]) -> RuleSet:
-        def make() -> Iterator[Rule]:
+    def define(rules: Callable[..., Iterable[RewriteRule]]) -> RuleSet:
+        def make() -> Iterator[RewriteRule]:
             variables = pattern_variables(list(inspect.signature(rules).parameters))
             return (evolve(r, group=name) for r in rules(**variables))
 

@@ -16,18 +16,18 @@ from attrs import Factory
 from rlx_core.errors import Fact, RlxError, VerifyError
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Graph, Value, leaf_name
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
 from rlx_core.passes.engine.order import check_order
 from rlx_core.plugins.use import owner_of
 from rlx_core.system.budget import current_work
 from rlx_core.system.records import frozen
 
-__all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
+__all__ = ["PassEvent", "PassRun", "PassesRun", "Watch", "run_passes"]
 
 Listener = Callable[["PassEvent"], None]
 Printer = Callable[[str, Graph], None]
-Check = Callable[[Graph, Stage], None]
+Check = Callable[[Graph, IrStage], None]
 
 
 @frozen
@@ -88,7 +88,7 @@ class PassRun:
 
 
 @frozen(eq=False)
-class Run:
+class PassesRun:
     """The outcome of a list of passes: the graph, the map from the values that went in, and what each pass did.
 
     Attributes:
@@ -110,7 +110,9 @@ class Run:
 NO_WATCH = Watch()
 
 
-def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = None, watch: Watch = NO_WATCH) -> Run:
+def run_passes(
+    passes: Sequence[Pass], graph: Graph, context: Context | None = None, watch: Watch = NO_WATCH
+) -> PassesRun:
     """Run `passes` one after the other.
 
     Raises:
@@ -133,12 +135,12 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
         if lowered is None and LOWERED in each.ensures:
             lowered = result.graph
         if watch.check is not None and result.graph is not total.graph:
-            verify(each, result.graph, Stage.HIR if lowered is None else Stage.MIR, watch.check)
+            verify(each, result.graph, IrStage.HIR if lowered is None else IrStage.MIR, watch.check)
         watch.tell(PassEvent("pass-end", each.name, len(result.graph), seconds, result.counts))
         watch.print("after", watch.after, each.name, result.graph)
         done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
         total = total.then(result)
-    return Run(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
+    return PassesRun(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
 
 
 @contextmanager
@@ -197,7 +199,7 @@ def expect_signature(each: Pass, before: Graph, after: Graph) -> None:
             )
 
 
-def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:
+def verify(each: Pass, graph: Graph, stage: IrStage, check: Check) -> None:
     try:
         check(graph, stage)
     except RlxError as error:

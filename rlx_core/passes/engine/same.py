@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlx_core.ir.graph import Argument, Graph, Value
+from rlx_core.ir.graph import Graph, GraphArgument, Value
 
 __all__ = ["with_equal_nodes"]
 
@@ -12,9 +12,9 @@ __all__ = ["with_equal_nodes"]
 def with_equal_nodes(known: Mapping[Value, Value], graph: Graph, other: Graph) -> dict[Value, Value]:
     """Value of `graph` → the value of `other` that it is: those that are known, and what follows by nodes that both have."""
     found = dict(known)
-    nodes = {(n.op, n.operands): n for n in other.nodes if n.op.is_pure and not isinstance(n.op, Argument)}
+    nodes = {(n.op, n.operands): n for n in other.nodes if n.op.is_pure and not isinstance(n.op, GraphArgument)}
     for node in graph.nodes:
-        if node.op.is_pure and not isinstance(node.op, Argument) and all(v in found for v in node.present()):
+        if node.op.is_pure and not isinstance(node.op, GraphArgument) and all(v in found for v in node.present()):
             same = nodes.get((node.op, tuple(None if v is None else found[v] for v in node.operands)))
             if same is not None:
                 found.update(zip(node.results, same.results, strict=True))

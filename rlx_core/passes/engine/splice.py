@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx_core.ir.dims import Guard
+from rlx_core.ir.dims import SizeGuard
 from rlx_core.ir.graph import Builder, Constant, Node, Value, ambient_builder, as_results, building
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
@@ -30,7 +30,7 @@ class Draft:
         return tuple(v.type for v in self.results)
 
     @property
-    def guards(self) -> tuple[Guard, ...]:
+    def guards(self) -> tuple[SizeGuard, ...]:
         """What sizes must satisfy for the draft to hold."""
         return tuple(self.builder.guards)
 

@@ -5,7 +5,7 @@ Nodes go whole. Single results, and operands that are not read, go only where th
 
 from __future__ import annotations
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value
+from rlx_core.ir.graph import Builder, Graph, GraphArgument, Node, Value
 from rlx_core.ir.rewrite import copy_node, guards_over
 from rlx_core.passes.engine.base import Result
 from rlx_core.passes.engine.pruning import Pruned, prune
@@ -64,7 +64,7 @@ def live_nodes(graph: Graph) -> set[Node]:
     """The nodes that outputs, effects and the signature need."""
     needed = {v.node for v in graph.outputs}
     for node in reversed(graph.nodes):
-        if node in needed or isinstance(node.op, Argument) or not node.op.is_pure:
+        if node in needed or isinstance(node.op, GraphArgument) or not node.op.is_pure:
             needed.add(node)
             needed.update(v.node for v in node.present())
     return needed

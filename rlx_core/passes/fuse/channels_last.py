@@ -25,7 +25,7 @@ from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.transposed import ConvTranspose
 from rlx_core.ops.movement import Concat, Pad
 from rlx_core.ops.pooling.extremes import ExtremePool
-from rlx_core.ops.pooling.pool import Pool
+from rlx_core.ops.pooling.pool import PoolOp
 from rlx_core.ops.pooling.totals import AvgPool, SumPool
 from rlx_core.ops.structural import Expand, Reduction, Transpose, reshape
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
@@ -60,7 +60,7 @@ def relaid(graph: Graph) -> Result:
     chosen = [n for n in graph.nodes if isinstance(n.op, Convolution) and is_wanted(n)]
     if not any(geometry_of(n).cells > 1 for n in chosen):
         return Result.unchanged(graph)
-    walk = Walk()
+    walk = ChannelsLastWalk()
     made, values = rebuild(graph, walk.replace, by=ChannelsLast.name)
     return Result(made, values, {"moved": walk.count}).then(sweep(made))
 
@@ -108,7 +108,7 @@ def has_known_images(value: Value) -> bool:
     return all(isinstance(size, int) for size in value.shape[1:])
 
 
-class Walk:
+class ChannelsLastWalk:
     """One walk over a graph: which values of the new one are views of others with the channels last.
 
     Attributes:
@@ -153,10 +153,10 @@ def is_moved_back(value: Value) -> bool:
     return isinstance(op, Transpose) and 3 <= rank <= 5 and op.perm == (0, rank - 1, *range(1, rank - 1))
 
 
-Rule = Callable[[Walk, Node, list[Value]], "tuple[Value, ...] | None"]
+Rule = Callable[[ChannelsLastWalk, Node, list[Value]], "tuple[Value, ...] | None"]
 
 
-def convolution(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def convolution(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, (a, b) = node.op, given
     assert isinstance(op, Convolution), "registered for it alone"
     if not is_wanted(node):
@@ -171,16 +171,16 @@ def convolution(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...]
     return (walk.back(made(walk.of(a), b, geometry)),)
 
 
-def pool(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def pool(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, (x,) = node.op, given
-    assert isinstance(op, Pool), "registered for it alone"
+    assert isinstance(op, PoolOp), "registered for it alone"
     is_plain = isinstance(op, ExtremePool | SumPool) or (isinstance(op, AvgPool) and op.count_include_pad)
     if not (is_plain and walk.has(x)):
         return None
     return (walk.back(channels_last.pooled(op, walk.of(x))),)
 
 
-def norm(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def norm(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, x = node.op, given[0]
     assert isinstance(op, ChannelOp), "registered for it alone"
     if not walk.has(x) or normalize_axis(op.axis, x.ndim) != 1:
@@ -192,7 +192,7 @@ def norm(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None
     return tuple(walk.back(y) if y.ndim == x.ndim else y for y in results)
 
 
-def reduction(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def reduction(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, x = node.op, given[0]
     assert isinstance(op, Reduction), "registered for it alone"
     axes = normalize_axes(op.axes, x.ndim)
@@ -205,7 +205,7 @@ def reduction(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] |
     return (walk.back(y),) if op.keep_dim else (y,)
 
 
-def padding(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def padding(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, (x, *value) = node.op, given
     assert isinstance(op, Pad), "registered for it alone"
     if not walk.has(x):
@@ -215,7 +215,7 @@ def padding(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | N
     return (walk.back(evolve(op, lo=lo, hi=hi, between=between)(walk.of(x), *value)),)
 
 
-def joined(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def joined(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op = node.op
     assert isinstance(op, Concat), "registered for it alone"
     if not all(walk.has(x) for x in given):
@@ -224,7 +224,7 @@ def joined(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | No
     return (walk.back(evolve(op, axis=axis)(*map(walk.of, given))),)
 
 
-def expanded(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def expanded(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     op, (x,) = node.op, given
     assert isinstance(op, Expand), "registered for it alone"
     if not walk.has(x) or x.ndim != node.type.rank:
@@ -233,7 +233,7 @@ def expanded(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | 
     return (walk.back(evolve(op, target=(n, *sizes, c))(walk.of(x))),)
 
 
-def elementwise(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+def elementwise(walk: ChannelsLastWalk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
     rank = node.type.rank if len(node.types) == 1 else 0
     is_image = 3 <= rank <= 5 and any(v.shape == node.type.shape and walk.has(v) for v in given)
     if not is_image or not is_step(node):
@@ -241,7 +241,7 @@ def elementwise(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...]
     return (walk.back(node.op(*(beside(walk, v, rank) for v in given))),)
 
 
-def beside(walk: Walk, value: Value, rank: int) -> Value:
+def beside(walk: ChannelsLastWalk, value: Value, rank: int) -> Value:
     """An operand of an op whose result has its channels last."""
     if value.ndim == 0 or walk.has(value):
         return value if value.ndim == 0 else walk.of(value)
@@ -258,7 +258,7 @@ def place(axis: int, rank: int) -> int:
 
 RULES: Final[tuple[tuple[type[Op], Rule], ...]] = (
     (Convolution, convolution),
-    (Pool, pool),
+    (PoolOp, pool),
     (ChannelOp, norm),
     (Reduction, reduction),
     (Pad, padding),

@@ -65,7 +65,7 @@ class FuseLoops(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not claims(context, (FusedLoop,)):
             return Result.unchanged(graph)
-        found = each_graph(graph, lambda g: Chains(g, context, self).run())
+        found = each_graph(graph, lambda g: ProducerFusion(g, context, self).run())
         return (
             found.then(each_graph(found.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else found
         )
@@ -85,7 +85,7 @@ class Loop:
 
 
 @frozen(eq=False)
-class Search:
+class FusionSearch:
     """What both ways of growing have in common."""
 
     graph: Graph
@@ -146,7 +146,7 @@ class Search:
         return Result(result.graph, result.values, result.counts, misses)
 
 
-class Chains(Search):
+class ProducerFusion(FusionSearch):
     """Loops grow through what they read."""
 
     def run(self) -> Result:
@@ -201,7 +201,7 @@ class Chains(Search):
                 yield value, tuple(through)
 
 
-class Siblings(Search):
+class Siblings(FusionSearch):
     """Loops over the same data join, where what one of them gives is small beside what both read."""
 
     def run(self) -> Result:

@@ -21,13 +21,13 @@ from rlx_core.ops.linalg import MatMul, reshaped
 from rlx_core.ops.structural import expand
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.patterns import some
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 
 __all__ = ["FuseMatMulBiasAct", "fuse_matmul_bias_act"]
 
 
 @ruleset("fuse-matmul-bias-act")
-def fuse_matmul_bias_act(x: Any, w: Any, b: Any) -> Iterator[Rule]:
+def fuse_matmul_bias_act(x: Any, w: Any, b: Any) -> Iterator[RewriteRule]:
     """Fuse a product with its bias, and with the activation after them where the target's kernel has it."""
     product = some(MatMul, acc_dtype=None)(x, w)
     types = {"x": "f32[2, 3]", "w": "f32[3, 4]", "b": "f32[4]"}

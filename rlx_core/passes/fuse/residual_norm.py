@@ -74,7 +74,7 @@ class FuseResidualNorm(Pass):
             declined = declined or found
         return declined
 
-    def group(self, graph: Graph, norm: Node, form: Sum, fused: Fused, context: Context) -> Group | Declined:
+    def group(self, graph: Graph, norm: Node, form: ResidualSum, fused: Fused, context: Context) -> Group | Declined:
         total = form.nodes[-1].result
         is_kept = total in graph.output_set or len(graph.uses[total]) > 1
         if is_kept and not self.with_sum:
@@ -97,7 +97,7 @@ class FuseResidualNorm(Pass):
 
 
 @frozen(eq=False)
-class Sum:
+class ResidualSum:
     """One way to read a value as `x + residual [+ bias]`; `nodes` are its additions, in program order."""
 
     nodes: tuple[Node, ...]
@@ -106,7 +106,7 @@ class Sum:
     bias: Value | None = None
 
 
-def residual_sums(graph: Graph, norm: Node) -> Iterator[Sum]:
+def residual_sums(graph: Graph, norm: Node) -> Iterator[ResidualSum]:
     """The ways to read the operand of `norm` as a residual sum, those with a bias first."""
     outer = operand_sum(norm.operands[0], norm)
     if outer is None:
@@ -124,10 +124,10 @@ def residual_sums(graph: Graph, norm: Node) -> Iterator[Sum]:
             is_seen = outer.result in graph.output_set or len(graph.uses[outer.result]) > 1
             fits = x.type == norm.type and bias.shape == norm.type.shape[-1:]
             if fits and not is_seen and inner_value not in graph.output_set:
-                yield Sum((inner, outer), x, residual, bias)
+                yield ResidualSum((inner, outer), x, residual, bias)
     x, residual = outer.operands
     if x is not None and residual is not None and x.type == residual.type == norm.type:
-        yield Sum((outer,), x, residual)
+        yield ResidualSum((outer,), x, residual)
 
 
 def operand_sum(value: Value | None, norm: Node) -> Node | None:

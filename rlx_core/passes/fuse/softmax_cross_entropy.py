@@ -30,9 +30,9 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import LogSoftmax, Softmax, log_softmax, softmax
 from rlx_core.ops.structural import Sum, sum_axes
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import lies_along
-from rlx_core.passes.recognise.label_reading import Reading, indexed, reading_of, summed, summed_axes
+from rlx_core.passes.recognise.label_reading import LabelReading, indexed, reading_of, summed, summed_axes
 from rlx_core.passes.recognise.row_normalizers import normalizer_of, unshifted
 
 __all__ = ["FuseSoftmaxCrossEntropy", "fuse_softmax_cross_entropy"]
@@ -44,7 +44,7 @@ OTHER_AXIS = Declined("the classes are not on the last axis", "AxisNotLast")
 
 
 @ruleset("fuse-softmax-cross-entropy")
-def fuse_softmax_cross_entropy() -> Iterator[Rule]:
+def fuse_softmax_cross_entropy() -> Iterator[RewriteRule]:
     """Fuse the log-softmax of rows of logits with the reading at their labels; and recognise the log-softmax itself."""
     x, rows = {"x": "f32[3, 4]"}, {"x": "f32[3, 4]", "labels": "i64[3]"}
     shifted = rewrite("log-softmax", subtract.op).to(as_log_softmax).giving_up("the last bits, overflow")
@@ -167,7 +167,7 @@ def normalised_at_labels(match: Match) -> Value | Declined | None:
     return None
 
 
-def losses_of(match: Match, reading: Reading, axis: int) -> Value | Declined:
+def losses_of(match: Match, reading: LabelReading, axis: int) -> Value | Declined:
     """What a reading of a (log-)softmax along `axis` amounts to, one element a row; or why it stays."""
     if normalize_axis(axis, reading.rows.ndim) != reading.rows.ndim - 1:
         return OTHER_AXIS
@@ -180,7 +180,7 @@ def losses_of(match: Match, reading: Reading, axis: int) -> Value | Declined:
     return losses if reading.factor == -1 else negative(losses) if reading.factor == 1 else losses * -reading.factor
 
 
-def cross_entropy(match: Match, logits: Value, reading: Reading) -> Value:
+def cross_entropy(match: Match, logits: Value, reading: LabelReading) -> Value:
     """The losses of all rows, `[rows]`; a label outside counts for nothing where the reading said so."""
     classes, rows = logits.shape[-1], product(logits.shape[:-1])
     flat = reshaped(match.new(logits), (rows, classes))

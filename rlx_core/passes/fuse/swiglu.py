@@ -17,13 +17,13 @@ from rlx_core.ops.linalg import MatMul, mat_mul
 from rlx_core.ops.movement import Narrow, concat
 from rlx_core.passes.engine.bound_values import is_bound
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 
 __all__ = ["FuseSwiGLU", "fuse_swiglu"]
 
 
 @ruleset("fuse-swiglu")
-def fuse_swiglu(up: Any, gate: Any) -> Iterator[Rule]:
+def fuse_swiglu(up: Any, gate: Any) -> Iterator[RewriteRule]:
     """Fuse `silu(gate)·up`: of the halves of one value, and of two products with the same data."""
     pattern = silu(gate) * up
     halves = rewrite("halves", pattern).to(of_halves).sharing()

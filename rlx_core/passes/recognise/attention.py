@@ -28,7 +28,7 @@ from rlx_core.ops.linalg import MatMul, permuted, reshaped
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Expand, Reshape, Transpose
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.attention_hiding import Hiding, hiding_of, is_causal, is_finite
 from rlx_core.passes.recognise.chains import Factors, factors_of
 from rlx_core.system.records import frozen
@@ -39,7 +39,7 @@ SWAP_HEADS = (0, 2, 1, 3)
 
 
 @ruleset("recognise-attention")
-def recognise_attention() -> Iterator[Rule]:
+def recognise_attention() -> Iterator[RewriteRule]:
     """Recognise attention in products around a softmax, with its scale, cap, bias, mask and what an empty row gives."""
     yield (
         rewrite("attention", MatMul)

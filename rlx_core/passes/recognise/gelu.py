@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Node, Value
 from rlx_core.ops.activation import erf, erfc, gelu, gelu_approx, sigmoid, silu, tanh
 from rlx_core.ops.arithmetic import add, divide, multiply
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import factors_of, is_constant, power_of
 
 __all__ = ["RecogniseGelu", "recognise_gelu"]
@@ -27,7 +27,7 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 
 @ruleset("recognise-gelu")
-def recognise_gelu(x: Any) -> Iterator[Rule]:
+def recognise_gelu(x: Any) -> Iterator[RewriteRule]:
     """Recognise `½x(1 + erf(x/√2))` as gelu, the tanh formula as gelu_approx, and `x·σ(x)` as silu."""
     for op in (multiply.op, divide.op):
         name = "product" if op is multiply.op else "quotient"

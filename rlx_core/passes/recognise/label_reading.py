@@ -24,11 +24,11 @@ from rlx_core.ops.structural import Expand, Reshape, Sum
 from rlx_core.passes.recognise.chains import Factors, behind, factors_of, is_constant
 from rlx_core.system.records import frozen
 
-__all__ = ["Reading", "indexed", "reading_of", "summed", "summed_axes"]
+__all__ = ["LabelReading", "indexed", "reading_of", "summed", "summed_axes"]
 
 
 @frozen(eq=False)
-class Reading:
+class LabelReading:
     """`factor · rows[.., label]`, a label a row.
 
     Attributes:
@@ -46,14 +46,14 @@ class Reading:
     is_checked: bool = True
 
 
-def reading_of(value: Value) -> Reading | None:
+def reading_of(value: Value) -> LabelReading | None:
     """The reading by an index that `value` is, in whatever dims."""
     node, passed = behind(value, (Reshape,))
     found = indexed(node)
     return None if found is None else evolve(found, nodes=(*passed, *found.nodes))
 
 
-def indexed(node: Node) -> Reading | None:
+def indexed(node: Node) -> LabelReading | None:
     """The reading that a gather, or a reading along an axis, is."""
     op = node.op
     if not isinstance(op, Gather | TakeAlongAxis):
@@ -64,10 +64,10 @@ def indexed(node: Node) -> Reading | None:
     leading, last = rows.shape[:-1], rows.ndim - 1
     is_along = normalize_axis(op.axis, rows.ndim) == last and (isinstance(op, TakeAlongAxis) or op.batch_dims == last)
     is_single = labels.shape == (*leading, 1) or (isinstance(op, Gather) and labels.shape == leading)
-    return Reading(rows, labels, (node,)) if is_along and is_single else None
+    return LabelReading(rows, labels, (node,)) if is_along and is_single else None
 
 
-def summed(node: Node) -> Reading | None:
+def summed(node: Node) -> LabelReading | None:
     """The reading that a sum over classes is: of rows times one-hot rows, or of rows where a one-hot row is true.
 
     Other axes may be summed as well; the reading is what is added up.
@@ -81,7 +81,7 @@ def summed(node: Node) -> Reading | None:
         found = one_hot(mask) if mask.shape == product.shape and rows.type == product.type else None
         if found is not None:
             labels, is_checked = found
-            return Reading(rows, labels, (node, *factors.nodes), factors.constant, is_checked)
+            return LabelReading(rows, labels, (node, *factors.nodes), factors.constant, is_checked)
     return None
 
 

@@ -19,7 +19,7 @@ from rlx_core.ops.reduction import Mean, Var, mean_axes
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.engine.patterns import some
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import between, constant_of, factors_of, kept_dims, power_of
 from rlx_core.system.records import frozen
 
@@ -27,7 +27,7 @@ __all__ = ["RecogniseNorms", "recognise_norms"]
 
 
 @ruleset("recognise-norms")
-def recognise_norms(x: Any, g: Any, b: Any) -> Iterator[Rule]:
+def recognise_norms(x: Any, g: Any, b: Any) -> Iterator[RewriteRule]:
     """Recognise layer norms and RMS norms in means, squares and reciprocal roots, with their scale and shift."""
     for name, op in (("times-rsqrt", multiply.op), ("over-sqrt", divide.op)):
         rule = rewrite(name, op).to(as_norm).giving_up("the last bits")

@@ -13,7 +13,7 @@ from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.softmax import Softmax, softmax
 from rlx_core.ops.structural import Sum, expand, sum_axes
 from rlx_core.passes.engine.fusion import declined_if_kept, fusion_of
-from rlx_core.passes.engine.rules import Declined, Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.rules import Declined, Match, RewriteRule, rewrite, ruleset
 from rlx_core.passes.recognise.chains import between, kept_dims
 from rlx_core.passes.recognise.row_normalizers import unshifted
 
@@ -21,7 +21,7 @@ __all__ = ["RecogniseSoftmax", "recognise_softmax"]
 
 
 @ruleset("recognise-softmax")
-def recognise_softmax(x: Any) -> Iterator[Rule]:
+def recognise_softmax(x: Any) -> Iterator[RewriteRule]:
     """Recognise `exp(x - max x) / sum(exp(x - max x))` along one axis as softmax.
 
     A row of only -inf gives NaN there, and so does the softmax that is put in its place. The maximum may be detached from

@@ -32,7 +32,7 @@ INTERNAL = frozenset({"origins", "unknown_settings"})
 
 
 @frozen
-class Fault:
+class ConfigFault:
     """One thing that is wrong with a value, and the key path it is at."""
 
     key: str
@@ -73,13 +73,13 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
     return found
 
 
-def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Fault]:
+def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """What is wrong with the values of contributed options."""
     for name, value in given.items():
         if name not in known:
-            yield Fault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
+            yield ConfigFault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
         elif not isinstance(value, known[name].type) or (isinstance(value, bool) and known[name].type is not bool):
-            yield Fault(f"options.{name}", f"found {shown(value)}, wanted {known[name].type.__name__}")
+            yield ConfigFault(f"options.{name}", f"found {shown(value)}, wanted {known[name].type.__name__}")
 
 
 def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | None:
@@ -91,7 +91,7 @@ def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | Non
     return nearest(name, known)
 
 
-def with_option(fault: Fault, table: Mapping[str, Any], known: Mapping[str, Any]) -> Fault:
+def with_option(fault: ConfigFault, table: Mapping[str, Any], known: Mapping[str, Any]) -> ConfigFault:
     """A fault with the hint that the key belongs into `[options]`, where a key of the configuration begins like an option."""
     value = table.get(fault.key)
     if value is None or not any(name == fault.key or name.startswith(f"{fault.key}.") for name in known):
@@ -198,7 +198,7 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
 # ------------------------------------------------------------------------------------------- faults
 
 
-def faults(error: BaseException, path: str = "") -> Iterator[Fault]:
+def faults(error: BaseException, path: str = "") -> Iterator[ConfigFault]:
     """The faults in an error of cattrs, each at its key path."""
     if isinstance(error, ClassValidationError):
         noted, others = error.group_exceptions()
@@ -216,10 +216,10 @@ def faults(error: BaseException, path: str = "") -> Iterator[Fault]:
         known = [a.name.replace("_", "-") for a in attrs.fields(error.cl) if a.name not in INTERNAL]
         for name in sorted(error.extra_fields):
             key = name.replace("_", "-")
-            yield Fault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
+            yield ConfigFault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
     else:
         name, rest = validator_message(str(error))
-        yield Fault(joined(path, name), rest)
+        yield ConfigFault(joined(path, name), rest)
 
 
 def key_of(note: AttributeValidationNote | IterableValidationNote) -> str:
@@ -240,7 +240,7 @@ def validator_message(text: str) -> tuple[str, str]:
     return "", text
 
 
-def faults_error(found: list[Fault], origins: Mapping[str, str]) -> ConfigError:
+def faults_error(found: list[ConfigFault], origins: Mapping[str, str]) -> ConfigError:
     """One error for the first `MAX_FAULTS` faults: the first in the message, each as a fact with the place that said it."""
     first, is_all = found[0], len(found) <= MAX_FAULTS
     found = found[:MAX_FAULTS]

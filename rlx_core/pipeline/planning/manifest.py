@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rlx_core.errors import ConfigError, UnknownNameError, nearest
 from rlx_core.ir.graph import Graph, Value, leaf_name
-from rlx_core.ir.lir import Entry, Manifest
+from rlx_core.ir.lir import CallManifest, Entry
 
 __all__ = ["donated_leaves", "make_manifest"]
 
@@ -43,7 +43,7 @@ def _check_replacement(graph: Graph, name: str, leaf: Value, index: int, replace
 
 def make_manifest(
     graph: Graph, output_names: Sequence[str] | None, donated: Mapping[str, object], prepare: Graph | None
-) -> Manifest:
+) -> CallManifest:
     """The manifest of `graph`, with the params that the caller binds: those of `prepare` if there is one.
 
     Raises:
@@ -57,4 +57,4 @@ def make_manifest(
         return tuple(Entry(leaf_name(v), v.type, v, leaf_name(v) in donated) for v in leaves)
 
     outputs = tuple(Entry(name, v.type, v) for name, v in zip(names, graph.outputs, strict=True))
-    return Manifest(entries(graph.inputs), entries((prepare or graph).params), outputs)
+    return CallManifest(entries(graph.inputs), entries((prepare or graph).params), outputs)

@@ -14,7 +14,7 @@ from attrs import field
 from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.errors.contained import contained
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
-from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step, is_made_of_parts
+from rlx_core.ir.lir import Alias, Lir, OutputDelivery, Slot, Step, is_made_of_parts
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.planning.alias import Parts, Views, place_views, with_parts
 from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
@@ -177,7 +177,7 @@ class _Draft:
 
     steps: tuple[Step, ...]
     aliases: Mapping[Value, Alias]
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[OutputDelivery, ...]
 
 
 def _draft(
@@ -196,7 +196,8 @@ def _draft(
         steps = tuple(Step(node, kernel.name, phase=phase[node]) for node, kernel in find.for_all(order))
         leaves = {index: leaf for leaf, index in donated.items()}
         deliveries = tuple(
-            Delivery("donor", leaves[i]) if i in leaves else Delivery("copy") for i in range(len(graph.outputs))
+            OutputDelivery("donor", leaves[i]) if i in leaves else OutputDelivery("copy")
+            for i in range(len(graph.outputs))
         )
         return _Draft(steps, {}, deliveries)
 

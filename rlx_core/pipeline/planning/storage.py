@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from attrs import Factory, field
 
 from rlx_core.ir.graph import Graph, Node, Value
-from rlx_core.ir.lir import Alias, Delivery, root_of
+from rlx_core.ir.lir import Alias, OutputDelivery, root_of
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import covers_root, placement
 from rlx_core.pipeline.select.kernels import Kernel
@@ -120,23 +120,23 @@ class Reuse:
             if member is not storage.home
         }
 
-    def deliveries(self) -> tuple[Delivery, ...]:
+    def deliveries(self) -> tuple[OutputDelivery, ...]:
         """How each output reaches the caller."""
-        found: list[Delivery] = []
+        found: list[OutputDelivery] = []
         handed: set[Value] = set()
         for index, value in enumerate(self.graph.outputs):
             root = self.root_of(value)
             storage = self.storages.get(root)
             wanted = self.outlets.wanted.get(index)
             if wanted is not None:
-                found.append(Delivery("donor", wanted))
+                found.append(OutputDelivery("donor", wanted))
             elif root not in self.outlets.own or root in handed or not covers_root(value, self.aliases):
-                found.append(Delivery("copy"))
+                found.append(OutputDelivery("copy"))
             elif storage is not None and storage.home is not None and storage.home in self.outlets.donors:
                 is_alike = storage.home.type == value.type
-                found.append(Delivery("donor", storage.home) if is_alike else Delivery("copy"))
+                found.append(OutputDelivery("donor", storage.home) if is_alike else OutputDelivery("copy"))
             else:
-                found.append(Delivery("own"))
+                found.append(OutputDelivery("own"))
             handed.add(root)
         return tuple(found)
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.strides import is_dense
-from rlx_core.ir.verify import Fault, fault_at
+from rlx_core.ir.verify import RuleViolation, fault_at
 from rlx_core.ir.verify_memory import place_of
 from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
 
 __all__ = ["step_faults"]
 
 
-def step_faults(lir: Lir, kernels: KernelTable) -> list[Fault]:
+def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:
     """Every step that asks of its kernel what the kernel's row does not say that it can.
 
     Args:
@@ -22,7 +22,7 @@ def step_faults(lir: Lir, kernels: KernelTable) -> list[Fault]:
         kernels: Those of the target that it was made for.
     """
     names = {HOST: HOST_KERNEL, **{kernel.name: kernel for kernel in kernels}}
-    found: list[Fault] = []
+    found: list[RuleViolation] = []
     for step in lir.steps:
         kernel = names.get(step.kernel)
         if kernel is None:

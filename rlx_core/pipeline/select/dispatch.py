@@ -25,7 +25,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.splice import Draft, draft
 from rlx_core.pipeline.config.records import DispatchConfig
 from rlx_core.pipeline.select.backend import Target
-from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, Refusal, matches
+from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelRefusal, matches
 from rlx_core.system.records import frozen
 
 __all__ = [
@@ -99,7 +99,7 @@ class Answer:
 
     means: Means
     kernel: str | None = None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[KernelRefusal, ...] = ()
     reason: str = ""
     plugin: str | None = None
 
@@ -147,7 +147,7 @@ class Dispatcher:
             return Answer("rewritten", None, selection.refusals, forced or f"by {table.name}")
         return self.without_kernel(node, selection.refusals, forced)
 
-    def without_kernel(self, node: Node, refusals: tuple[Refusal, ...], forced: str = "") -> Answer:
+    def without_kernel(self, node: Node, refusals: tuple[KernelRefusal, ...], forced: str = "") -> Answer:
         """The answer once kernels and target rewrites are out of the question."""
         op = node.op
         if op.decompose is not None:
@@ -275,7 +275,7 @@ class Dispatch:
     kernel: str | None
     plugin: str | None
     reason: str
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[KernelRefusal, ...]
     source: str | None
 
 

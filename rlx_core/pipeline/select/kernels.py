@@ -20,7 +20,7 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
-from rlx_core.plugins.faults import Fault, as_fact
+from rlx_core.plugins.faults import ContributionFault, as_fact
 from rlx_core.plugins.use import leave_row_out
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import frozen
@@ -28,9 +28,9 @@ from rlx_core.system.records import frozen
 __all__ = [
     "Condition",
     "Kernel",
+    "KernelRefusal",
+    "KernelSelection",
     "KernelTable",
-    "Refusal",
-    "Selection",
     "Traits",
     "condition",
 ]
@@ -178,7 +178,7 @@ class Kernel(Traits):
 
 
 @frozen
-class Refusal:
+class KernelRefusal:
     """A kernel that did not take a node, and why."""
 
     kernel: str
@@ -186,11 +186,11 @@ class Refusal:
 
 
 @frozen
-class Selection:
+class KernelSelection:
     """What a table answers for a node: the kernel it chose, if any, and those it passed over."""
 
     kernel: Kernel | None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[KernelRefusal, ...] = ()
 
 
 HOST: Final = "host"
@@ -238,7 +238,7 @@ class KernelTable:
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
         self._fill = fill
-        self._left_out: list[Fault] = []
+        self._left_out: list[ContributionFault] = []
         self._failed: dict[str, str] = {}
         self._lock = Lock(f"the table of kernels for {target}")
 
@@ -330,12 +330,12 @@ class KernelTable:
         is_same = (name, owner) == (kernel.name, kernel.plugin)
         self._add(kernel if is_same else evolve(kernel, plugin=owner, name=name))
 
-    def leave_out(self, fault: Fault) -> None:
+    def leave_out(self, fault: ContributionFault) -> None:
         """Remember that there are further rows, which cannot be used, for the error about a node that no row takes."""
         self._left_out.append(fault)
 
     @property
-    def left_out(self) -> Sequence[Fault]:
+    def left_out(self) -> Sequence[ContributionFault]:
         """Tables of others that cannot be used."""
         self._filled()
         return self._left_out
@@ -345,15 +345,15 @@ class KernelTable:
         self._filled()
         return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
 
-    def choose(self, node: Node) -> Selection:
+    def choose(self, node: Node) -> KernelSelection:
         """The first kernel that takes the node, and why the ones before it did not."""
-        refusals: list[Refusal] = []
+        refusals: list[KernelRefusal] = []
         for kernel in self.candidates(type(node.op)):
             reason = self._refusal(kernel, node)
             if reason is None:
-                return Selection(kernel, tuple(refusals))
-            refusals.append(Refusal(kernel.name, reason))
-        return Selection(None, tuple(refusals))
+                return KernelSelection(kernel, tuple(refusals))
+            refusals.append(KernelRefusal(kernel.name, reason))
+        return KernelSelection(None, tuple(refusals))
 
     def settled(self, node: Node) -> Kernel | None:
         """The kernel that `choose` finds whatever unknown sizes above 0 the node has; `None` where that depends on them."""

@@ -20,7 +20,7 @@ from rlx_core.ir.strides import extent
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.packages import Keep
 from rlx_core.run.packaged.reading import every, known_type, number
-from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Leaf, Location, PlannedOutput
+from rlx_core.run.plan import ARENA, BufferId, ExecutionPlan, Location, PlanLeaf, PlannedOutput
 from rlx_core.system.records import define, frozen
 
 __all__ = ["PLAN_VERSION", "PackedPlan", "PlanWriter", "buffer_from", "expect_inside", "reason_against_version"]
@@ -127,7 +127,7 @@ class PackedPlan:
             alignment=number(row.get("alignment"), "the alignment", low=1, high=1 << 16),
             arena_nbytes=arena,
             inputs=inputs,
-            params=tuple(Leaf(f"blob {blob}", TensorType(u8, (nbytes_of(blob),))) for blob in blobs),
+            params=tuple(PlanLeaf(f"blob {blob}", TensorType(u8, (nbytes_of(blob),))) for blob in blobs),
             constants=(),
             results=results,
             outputs=every(row.get("outputs"), _output),
@@ -184,9 +184,9 @@ def expect_inside(buffer: BufferId, offset: int, nbytes: Mapping[BufferId, int],
         raise FormatError(f"package: byte {offset} of {buffer.kind} {buffer.number} is not there")
 
 
-def _leaf(form: Json) -> Leaf:
+def _leaf(form: Json) -> PlanLeaf:
     row = need(form, dict, "an input")
-    return Leaf(need(row.get("name"), str, "a name"), known_type(row.get("type")))
+    return PlanLeaf(need(row.get("name"), str, "a name"), known_type(row.get("type")))
 
 
 def _output(form: Json) -> PlannedOutput:

@@ -8,7 +8,7 @@ from typing import Any
 from rlx_core.pipeline.select.backend import Bindings
 from rlx_core.pipeline.select.packages import Blobs
 from rlx_core.run.code import Calls, Code
-from rlx_core.run.memory import Memory
+from rlx_core.run.memory import ProgramMemory
 from rlx_core.run.packaged.plan_form import PackedPlan
 from rlx_core.run.program import PlannedProgram
 
@@ -16,7 +16,7 @@ __all__ = ["packaged_program"]
 
 
 def packaged_program(
-    packed: PackedPlan, memory: Memory, code: Code, blobs: Blobs, made: dict[Hashable, Any]
+    packed: PackedPlan, memory: ProgramMemory, code: Code, blobs: Blobs, made: dict[Hashable, Any]
 ) -> PlannedProgram:
     """The program of a plan that was read, with its parameters.
 

@@ -15,7 +15,7 @@ from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.text import print_graph
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about
-from rlx_core.testing.cases import Program, cases_of, programs, refusal
+from rlx_core.testing.cases import OpProgram, cases_of, programs, refusal
 from rlx_core.testing.laws.agreement import Agreement
 from rlx_core.testing.laws.backends import EveryBackend, Run
 from rlx_core.testing.laws.declarations import Declarations
@@ -25,7 +25,7 @@ from rlx_core.testing.laws.kinks import Kinks
 from rlx_core.testing.laws.meaning import Meaning
 from rlx_core.testing.laws.ranges import Ranges
 from rlx_core.testing.laws.rewrites import Rewrites
-from rlx_core.testing.subjects import Contribution
+from rlx_core.testing.subjects import ContributionSubject
 from rlx_core.testing.variants import bases, variants
 
 __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
@@ -34,7 +34,7 @@ __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ranges, Rewrites, EveryBackend):
     """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose what it is about."""
 
-    def test_contribution_can_be_used(self, contribution: Contribution) -> None:
+    def test_contribution_can_be_used(self, contribution: ContributionSubject) -> None:
         assert contribution.fault is None, f"{contribution.name}: {contribution.fault}"
 
     def test_op_has_samples(self, op: type[Op]) -> None:
@@ -51,7 +51,7 @@ class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ran
                 assert_typed_refusal(program)
 
     @about(lambda program: True)
-    def test_prints_and_parses_back(self, program: Program, op_table: dict[str, type[Op]]) -> None:
+    def test_prints_and_parses_back(self, program: OpProgram, op_table: dict[str, type[Op]]) -> None:
         text = print_graph(program.graph)
         assert parse_graph(text, op_table) == program.graph, "the text reads back as another program"
         assert print_graph(parse_graph(text, op_table)) == text
@@ -64,7 +64,7 @@ class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ran
         assert sample.says in str(error), f"{rejected} says {str(error)!r}, not {sample.says!r}"
 
 
-def assert_typed_refusal(program: Program) -> None:
+def assert_typed_refusal(program: OpProgram) -> None:
     """Require that a call works, or is refused with one of rlx's errors."""
     error = program.failure
     assert error is None or isinstance(error, RlxError), (

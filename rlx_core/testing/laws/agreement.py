@@ -11,13 +11,13 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.about import about
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.special_points import points, same_bits
 
 __all__ = ["Agreement"]
 
 
-def is_elementwise(program: Program) -> bool:
+def is_elementwise(program: OpProgram) -> bool:
     """Return whether the program is an element-wise op, defined for every value of operands of one shape."""
     sample = program.sample
     shapes = {None if t is None else t.shape for t in sample.types}
@@ -36,7 +36,7 @@ class Agreement:
     """An element-wise op at special and ordinary points: eager, folded and compiled for the default target."""
 
     @about(is_elementwise)
-    def test_eager_folded_and_compiled_results_have_the_same_bits(self, program: Program) -> None:
+    def test_eager_folded_and_compiled_results_have_the_same_bits(self, program: OpProgram) -> None:
         dtypes = [t.dtype for t in program.sample.types if t is not None]
         arrays = points(dtypes, program.rng())
         op = program.op(**program.sample.attributes)
@@ -62,7 +62,7 @@ class Agreement:
                 )
 
 
-def run(program: Program, arrays: list[np.ndarray], *, is_constant: bool) -> list[np.ndarray]:
+def run(program: OpProgram, arrays: list[np.ndarray], *, is_constant: bool) -> list[np.ndarray]:
     """Return the results of a compiled program of the op, whose operands are inputs or constants."""
     builder = Builder("law")
     with building(builder):

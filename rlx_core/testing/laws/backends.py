@@ -12,7 +12,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.testing.about import EVERY, about, runs
-from rlx_core.testing.cases import Program, wide
+from rlx_core.testing.cases import OpProgram, wide
 from rlx_core.testing.judges import near_oracle
 
 __all__ = ["EveryBackend", "Run"]
@@ -30,7 +30,7 @@ class EveryBackend:
     ops: ClassVar[Sequence[type[Op]] | None] = None
 
     @about(runs, variants=EVERY)
-    def test_backend_agrees_with_the_interpreter(self, program: Program, backend: Run) -> None:
+    def test_backend_agrees_with_the_interpreter(self, program: OpProgram, backend: Run) -> None:
         arrays = program.draw()
         found = [np.asarray(a) for a in backend(program.graph, arrays)]
         for array, output in zip(found, program.graph.outputs, strict=True):

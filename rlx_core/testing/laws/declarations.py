@@ -13,12 +13,12 @@ from attrs import evolve
 from rlx_core.errors import RlxError
 from rlx_core.ir.dims import DimBinding, Expr
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Argument, Node
+from rlx_core.ir.graph import GraphArgument, Node
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.plugins import default_host
 from rlx_core.testing.about import about, runs
-from rlx_core.testing.cases import Program, evolve_types, typed, wide
+from rlx_core.testing.cases import OpProgram, evolve_types, typed, wide
 from rlx_core.testing.judges import EXACT, close
 from rlx_core.testing.symbolic import generalized
 from rlx_core.testing.variants import accepted
@@ -29,29 +29,29 @@ Layout = tuple[np.ndarray, Strides, int]
 """Bytes, and where in them a value lies: its strides and the offset of its first element."""
 
 
-def commutes(program: Program) -> bool:
+def commutes(program: OpProgram) -> bool:
     return runs(program) and program.op.is_commutative and len(program.draw()) > 1
 
 
-def is_elementwise(program: Program) -> bool:
+def is_elementwise(program: OpProgram) -> bool:
     return runs(program) and program.op.category == "elementwise" and bool(program.draw())
 
 
-def is_view(program: Program) -> bool:
+def is_view(program: OpProgram) -> bool:
     return runs(program) and program.op.view is not None and reads_arguments(program)
 
 
-def is_assembled(program: Program) -> bool:
+def is_assembled(program: OpProgram) -> bool:
     if program.op.parts is None or not (runs(program) and reads_arguments(program)):
         return False
     return rule_of(program.node, "parts")(*program.node.operand_types) is not None
 
 
-def reads_arguments(program: Program) -> bool:
-    return all(isinstance(v.node.op, Argument) for v in program.node.present())
+def reads_arguments(program: OpProgram) -> bool:
+    return all(isinstance(v.node.op, GraphArgument) for v in program.node.present())
 
 
-def has_cost(program: Program) -> bool:
+def has_cost(program: OpProgram) -> bool:
     return cost_rule(program) is not None
 
 
@@ -64,13 +64,13 @@ class Declarations:
     """`is_commutative`, `category`, `cost`, `view` and `parts`, each tried."""
 
     @about(commutes)
-    def test_commutative_op_is_the_same_either_way(self, program: Program) -> None:
+    def test_commutative_op_is_the_same_either_way(self, program: OpProgram) -> None:
         for tried in [program, *mixed(program)]:
             for i, j in itertools.combinations(range(len(tried.sample.types)), 2):
                 assert_commutes(tried, i, j)
 
     @about(is_elementwise, variants=["broadcasting"])
-    def test_elementwise_op_computes_each_element_from_those_at_its_place(self, program: Program) -> None:
+    def test_elementwise_op_computes_each_element_from_those_at_its_place(self, program: OpProgram) -> None:
         arrays, others = program.draw(), program.draw(1)
         before = wide(program.graph, arrays)
         for i, (array, other) in enumerate(zip(arrays, others, strict=True)):
@@ -80,7 +80,7 @@ class Declarations:
                     assert_depends_on(is_moved, a, b, f'{program.op.name} declares category = "elementwise", and', i)
 
     @about(has_cost, rules=["cost"], variants=["size", "rank"])
-    def test_cost_is_a_finite_number(self, program: Program) -> None:
+    def test_cost_is_a_finite_number(self, program: OpProgram) -> None:
         rule: Any = cost_rule(program)
         types = program.node.operand_types
         assert_cost(rule(*types), types)
@@ -100,7 +100,7 @@ class Declarations:
         assert found == wanted, f"cost with symbols for sizes, bound to sizes, is {found}, and without symbols {wanted}"
 
     @about(is_view, variants=["size", "rank"])
-    def test_view_is_what_the_reference_computes(self, program: Program) -> None:
+    def test_view_is_what_the_reference_computes(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
         wanted = typed(program.graph, arrays)
         for raw, strides, offset in layouts(arrays[0]):
@@ -115,7 +115,7 @@ class Declarations:
                 assert_same(read(raw, type, steps, start, where), result, where)
 
     @about(is_assembled, variants=["size"])
-    def test_parts_are_where_the_reference_puts_the_operands(self, program: Program) -> None:
+    def test_parts_are_where_the_reference_puts_the_operands(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
         (wanted,) = typed(program.graph, arrays)
         places = rule_of(node, "parts")(*node.operand_types)
@@ -134,7 +134,7 @@ class Declarations:
 # ---------------------------------------------------------------------------------------- commutativity
 
 
-def mixed(program: Program) -> Iterator[Program]:
+def mixed(program: OpProgram) -> Iterator[OpProgram]:
     """The sample with one operand of another dtype, or with fewer axes, as far as the op takes it."""
     for other in (program, *accepted(program)):
         for i, type in enumerate(program.sample.types):
@@ -146,7 +146,7 @@ def mixed(program: Program) -> Iterator[Program]:
                     yield made
 
 
-def assert_commutes(program: Program, i: int, j: int) -> None:
+def assert_commutes(program: OpProgram, i: int, j: int) -> None:
     """Require the same type and, but for complex numbers, the same bits with operands i and j exchanged."""
 
     def exchanged(items: Sequence[Any]) -> list[Any]:
@@ -200,7 +200,7 @@ def assert_depends_on(is_moved: np.ndarray, before: np.ndarray, after: np.ndarra
 # ------------------------------------------------------------------------------------------------ cost
 
 
-def cost_rule(program: Program) -> Any:
+def cost_rule(program: OpProgram) -> Any:
     """The cost rule that is tried: a contributed one, or the op's own; `None` where there is none."""
     if program.rule != "cost":
         return program.node.op.cost

@@ -8,7 +8,7 @@ from attrs import evolve
 from rlx_core.errors import MissingRuleError
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.testing.about import about, differentiable, has_own_derivative, refuses_derivatives, smooth
-from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.cases import OpProgram, typed, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
     EXACT,
@@ -32,13 +32,13 @@ class Derivatives:
     """Three judges, none derived from another: differences, the other mode, and the decomposition."""
 
     @about(smooth, rules=DERIVATIVES, widens=True, variants=["rank", "broadcasting"])
-    def test_vjp_agrees_with_finite_differences(self, program: Program) -> None:
+    def test_vjp_agrees_with_finite_differences(self, program: OpProgram) -> None:
         program = program.widened
         for name in program.differentiable:
             agrees_with_differences(program.graph, [name], program.draw(), program.rng(), engine=program.engine)
 
     @about(differentiable, rules=DERIVATIVES, widens=True, variants=["dtype", "rank", "broadcasting"])
-    def test_vjp_and_jvp_are_transposes(self, program: Program) -> None:
+    def test_vjp_and_jvp_are_transposes(self, program: OpProgram) -> None:
         program = program.widened
         names = program.differentiable
         # One operand at a time besides: a rule is then given ZERO for the others.
@@ -51,7 +51,7 @@ class Derivatives:
                 raise
 
     @about(has_own_derivative, rules=DERIVATIVES, widens=True, variants=["size", "rank", "broadcasting"])
-    def test_own_rule_agrees_with_derived_rule(self, program: Program) -> None:
+    def test_own_rule_agrees_with_derived_rule(self, program: OpProgram) -> None:
         program = program.widened
         engine, op = program.engine, program.node.op
         derived = evolve(engine, ignoring=frozenset({("vjp", op.name), ("jvp", op.name)}))
@@ -67,7 +67,7 @@ class Derivatives:
             close(wide(own, [*arrays, *tangents]), wide(other, [*arrays, *tangents]), EXACT, what.format("jvp"))
 
     @about(smooth, rules=DERIVATIVES, widens=True)
-    def test_second_derivative_agrees_with_differences_of_the_gradient(self, program: Program) -> None:
+    def test_second_derivative_agrees_with_differences_of_the_gradient(self, program: OpProgram) -> None:
         program = program.widened
         arrays, rng, engine = program.draw(), program.rng(), program.engine
         gradient = vjp_graph(program.graph, program.differentiable, engine=engine)
@@ -77,7 +77,7 @@ class Derivatives:
         transposes(gradient, names, [*arrays, *seeds], rng, engine=engine)
 
     @about(lambda program: program.is_differentiable and refuses_derivatives(program))
-    def test_derivative_that_users_must_state_is_refused_with_the_reason(self, program: Program) -> None:
+    def test_derivative_that_users_must_state_is_refused_with_the_reason(self, program: OpProgram) -> None:
         op = program.node.op
         assert isinstance(op, CustomDerivative)
         for derive in (vjp_graph, jvp_graph):
@@ -87,7 +87,7 @@ class Derivatives:
             assert caught.value.hint, f"{op.title} does not say who could state its derivative, and how"
 
     @about(differentiable, rules=DERIVATIVES, variants=["dtype"])
-    def test_gradient_is_close_to_its_float64_oracle(self, program: Program) -> None:
+    def test_gradient_is_close_to_its_float64_oracle(self, program: OpProgram) -> None:
         gradient = vjp_graph(program.graph, program.differentiable, engine=program.engine)
         arrays, rng = program.draw(), program.rng()
         kinds = [o.dtype for o in program.graph.outputs if o.dtype.is_differentiable]

@@ -113,7 +113,7 @@ def loss(params: Any, x: Any, y: Any) -> Any:
     """A causal transformer's, of one layer."""
     h = nn.embedding(x, params["embedding"]) + params["positions"]
     q, k, v = rlx.split(nn.rms_norm(h, params["norm"], eps=1e-5) @ params["qkv"], 3, axis=-1)
-    h = h + nn.attention(q, k, v, num_heads=2, causal=True) @ params["out"]
+    h = h + nn.attention(q, k, v, num_heads=2, is_causal=True) @ params["out"]
     h = h + nn.gelu(h @ params["up"]) @ params["down"]
     return nn.cross_entropy(h @ params["embedding"].T, y)
 

@@ -22,7 +22,7 @@ from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import default_host
 from rlx_core.runtime.executable import Executable
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 from rlx_core.testing.subjects import KernelRow
 from rlx_core.testing.yardstick import yardstick
 
@@ -37,14 +37,14 @@ class KernelCase:
     """A kernel, and a program that it takes."""
 
     row: KernelRow
-    program: Program
+    program: OpProgram
 
     def __str__(self) -> str:
         return f"{self.row} on {self.program}"
 
 
 @frozen(eq=False)
-class Placed:
+class PlacedProgram:
     """A program around one op: what it is called, the graph, and its arrays from those of the op."""
 
     name: str
@@ -52,7 +52,7 @@ class Placed:
     feed: Callable[[Sequence[np.ndarray]], list[np.ndarray]] = field(default=list)
 
 
-def kernel_cases(row: KernelRow, tried: Sequence[Program]) -> list[KernelCase]:
+def kernel_cases(row: KernelRow, tried: Sequence[OpProgram]) -> list[KernelCase]:
     """The programs that a kernel says it takes; of an op that fails there is none, and the laws of ops report it."""
     takes = [p for p in tried if issubclass(p.op, row.kernel.op) and p.is_static and p.failure is None]
     return [KernelCase(row, p) for p in takes if row.kernel.refusal(p.node) is None]
@@ -76,13 +76,13 @@ class Kernels:
         )
 
     def test_kernel_agrees_with_the_oracle(self, kernel_case: KernelCase) -> None:
-        agrees(kernel_case, [Placed("alone", kernel_case.program.graph)], {})
+        agrees(kernel_case, [PlacedProgram("alone", kernel_case.program.graph)], {})
 
     def test_kernel_is_right_in_every_place(self, kernel_case: KernelCase) -> None:
         agrees(kernel_case, [make(kernel_case.program) for make in PLACES.values()], BARE)
 
 
-def agrees(case: KernelCase, programs: Sequence[Placed], config: dict[str, Any]) -> None:
+def agrees(case: KernelCase, programs: Sequence[PlacedProgram], config: dict[str, Any]) -> None:
     """Require what the yardstick allows of each program, run after run."""
     for placed in programs:
         executable = compiled(placed.graph, case.row.target, config)
@@ -108,17 +108,17 @@ def compiled(graph: Graph, target: str, config: dict[str, Any]) -> Executable:
 # --------------------------------------------------------------------------------------------- places
 
 
-def in_place(program: Program) -> Placed:
+def in_place(program: OpProgram) -> PlacedProgram:
     """The op reads results of steps before it, and is their last reader."""
     return placed_after(program, "as the last reader of its operands", keeps=False)
 
 
-def beside_another_reader(program: Program) -> Placed:
+def beside_another_reader(program: OpProgram) -> PlacedProgram:
     """The operands are results of the program as well, so they must be as they were."""
     return placed_after(program, "with operands that are read again", keeps=True)
 
 
-def on_strided_operands(program: Program) -> Placed:
+def on_strided_operands(program: OpProgram) -> PlacedProgram:
     """Each operand is a transposed view."""
     builder, op = Builder("law"), program.node.op
     types = program.graph.input_types
@@ -127,17 +127,17 @@ def on_strided_operands(program: Program) -> Placed:
         views = [turned(v) for v in inputs.values()]
         results = called(program, op, views)
     graph = builder.finish(results)
-    return Placed("on strided operands", graph, lambda arrays: [np.array(a.T, order="C") for a in arrays])
+    return PlacedProgram("on strided operands", graph, lambda arrays: [np.array(a.T, order="C") for a in arrays])
 
 
-PLACES: Final[dict[str, Callable[[Program], Placed]]] = {
+PLACES: Final[dict[str, Callable[[OpProgram], PlacedProgram]]] = {
     "in place": in_place,
     "beside another reader": beside_another_reader,
     "strided": on_strided_operands,
 }
 
 
-def placed_after(program: Program, name: str, *, keeps: bool) -> Placed:
+def placed_after(program: OpProgram, name: str, *, keeps: bool) -> PlacedProgram:
     builder, op = Builder("law"), program.node.op
     with building(builder):
         inputs = [builder.input(n, t) for n, t in program.graph.input_types.items()]
@@ -145,10 +145,10 @@ def placed_after(program: Program, name: str, *, keeps: bool) -> Placed:
         copies = [twice_flipped(v) for v in inputs]
         results = called(program, op, copies)
     kept = [c for c, v in zip(copies, inputs, strict=True) if keeps and c is not v]
-    return Placed(name, builder.finish([*results, *dict.fromkeys(kept)]))
+    return PlacedProgram(name, builder.finish([*results, *dict.fromkeys(kept)]))
 
 
-def called(program: Program, op: Op, given: Sequence[Value]) -> tuple[Value, ...]:
+def called(program: OpProgram, op: Op, given: Sequence[Value]) -> tuple[Value, ...]:
     """The op on these operands, with the absent ones where the sample has them."""
     present = iter(given)
     return as_results(op(*(None if t is None else next(present) for t in program.sample.types)))

@@ -19,7 +19,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about, differentiable
-from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.cases import OpProgram, typed, wide
 from rlx_core.testing.judges import differentiable_outputs, near, widened
 from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.jvp import jvp_graph
@@ -46,7 +46,7 @@ class Kinks:
             lies_between_the_sides(next(programs_at(op, kink)), kink)
 
     @about(lambda program: differentiable(program) and is_one_function(program), rules=["vjp", "jvp", "decompose"])
-    def test_derivative_at_nan_is_nan(self, program: Program) -> None:
+    def test_derivative_at_nan_is_nan(self, program: OpProgram) -> None:
         arrays = program.draw()
         for place, name in enumerate(program.graph.input_types):
             if name in program.differentiable and arrays[place].size:
@@ -56,16 +56,16 @@ class Kinks:
                     nan_has_no_number(program, name, at)
 
 
-def is_one_function(program: Program) -> bool:
+def is_one_function(program: OpProgram) -> bool:
     """Element-wise ops with one result: what only moves elements passes the derivatives of NaN as those of numbers."""
     return program.op.category == "elementwise" and len(program.graph.outputs) == 1
 
 
-def programs_at(op: type[Op], kink: Kink) -> Iterator[Program]:
+def programs_at(op: type[Op], kink: Kink) -> Iterator[OpProgram]:
     """The op at a kink, the widest dtype first, for every dtype that it takes."""
     is_complex = any(np.iscomplexobj(a) for a in kink.at)
     for d in reversed(COMPLEXES if is_complex else FLOATS):
-        program = Program(Case(op, sample_of(kink, d)))
+        program = OpProgram(Case(op, sample_of(kink, d)))
         try:
             assert program.graph
         except RlxError:
@@ -78,7 +78,7 @@ def sample_of(kink: Kink, dtype: DType) -> Sample:
     return Sample(*types, make=lambda rng: kink.at, is_smooth=False, **kink.attributes)
 
 
-def gives_what_it_declares(program: Program, kink: Kink) -> None:
+def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
     """Require the declared cotangents of the VJP, and of the JVP what they say of a change of each element alone."""
     graph, arrays = program.graph, program.draw()
     tolerance = 4 * max(precision(a.dtype) for a in program.graph.inputs)
@@ -101,7 +101,7 @@ def gives_what_it_declares(program: Program, kink: Kink) -> None:
             near(found, widened(gives[place]), tolerance, tolerance, f"{where}: the jvp rule in {name}{list(place)}")
 
 
-def lies_between_the_sides(program: Program, kink: Kink) -> None:
+def lies_between_the_sides(program: OpProgram, kink: Kink) -> None:
     """Require of each element that its derivative is what the kink's word makes of those from below and from above."""
     for operand, (array, gives) in enumerate(zip(kink.at, kink.gives, strict=True)):
         for place in np.ndindex(array.shape):
@@ -133,7 +133,7 @@ def one_sided(graph: Graph, kink: Kink, operand: int, place: tuple[int, ...], si
         return 2 * fine - coarse
 
 
-def nan_has_no_number(program: Program, name: str, at: list[np.ndarray]) -> None:
+def nan_has_no_number(program: OpProgram, name: str, at: list[np.ndarray]) -> None:
     """Require that where `name` is NaN no derivative that depends on it is a number, in either mode."""
     graph, engine = program.graph, program.engine
     for wrt in program.differentiable:

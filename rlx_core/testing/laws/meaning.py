@@ -16,7 +16,7 @@ from rlx_core.ir.types import TensorType, listed
 from rlx_core.passes.engine.splice import draft
 from rlx_core.testing.about import EVERY, about, differentiable, has_loop_form, has_two_meanings, runs
 from rlx_core.testing.axes import has_axis, with_negative_axes
-from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.cases import OpProgram, typed, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
     EXACT,
@@ -47,7 +47,7 @@ class Meaning:
     """One value by several ways: as inferred, as computed, in other dtypes, with symbols for sizes, in a batch."""
 
     @about(runs, variants=EVERY)
-    def test_inferred_type_is_the_type_computed(self, program: Program) -> None:
+    def test_inferred_type_is_the_type_computed(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
         for found, output in zip(typed(program.graph, arrays), program.graph.outputs, strict=True):
             computed = TensorType(dtype(found.dtype), found.shape)
@@ -56,7 +56,7 @@ class Meaning:
             assert_kind(result, type, node)
 
     @about(runs)
-    def test_reference_leaves_its_operands_alone(self, program: Program) -> None:
+    def test_reference_leaves_its_operands_alone(self, program: OpProgram) -> None:
         reference = program.node.op.reference
         if reference is None:
             return
@@ -78,14 +78,14 @@ class Meaning:
         )
 
     @about(has_two_meanings, rules=["decompose"], widens=True, variants=["size", "rank", "broadcasting"])
-    def test_decomposition_means_the_same(self, program: Program) -> None:
+    def test_decomposition_means_the_same(self, program: OpProgram) -> None:
         program = program.widened
         arrays = program.draw()
         what = "the decomposition means something else than the reference"
         close(wide(decomposed(program), arrays), wide(program.graph, arrays), EXACT, what)
 
     @about(has_loop_form, variants=EVERY)
-    def test_loop_form_means_the_same(self, program: Program) -> None:
+    def test_loop_form_means_the_same(self, program: OpProgram) -> None:
         node, arrays = program.node, program.draw()
         form: Any = node.op.loop_form
         made = draft(partial(form, *node.operands), node.op.name)
@@ -99,12 +99,12 @@ class Meaning:
         near_oracle(program.graph, typed(graph, arrays), wide(program.graph, arrays), arrays)
 
     @about(runs, variants=["dtype", "size"])
-    def test_typed_result_is_close_to_the_float64_oracle(self, program: Program) -> None:
+    def test_typed_result_is_close_to_the_float64_oracle(self, program: OpProgram) -> None:
         arrays = program.draw()
         near_oracle(program.graph, typed(program.graph, arrays), wide(program.graph, arrays), arrays)
 
     @about(differentiable, rules=["vjp", "jvp", "batch", "decompose"], variants=["dtype"])
-    def test_rules_are_the_same_in_every_dtype(self, program: Program) -> None:
+    def test_rules_are_the_same_in_every_dtype(self, program: OpProgram) -> None:
         other = program.widened
         if other is program or [t.dtype.wide for t in program.node.types] != [t.dtype for t in other.node.types]:
             return  # the dtype is part of what the op means
@@ -128,14 +128,14 @@ class Meaning:
         near_oracle(graphs[0], wide(graphs[0], fed), wide(graphs[1], fed), fed, f"the batch rule {where}")
 
     @about(runs, rules=["vjp", "batch", "decompose"], widens=True)
-    def test_symbolic_sizes_mean_the_same(self, program: Program) -> None:
+    def test_symbolic_sizes_mean_the_same(self, program: OpProgram) -> None:
         if (general := generalized(program)) is None:
             return  # every size is 0 or 1, or the op says, with a typed error, that it takes no symbols
         for sizes in general.bindings:
             means_the_same(general, sizes, program)
 
     @about(has_axis)
-    def test_negative_axis_means_the_same(self, program: Program) -> None:
+    def test_negative_axis_means_the_same(self, program: OpProgram) -> None:
         wanted = wide(program.graph, program.draw())
         accepted = list(with_negative_axes(program))
         meanings = [wide(other.graph, program.draw()) for other in accepted]
@@ -145,7 +145,7 @@ class Meaning:
         )
 
     @about(runs, rules=["batch", "decompose"], widens=True, variants=["rank", "broadcasting"])
-    def test_vmap_agrees_with_a_loop(self, program: Program) -> None:
+    def test_vmap_agrees_with_a_loop(self, program: OpProgram) -> None:
         program = program.widened
         names = list(program.graph.input_types)
         for mapped, size in [*((each, BATCH) for each in subsets(names)), *((tuple(names), n) for n in OTHER_BATCHES)]:
@@ -165,7 +165,7 @@ class Meaning:
             close(wide(batched, fed), [np.stack(results) for results in zip(*loop, strict=True)], EXACT, what)
 
 
-def means_the_same(general: Generalized, sizes: dict[str, int], program: Program) -> None:
+def means_the_same(general: Generalized, sizes: dict[str, int], program: OpProgram) -> None:
     """Require that type, value, decomposition, gradient and batch with symbols, bound to sizes, are those without."""
     static = general.at(sizes)
     if static is None:
@@ -211,7 +211,7 @@ def agree(general: Graph | None, static: Graph | None, arrays: Sequence[np.ndarr
 # ------------------------------------------------------------------------------------------ references
 
 
-def accumulating(program: Program) -> list[np.ndarray | None]:
+def accumulating(program: OpProgram) -> list[np.ndarray | None]:
     """The operands as a reference gets them: narrow floats in f32, and memory of their own."""
     arrays = [a.astype(v.dtype.accumulator.numpy) for a, v in zip(program.draw(), program.node.present(), strict=False)]
     return spread(program.node, arrays)
@@ -222,7 +222,7 @@ def refer(reference: Any, operands: Sequence[np.ndarray | None]) -> list[np.ndar
         return [np.asarray(r) for r in as_results(reference(*operands))]
 
 
-def referred(program: Program) -> list[np.ndarray]:
+def referred(program: OpProgram) -> list[np.ndarray]:
     """What the op's own reference gives; nothing where it has none."""
     reference = program.node.op.reference
     return [] if reference is None else refer(reference, accumulating(program))

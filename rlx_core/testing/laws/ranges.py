@@ -10,7 +10,7 @@ from attrs import evolve
 
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about, differentiable, has_own_derivative, has_two_meanings
-from rlx_core.testing.cases import Program, evolve_types, wide
+from rlx_core.testing.cases import OpProgram, evolve_types, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import EXACT, close, decomposed, differentiable_outputs, transposes
 from rlx_core.testing.variants import replaced
@@ -34,14 +34,14 @@ class Ranges:
     """An op means one thing for all values, not for those of its samples alone."""
 
     @about(has_two_meanings, rules=["decompose"], widens=True)
-    def test_decomposition_means_the_same_in_the_tails(self, program: Program) -> None:
+    def test_decomposition_means_the_same_in_the_tails(self, program: OpProgram) -> None:
         for tail in tails(program.widened):
             arrays = tail.draw()
             what = f"with operands in {tail.sample.low:g}..{tail.sample.high:g} the decomposition differs from the reference"
             close(wide(decomposed(tail), arrays), wide(tail.graph, arrays), EXACT, what)
 
     @about(has_two_meanings, rules=["decompose"], widens=True)
-    def test_decomposition_means_the_same_at_special_values(self, program: Program) -> None:
+    def test_decomposition_means_the_same_at_special_values(self, program: OpProgram) -> None:
         program = program.widened
         if program.op.category not in ("elementwise", "movement") or program.sample.make is not None:
             return  # sums of infinities depend on the order of their terms
@@ -56,14 +56,14 @@ class Ranges:
                     assert not is_other.any(), f"{what}: a zero has the other sign"
 
     @about(has_two_meanings, rules=["decompose"], widens=True)
-    def test_decomposition_means_the_same_of_many_elements(self, program: Program) -> None:
+    def test_decomposition_means_the_same_of_many_elements(self, program: OpProgram) -> None:
         if (large := enlarged(program.widened)) is not None:
             arrays = large.draw()
             what = f"of more than 2**16 elements ({large!r}) the decomposition differs from the reference"
             close(wide(decomposed(large), arrays), wide(large.graph, arrays), EXACT, what)
 
     @about(has_own_derivative, rules=["vjp", "jvp", "decompose"], widens=True)
-    def test_derivatives_agree_in_the_tails(self, program: Program) -> None:
+    def test_derivatives_agree_in_the_tails(self, program: OpProgram) -> None:
         engine, op = program.engine, program.node.op
         derived = evolve(engine, ignoring=frozenset({("vjp", op.name), ("jvp", op.name)}))
         for tail in tails(program.widened):
@@ -81,7 +81,7 @@ class Ranges:
                     raise
 
     @about(differentiable, rules=["vjp", "batch", "decompose"], widens=True)
-    def test_vmap_of_the_gradient_agrees_with_a_loop(self, program: Program) -> None:
+    def test_vmap_of_the_gradient_agrees_with_a_loop(self, program: OpProgram) -> None:
         program, examples = program.widened, []
         gradient, rng = vjp_graph(program.graph, program.differentiable, engine=program.engine), program.rng()
         for number in range(BATCH):
@@ -94,7 +94,7 @@ class Ranges:
         close(found, [np.stack(results) for results in loop], EXACT, what)
 
 
-def tails(program: Program) -> Iterator[Program]:
+def tails(program: OpProgram) -> Iterator[OpProgram]:
     """The program with operands from other ranges; nothing where the author chose the range, which may be all of the domain."""
     sample = program.sample
     if sample.make is None and not sample.ranges and (sample.low, sample.high) == DEFAULT_RANGE:
@@ -113,7 +113,7 @@ def special(rng: np.random.Generator, array: np.ndarray, number: int) -> np.ndar
     return rng.permutation(np.resize(table, array.size)).reshape(array.shape).astype(array.dtype)
 
 
-def enlarged(program: Program) -> Program | None:
+def enlarged(program: OpProgram) -> OpProgram | None:
     """The program with one size so large that an operand has more than 2**16 elements; `None` where the op takes none."""
     sample = program.sample
     if sample.make is not None:
@@ -122,7 +122,7 @@ def enlarged(program: Program) -> Program | None:
     for size in dict.fromkeys(d for t in static for d in t.static_shape if d > 1):
         others = max(int(np.prod(t.static_shape)) // size for t in static if size in t.static_shape)
         types = replaced(sample.types, size, -(-MIN_MANY // max(others, 1)))
-        large = Program(Case(program.op, evolve_types(sample, types)), program.rule)
+        large = OpProgram(Case(program.op, evolve_types(sample, types)), program.rule)
         if sum(int(np.prod(t.static_shape)) for t in types if t is not None) > MAX_MANY:
             continue
         try:

@@ -24,18 +24,18 @@ from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
-from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify import IrStage, check
 from rlx_core.passes.engine.apply_rules import apply_rules
 from rlx_core.passes.engine.base import Context, LirPass
 from rlx_core.passes.engine.rule_checks import default_samples, is_type, left_graph, shown, variables_of
-from rlx_core.passes.engine.rules import Rule, RuleSet
+from rlx_core.passes.engine.rules import RewriteRule, RuleSet
 from rlx_core.passes.engine.splice import draft
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.plan import resolve_plan
 from rlx_core.plugins import default_host
 from rlx_core.runtime.executable import Executable
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_core.testing.compositions import FIRST_TYPE, OTHER_TYPES, compositions, generated, single_ops
 from rlx_core.testing.equivalence import difference, inputs_of
 from rlx_core.testing.subjects import FormatRow, LegalizationRow, PassSubject, RuleRow
@@ -119,7 +119,7 @@ def assert_equivalent(
         )
     old, new = [v.type for v in before.outputs], [v.type for v in after.outputs]
     assert old == new, f"{what} changes the signature of {name}: its outputs were {old} and are {new}"
-    check(after, Stage.HIR, after=what)
+    check(after, IrStage.HIR, after=what)
     for fed in inputs_of(before, own):
         found = difference(before, after, fed, law=law, is_exact=is_exact)
         assert found is None, f"{what} changes what {name} computes: {found}"
@@ -128,7 +128,7 @@ def assert_equivalent(
 # --------------------------------------------------------------------------------------------------- rules
 
 
-def rewritten_by_rule(rule: Rule) -> Iterator[Named]:
+def rewritten_by_rule(rule: RewriteRule) -> Iterator[Named]:
     """Each program that follows from a rule's samples or its left side, in which it fires."""
     is_own = bool(rule.samples)
     for sample in [*(resized for each in rule.samples for resized in sizes_of(each)), *other_samples(rule)]:
@@ -151,7 +151,7 @@ def sizes_of(sample: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield {n: v.replace("f32[", f"{dtype}[") if isinstance(v, str) and is_type(v) else v for n, v in sample.items()}
 
 
-def other_samples(rule: Rule) -> Iterator[Mapping[str, Any]]:
+def other_samples(rule: RewriteRule) -> Iterator[Mapping[str, Any]]:
     """One type for all variables, of each dtype and of other sizes; nothing for a rule that brings its own samples."""
     if rule.samples:
         return
@@ -166,7 +166,7 @@ def other_samples(rule: Rule) -> Iterator[Mapping[str, Any]]:
                 yield {**types, "make": partial(called, program)}
 
 
-def called(program: Program, **operands: Value) -> Any:
+def called(program: OpProgram, **operands: Value) -> Any:
     """The op of a program on other operands."""
     given = iter(operands.values())
     return program.node.op(*(None if t is None else next(given) for t in program.sample.types))
@@ -226,7 +226,7 @@ def assert_lir_pass_keeps_values(row: PassSubject) -> None:
 # ---------------------------------------------------------------------------------- legalizations and blocks
 
 
-def legalized(program: Program, row: LegalizationRow) -> Graph | None:
+def legalized(program: OpProgram, row: LegalizationRow) -> Graph | None:
     """The program with its op replaced as the table says; `None` where the table declines."""
     is_replaced = False
 
@@ -247,12 +247,12 @@ def legalized(program: Program, row: LegalizationRow) -> Graph | None:
     return after if is_replaced else None
 
 
-def own_of(program: Program) -> dict[str, np.ndarray]:
+def own_of(program: OpProgram) -> dict[str, np.ndarray]:
     """The arrays of a program's sample by input."""
     return dict(zip(program.graph.input_types, program.draw(), strict=True))
 
 
-def lowered(program: Program, policy: Any) -> Graph:
+def lowered(program: OpProgram, policy: Any) -> Graph:
     """The program of a block by one of its lowerings."""
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:

@@ -14,7 +14,7 @@ from rlx_core.cli.conforming import processes
 from rlx_core.cli.conforming.laws import Laws, LawTask, LawVerdict, cases_of
 from rlx_core.cli.conforming.processes import in_processes, verdicts
 from rlx_core.cli.main import app
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.plugins import PluginHost
 from rlx_core.plugins.entry import named_entry
 
@@ -67,7 +67,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"kit={file}"
 
 
-def results_of(session: Session) -> Laws:
+def results_of(session: CliSession) -> Laws:
     """The law of results on a program of each of `NAMES`, in this order."""
     cases = cases_of(session, is_quick=True)
     places = {row.name: place for place, (row, _) in enumerate(cases)}
@@ -75,7 +75,7 @@ def results_of(session: Session) -> Laws:
 
 
 def test_a_law_that_ends_its_process_has_failed_and_the_next_ones_are_tried(plugin: str) -> None:
-    session = Session(enable=(plugin,))
+    session = CliSession(enable=(plugin,))
     found = dict(zip(NAMES, in_processes(session, results_of(session), seconds=6.0), strict=True))
     assert found["rlx.add"] == found["rlx.mul"] == LawVerdict("passed")
     assert found["rlx.exp"] == LawVerdict("failed", "its process ended by SIGABRT")
@@ -87,7 +87,7 @@ def test_a_law_that_ends_its_process_has_failed_and_the_next_ones_are_tried(plug
 
 def test_after_too_many_ends_laws_are_left_untried(plugin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "MAX_ENDS", 1)
-    session = Session(enable=(plugin,))
+    session = CliSession(enable=(plugin,))
     found = [verdict.status for verdict in in_processes(session, results_of(session))]
     assert found == ["passed", "failed", *["untried"] * 4]
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from rlx_core.cli import validating
 from rlx_core.cli.main import app
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.validating.bench import Bench, Skip
 from rlx_core.cli.validating.probes import basics, large, speed
 from rlx_core.cli.validating.results import BAD, StepResult
@@ -70,19 +70,19 @@ LIMIT = 30.0
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliSession:
     """A session whose `cuda` is the stand-in with recordings."""
     monkeypatch.setenv("RLX_CUDA_STAND_IN", "1")
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    return Session(enable=(f"faulty={FAULTY}",))
+    return CliSession(enable=(f"faulty={FAULTY}",))
 
 
-def run(session: Session, report: Path, *names: str, limit: float = LIMIT) -> list[StepResult]:
+def run(session: CliSession, report: Path, *names: str, limit: float = LIMIT) -> list[StepResult]:
     return validate(session, "cuda", report, chosen(names), limit=limit)
 
 
-def test_a_device_in_order_passes(stand_in: Session, tmp_path: Path) -> None:
+def test_a_device_in_order_passes(stand_in: CliSession, tmp_path: Path) -> None:
     results = run(stand_in, tmp_path / "out.zip", "facts", "first-kernel", "copies", "host/replay", "host/dlpack")
     assert [(each.step, each.status) for each in results if each.status != "passed"] == []
     with zipfile.ZipFile(tmp_path / "out.zip") as report:
@@ -92,7 +92,7 @@ def test_a_device_in_order_passes(stand_in: Session, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)])
-def test_a_fault_is_reported(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_fault_is_reported(stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     step, status = (QUICK | SLOW)[fault]
     monkeypatch.setenv("FAULT_OF_THE_STAND_IN", fault)
     (result,) = run(stand_in, tmp_path / "out.zip", step, limit=8.0 if status == "timed out" else LIMIT)
@@ -104,13 +104,13 @@ def test_a_fault_is_reported(stand_in: Session, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_every_step_passes_on_a_device_in_order(stand_in: Session, tmp_path: Path) -> None:
+def test_every_step_passes_on_a_device_in_order(stand_in: CliSession, tmp_path: Path) -> None:
     names = ("host", "programs", "repeat", "large", "sanitizer", "options", "speed")
     results = validate(stand_in, "cuda", tmp_path / "out.zip", chosen(names))
     assert [(each.step, each.reason) for each in results if each.status in BAD] == []
 
 
-def test_an_interrupt_keeps_the_results(stand_in: Session, tmp_path: Path) -> None:
+def test_an_interrupt_keeps_the_results(stand_in: CliSession, tmp_path: Path) -> None:
     def interrupt(result: StepResult) -> None:
         raise KeyboardInterrupt
 
@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_the_results(stand_in: Session, tmp_path: Path) -> No
 
 
 def test_source_and_error_of_a_failed_kernel_are_in_the_report(
-    stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULT_OF_THE_STAND_IN", "wrong-constant")
     run(stand_in, tmp_path / "out.zip", "first-kernel")
@@ -134,7 +134,9 @@ def test_source_and_error_of_a_failed_kernel_are_in_the_report(
     assert any(name.endswith(".binary") for name in kept)
 
 
-def test_ends_of_large_arrays_are_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_of_large_arrays_are_compared(
+    stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(large, "COUNTS", (60_000, 1 << 40))
     rows = list(large.large(Bench("cuda", stand_in.host, tmp_path), ""))
     kinds = ["element-wise", "flipped", "scatter", "product, large operand", "product, large result", "attention"]
@@ -152,7 +154,7 @@ def test_rows_of_large_programs_lie_on_both_sides_of_a_power_of_two() -> None:
         assert lower < 1 << 32 < upper
 
 
-def test_every_large_program_is_compared(stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_large_program_is_compared(stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "COUNTS", (60_000,))
     read = ShimDriver.read
 
@@ -165,7 +167,7 @@ def test_every_large_program_is_compared(stand_in: Session, tmp_path: Path, monk
     assert [row.name for row in rows if row.status != "failed"] == []
 
 
-def test_products_without_a_library_are_skipped_with_the_reason(stand_in: Session, tmp_path: Path) -> None:
+def test_products_without_a_library_are_skipped_with_the_reason(stand_in: CliSession, tmp_path: Path) -> None:
     stand_in.host.activate_all()
     rows = list(speed.products(Bench("cuda", stand_in.host, tmp_path)))
     assert [row.name.partition(",")[0] for row in rows] == ["product f32", "product f16", "product bf16"]
@@ -174,13 +176,15 @@ def test_products_without_a_library_are_skipped_with_the_reason(stand_in: Sessio
     assert (row.status, row.reason) == ("skipped", "the plugin of snail declares no library for products")
 
 
-def test_product_that_the_library_does_not_take_is_not_compared_with_itself(stand_in: Session, tmp_path: Path) -> None:
+def test_product_that_the_library_does_not_take_is_not_compared_with_itself(
+    stand_in: CliSession, tmp_path: Path
+) -> None:
     bench = Bench("cuda", stand_in.host, tmp_path)
     with pytest.raises(Skip, match="the library does not take the product"):
         speed.product(bench, np.dtype(np.float32), {})
 
 
-def test_command_prints_a_table_and_exits_with_1(stand_in: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_prints_a_table_and_exits_with_1(stand_in: CliSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULT_OF_THE_STAND_IN", "compiler-refuses")
     words = ["--plugin", f"faulty={FAULTY}", "check", "--target", "cuda", "--report", "o.zip", "--step", "first-kernel"]
     ran = CliRunner().invoke(app, words, prog_name="rlx")
@@ -201,7 +205,7 @@ def test_command_prints_a_table_and_exits_with_1(stand_in: Session, monkeypatch:
         (["--target", "cuda", "--step", "facts", "--report", "absent/folder/o.zip"], "cannot be written"),
     ],
 )
-def test_wrong_words_are_refused(stand_in: Session, words: list[str], match: str) -> None:
+def test_wrong_words_are_refused(stand_in: CliSession, words: list[str], match: str) -> None:
     ran = CliRunner().invoke(app, ["check", *words], prog_name="rlx")
     assert ran.exit_code == 2
     assert match in " ".join(ran.stderr.split())
@@ -232,7 +236,7 @@ def test_vendors_are_named_by_backends_alone() -> None:
 
 
 def test_variables_and_tools_are_those_of_the_backend(
-    stand_in: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho state of $1\n")

@@ -20,7 +20,7 @@ from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.ordering import Extreme, Keys, Search, Sorting
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.scalars.numpy_assembler import NumpyAssembler
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64, u8, u64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -156,7 +156,7 @@ _SCANNED = {f32: 4e-6, f64: 1e-13, f16: 2e-3, bf16: 1.6e-2}
 """Against f64: sums of 70 numbers of either sign in another order; narrow floats by one rounding."""
 
 
-def scan_of(problem: Scan, x: Sequence[np.ndarray], machine: Machine) -> Case:
+def scan_of(problem: ScanProblem, x: Sequence[np.ndarray], machine: Machine) -> Case:
     """A scan of `[outer, n, inner]` arrays, whose meaning is the op's, of floats in f64."""
     exclusive = {} if problem.op is LinearRecurrence else {"exclusive": problem.is_exclusive}
     op: Any = problem.op(axis=1, reverse=problem.is_reversed, **exclusive)
@@ -168,7 +168,7 @@ def scan_of(problem: Scan, x: Sequence[np.ndarray], machine: Machine) -> Case:
 
 
 def scan(op: type[Op], dtype: DType, shape: Shape, machine: Machine, **facts: bool) -> Case:
-    problem = Scan(op, dtype, *shape, facts.get("is_reversed", False), facts.get("is_exclusive", False))
+    problem = ScanProblem(op, dtype, *shape, facts.get("is_reversed", False), facts.get("is_exclusive", False))
     rng = np.random.default_rng(3)
 
     def numbers() -> np.ndarray:

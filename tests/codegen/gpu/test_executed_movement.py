@@ -16,7 +16,7 @@ from rlx_core.codegen.movement.kernels import kernels_of_movement
 from rlx_core.codegen.movement.tilings import TILINGS
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import infer
-from rlx_core.testing.cases import Program, programs, typed
+from rlx_core.testing.cases import OpProgram, programs, typed
 from tests.codegen.gpu.cases import MACHINES, printed
 from tests.codegen.gpu.executors import EXECUTORS, Executor
 
@@ -28,7 +28,7 @@ SAMPLES = [
 """Those whose operands are the inputs, without casts before them."""
 
 
-def kernels_of(program: Program) -> tuple[Kernel, ...]:
+def kernels_of(program: OpProgram) -> tuple[Kernel, ...]:
     op, types = program.node.op, program.node.operand_types
     layout = Layout(
         tuple(None if t is None else Place.dense(t) for t in types), tuple(map(Place.dense, infer(op, types)))
@@ -53,12 +53,12 @@ def test_samples_move_on_a_device(executor: Executor, start: int) -> None:
         check(program, lambda kernel, data: programs_.run(made[kernel], data))
 
 
-def is_had(language: Language, program: Program) -> bool:
+def is_had(language: Language, program: OpProgram) -> bool:
     """Whether a language has the elements of a program."""
     return all(refusal(k, language, scalars_of(language)) is None for k in kernels_of(program))
 
 
-def check(program: Program, run: Callable[[Kernel, list[np.ndarray | None]], object]) -> None:
+def check(program: OpProgram, run: Callable[[Kernel, list[np.ndarray | None]], object]) -> None:
     arrays = program.draw()
     waiting = iter(arrays)
     operands = [None if t is None else next(waiting) for t in program.node.operand_types]

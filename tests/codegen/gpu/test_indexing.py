@@ -34,7 +34,7 @@ from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.gpu.wgsl import WGSL
 from rlx_core.codegen.ordering import Extreme, Keys, Search, Sorting
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.emit.scatter_rows import problem_of
 from rlx_core.ir.dtypes import DType, bf16, f32, i64
 from rlx_core.ir.types import TensorType
@@ -139,7 +139,9 @@ def cases(near: bool) -> dict[str, tuple[Refuse, Print]]:
         "search": lines(
             searching, "print_search", Search.of(SearchSorted(), TensorType(f32, (rows, n)), TensorType(f32, (rows, 3)))
         ),
-        "scan": lines(scans, "print_scan", Scan.of(Cumsum(axis=1), TensorType(f32, (rows, n))), has_scalars=True),
+        "scan": lines(
+            scans, "print_scan", ScanProblem.of(Cumsum(axis=1), TensorType(f32, (rows, n))), has_scalars=True
+        ),
     }
 
 

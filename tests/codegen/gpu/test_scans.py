@@ -9,7 +9,7 @@ from attrs import evolve
 from rlx_core.codegen.gpu.lines.scans import print_scan
 from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.codegen.gpu.walks import Machine
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.dtypes import f32
 from rlx_core.ops.cumulative import OPS, CumLogSumExp, Cummax, Cumsum
 from tests.codegen.gpu.executors import EXECUTORS, Executor
@@ -38,7 +38,7 @@ def test_samples_of_ops_have_the_results_of_their_reference(executor: Executor, 
         for instance, sample in static_samples(op):
             type, x = sample.types[0], sample.arrays(op)
             if type is not None and not type.dtype.is_complex:
-                cases.append(scan_of(Scan.of(instance, type), x, machine))  # type: ignore[arg-type]
+                cases.append(scan_of(ScanProblem.of(instance, type), x, machine))  # type: ignore[arg-type]
     check(executor, cases)
 
 
@@ -47,7 +47,7 @@ def test_samples_of_ops_have_the_results_of_their_reference(executor: Executor, 
 def test_what_is_no_number_or_infinite_stays_where_it_is(executor: Executor) -> None:
     x = np.zeros((3, 70, 1), np.float32)
     x[0, :, 0], x[1, 20, 0], x[2, 30, 0] = -np.inf, np.inf, np.nan
-    cases = [scan_of(Scan(op, f32, 3, 70, 1, False, False), [x], SMALL) for op in (CumLogSumExp, Cummax)]
+    cases = [scan_of(ScanProblem(op, f32, 3, 70, 1, False, False), [x], SMALL) for op in (CumLogSumExp, Cummax)]
     check(executor, cases)
 
 
@@ -55,14 +55,16 @@ def test_what_is_no_number_or_infinite_stays_where_it_is(executor: Executor) -> 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
 def test_a_running_sum_of_negative_zeros_is_one_and_an_exclusive_one_begins_with_zero(executor: Executor) -> None:
     x = np.full((3, 70, 1), -0.0, np.float32)
-    cases = [scan_of(Scan(Cumsum, f32, 3, 70, 1, False, is_exclusive), [x], SMALL) for is_exclusive in (False, True)]
+    cases = [
+        scan_of(ScanProblem(Cumsum, f32, 3, 70, 1, False, is_exclusive), [x], SMALL) for is_exclusive in (False, True)
+    ]
     exact = [evolve(case, tolerance=None, expected=(y,)) for case, y in zip(cases, (x, -x), strict=True)]
     check(executor, exact)
 
 
 def test_few_long_lines_take_three_launches() -> None:
     def launches(outer: int, n: int, inner: int) -> int:
-        problem = Scan(Cumsum, f32, outer, n, inner, False, False)
+        problem = ScanProblem(Cumsum, f32, outer, n, inner, False, False)
         return len(printed(print_scan, problem, OPENCL, USUAL).functions)
 
     assert [launches(1, 9000, 1), launches(1, 1 << 20, 1), launches(500, 1 << 15, 1), launches(1, 1 << 15, 300)] == [

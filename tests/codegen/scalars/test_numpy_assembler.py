@@ -17,10 +17,10 @@ from rlx_core.codegen.scalars.table import DTYPES
 from rlx_core.ir.dtypes import DType, bf16, dtype, f16, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, conversion, gamma, trigonometry
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 
-def is_taken(program: Program) -> bool:
+def is_taken(program: OpProgram) -> bool:
     """Whether there is code for a program's op on its operands as they are given, none of them promoted before."""
     types = [v.type for v in program.node.present()]
     return types == list(program.sample.types) and TABLE.refusal(program.node.op, [t.dtype for t in types]) is None
@@ -57,7 +57,7 @@ def meaning(op: Op, *operands: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
-def test_the_code_of_an_op_computes_what_the_op_means(program: Program) -> None:
+def test_the_code_of_an_op_computes_what_the_op_means(program: OpProgram) -> None:
     op, arrays = program.node.op, [np.ascontiguousarray(x) for x in np.broadcast_arrays(*program.draw())]
     dtypes, to = [dtype(x.dtype) for x in arrays], program.node.types[0].dtype
     if f64 in dtypes and not HAS_LONG_DOUBLES:

@@ -172,7 +172,7 @@ X, W = np.ones((1, 4, 8, 8)), np.ones((6, 4, 3, 3))
         ({"dilation": 5}, ShapeError, "spans 11 cells (3 at steps of 5) of spatial axis 0, which has 8"),
         ({"dilation": 5, "padding": 1}, ShapeError, "which has 10 (1 + 8 + 1)"),
         ({"groups": 3}, ShapeError, "3 groups do not divide 4 channels of x"),
-        ({"groups": 2}, ShapeError, "w must be [6, 2, 3, 3]"),
+        ({"groups": 2}, ShapeError, "weight must be [6, 2, 3, 3]"),
         ({"groups": 0}, ShapeError, "groups must be at least 1, not 0"),
         ({"padding": "full"}, ConfigError, "padding must be same or valid, not 'full'"),
         ({"padding": (1, 2, 3)}, ConfigError, "padding has 3 entries for 2 spatial axes"),
@@ -181,7 +181,7 @@ X, W = np.ones((1, 4, 8, 8)), np.ones((6, 4, 3, 3))
         ({"padding": 0.5}, ConfigError, "padding must be an integer"),
         ({"stride": (1, 2, 3)}, ConfigError, "stride has 3 numbers for 2 spatial axes"),
         ({"layout": "chwn"}, ConfigError, "layout must be nchw or nhwc"),
-        ({"b": np.ones(4)}, ShapeError, "b must be [6], not [4]"),
+        ({"bias": np.ones(4)}, ShapeError, "bias must be [6], not [4]"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_numbers(
@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers(
 
 
 def test_weights_of_another_rank_are_refused() -> None:
-    with pytest.raises(ShapeError, match="w must have 4 axes as x has, not 3"):
+    with pytest.raises(ShapeError, match="weight must have 4 axes as x has, not 3"):
         nn.conv(X, W[0])
     with pytest.raises(ShapeError, match="1 to 3 spatial axes"):
         nn.conv(X[0, 0], W)

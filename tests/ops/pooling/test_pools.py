@@ -106,7 +106,7 @@ def test_means_of_integers_are_floats_and_extremes_stay_integers() -> None:
         (lambda x: nn.max_pool(x, 9), ShapeError, "spans 9 cells of spatial axis 0, which has 6"),
         (lambda x: nn.max_pool(x, 2, 0), ShapeError, "stride must be at least 1"),
         (lambda x: nn.avg_pool(x, 2, padding=2), ShapeError, "padding 2 and 2 must be below 2"),
-        (lambda x: nn.max_pool(x, (2, 2, 2)), ConfigError, "kernel has 3 numbers for 2 spatial axes"),
+        (lambda x: nn.max_pool(x, (2, 2, 2)), ConfigError, "kernel_size has 3 numbers for 2 spatial axes"),
         (lambda x: nn.max_pool(x, 0), ShapeError, "at least 1, not 0"),
         (lambda x: nn.lp_pool(x, 0, 2), ConfigError, "p must be above 0"),
         (lambda x: nn.adaptive_avg_pool(x, 0), ShapeError, "from 6 to 0"),

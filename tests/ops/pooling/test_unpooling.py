@@ -18,10 +18,10 @@ X = np.random.default_rng(0).standard_normal((2, 3, 7, 6)).astype(np.float32)
 @pytest.mark.parametrize(
     "settings",
     [
-        {"kernel": 2},
-        {"kernel": 3, "stride": 2, "padding": 1},
-        {"kernel": (3, 2), "stride": (2, 1), "padding": 1, "dilation": (1, 2)},
-        {"kernel": 3, "stride": 2, "ceil_mode": True},
+        {"kernel_size": 2},
+        {"kernel_size": 3, "stride": 2, "padding": 1},
+        {"kernel_size": (3, 2), "stride": (2, 1), "padding": 1, "dilation": (1, 2)},
+        {"kernel_size": 3, "stride": 2, "ceil_mode": True},
     ],
     ids=str,
 )
@@ -44,13 +44,13 @@ def test_of_equal_cells_the_first_is_told_and_sizes_may_be_unknown() -> None:
 
 def test_what_is_unpooled_is_there_again_and_its_gradient_is_read_there() -> None:
     values, indices = nn.max_pool(X, 2, return_indices=True)
-    back = np.asarray(rlx.jit(lambda v, i: nn.max_unpool(v, i, 2, sizes=(7, 6)))(values, indices))
+    back = np.asarray(rlx.jit(lambda v, i: nn.max_unpool(v, i, 2, output_size=(7, 6)))(values, indices))
     chosen = back != 0
     np.testing.assert_array_equal(back[chosen], X[chosen])
     assert chosen.sum() == values.size
     assert nn.max_unpool(values, indices, 2).shape == (2, 3, 6, 6)
     slope = np.random.default_rng(1).standard_normal(back.shape).astype(np.float32)
-    gradient = rlx.grad(lambda v: rlx.sum(slope * nn.max_unpool(v, indices, 2, sizes=(7, 6))))(values)
+    gradient = rlx.grad(lambda v: rlx.sum(slope * nn.max_unpool(v, indices, 2, output_size=(7, 6))))(values)
     np.testing.assert_array_equal(gradient, slope[chosen].reshape(-1)[_order(chosen, indices)].reshape(values.shape))
 
 
@@ -70,8 +70,8 @@ def test_what_cannot_be_unpooled_says_why() -> None:
         nn.max_unpool(values, indices[:1], 2)
     with pytest.raises(IndexRangeError):
         nn.max_unpool(values, np.asarray(indices) + 36, 2)
-    with pytest.raises(ShapeError, match="sizes has 1 numbers for 2 spatial axes"):
-        nn.max_unpool(values, indices, 2, sizes=(7,))
+    with pytest.raises(ShapeError, match="output_size has 1 numbers for 2 spatial axes"):
+        nn.max_unpool(values, indices, 2, output_size=(7,))
 
 
 def test_fractional_windows_lie_as_the_paper_says() -> None:

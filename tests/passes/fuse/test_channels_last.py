@@ -30,7 +30,7 @@ MOVED: dict[str, Callable[..., Any]] = {
     "a bias and a gate": lambda x, w, v, c, d: conv(
         (lambda y: y * rlx.sigmoid(rlx.mean(y, axis=(2, 3), keepdims=True)) + c.reshape((8, 1, 1)))(conv(x, w)), v
     ),
-    "a norm": lambda x, w, v, c, d: conv(nn.batch_norm(conv(x, w), c, c, c, c * c)[0], v),
+    "a norm": lambda x, w, v, c, d: conv(nn.batch_norm(conv(x, w), c, c * c, weight=c, bias=c)[0], v),
     "pools": lambda x, w, v, c, d: conv(nn.avg_pool(nn.max_pool(conv(x, w), 3, 2, 1), 2, 1), v),
     "a dilation": lambda x, w, v, c, d: nn.conv(x, w, dilation=(2, 1), stride=(1, 2)),
     "one cell among others": lambda x, w, v, c, d: nn.conv(conv(x, w), v[:, :, :1, :1], stride=2),
@@ -73,7 +73,7 @@ def moves(graph: Graph) -> int:
 
 def test_what_lies_between_is_not_moved() -> None:
     def network(x: Any, w: Any, v: Any, c: Any) -> Any:
-        y = nn.max_pool(nn.relu(nn.batch_norm_inference(conv(x, w), c, c, c, c * c)), 2)
+        y = nn.max_pool(nn.relu(nn.batch_norm_inference(conv(x, w), c, c * c, weight=c, bias=c)), 2)
         return rlx.mean(nn.relu(conv(y, v) + y), axis=(2, 3))
 
     after = run(ChannelsLast(), program(network, **{n: TYPES[n] for n in "xwvc"})).graph

@@ -20,7 +20,7 @@ PARAMS: Mapping[str, str] = {"w": "f32[4, 3, 3, 3]", **dict.fromkeys(("gamma", "
 
 
 def normed(x: Any, w: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    return nn.batch_norm_inference(nn.conv(x, w, stride=2, padding=1), gamma, beta, mean, var)
+    return nn.batch_norm_inference(nn.conv(x, w, stride=2, padding=1), mean, var, weight=gamma, bias=beta)
 
 
 def test_statistics_that_are_parameters_go_into_the_weights() -> None:
@@ -37,9 +37,9 @@ def test_what_comes_with_every_run_stays_beside_the_convolution(name: str) -> No
 
 
 def test_a_convolution_that_others_read_stays() -> None:
-    def twice(x: Any, w: Any, **statistics: Any) -> Any:
+    def twice(x: Any, w: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
         y = nn.conv(x, w)
-        return y, nn.batch_norm_inference(y, **statistics)
+        return y, nn.batch_norm_inference(y, mean, var, weight=gamma, bias=beta)
 
     after = run(FuseConvBatchNorm(), program(twice, params=PARAMS, **INPUT)).graph
     assert "batch_norm_inference" in ops(after)

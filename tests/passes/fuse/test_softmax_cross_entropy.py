@@ -26,7 +26,7 @@ def is_recognised(differentiated: Callable[..., Any], *x: Any) -> bool:
 
 
 def one_hot(x: Any, labels: Any) -> Any:
-    return -rlx.sum(rlx.one_hot(labels, depth=CLASSES) * nn.log_softmax(x), axis=-1)
+    return -rlx.sum(rlx.one_hot(labels, num_classes=CLASSES) * nn.log_softmax(x), axis=-1)
 
 
 def compared(x: Any, labels: Any) -> Any:

@@ -163,11 +163,11 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
     """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
     if not is_native(options):
         return None
-    from rlx_cpu.native.runtime.compiled import Compiled, Settings
+    from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
     from rlx_cpu.native.runtime.program import native_program
     from rlx_cpu.native.table import WithGuests, native
 
-    assert isinstance(code, Compiled), "it is what a native program had"
+    assert isinstance(code, CompiledSteps), "it is what a native program had"
     # CPUs are counted only for code that can use several: it takes longer than all the rest.
     assert isinstance(code.settings, Settings), "it was compiled here"
     if code.uses_threads and code.settings != settings(options):

@@ -12,14 +12,14 @@ from harness import Kernel, kernel, place_of
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import as_results
 from rlx_core.ir.op import Op
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import OpProgram
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.llvm.isa import Isa, available
 
 __all__ = ["agrees", "all_agree", "drawn"]
 
 
-def drawn(program: Program) -> list[np.ndarray | None]:
+def drawn(program: OpProgram) -> list[np.ndarray | None]:
     """Arrays for the node of a program; the casts that promotion inserts are nodes of their own."""
     arrays = iter(program.draw())
     return [None if v is None else next(arrays).astype(v.dtype.numpy) for v in program.node.operands]

@@ -19,7 +19,7 @@ from rlx_core.ir.types import TensorType
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.llvm.jit import Code, compile_module, keeping
+from rlx_cpu.native.llvm.jit import JitCode, compile_module, keeping
 from rlx_cpu.native.llvm.optimise import assembly, new_module
 from rlx_cpu.native.machine import assumed
 
@@ -44,7 +44,7 @@ GUARD = 256  # bytes on either side
 class Kernel:
     """A compiled kernel, and what it asked for."""
 
-    code: Code
+    code: JitCode
     emitted: Emitted
     layout: Layout
     module: ir.Module

@@ -11,7 +11,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native.runtime.compiled import Compiled
+from rlx_cpu.native.runtime.compiled import CompiledSteps
 
 __all__ = ["Case", "agree", "check", "code_of", "joined", "weights", "words_of"]
 
@@ -81,9 +81,9 @@ def words_of(function: Any) -> list[int]:
     return [len(each.words) for each in code_of(function).steps.values()]
 
 
-def code_of(function: Any) -> Compiled:
+def code_of(function: Any) -> CompiledSteps:
     """The code of the latest program."""
-    found: Compiled = function.executable._shared.latest.program.compiled.native
+    found: CompiledSteps = function.executable._shared.latest.program.compiled.native
     return found
 
 

@@ -17,7 +17,7 @@ from rlx_core.plugins import PluginEntry, PluginHost
 from rlx_cpu.emitters import Emitted, NativeTable, counting, memory_type, offset, pointer_at, share, starting
 from rlx_cpu.native.llvm import objects
 from rlx_cpu.native.runtime.steps import functions_of, guests
-from rlx_cpu.native.table import Meaning, WithGuests, is_guest, is_native, native
+from rlx_cpu.native.table import NativeMeaning, WithGuests, is_guest, is_native, native
 
 
 @define_op(domain="guest")
@@ -103,7 +103,7 @@ def test_the_guests_package_is_in_the_key_of_its_code(monkeypatch: pytest.Monkey
     report = run(table)
     functions, _ = functions_of(report.lir)
     kernels = KernelTable("cpu")
-    kernels.register(Mirror, name="guest.native_mirrored")(Meaning(mirrored))
+    kernels.register(Mirror, name="guest.native_mirrored")(NativeMeaning(mirrored))
     packages = guests(functions, WithGuests(native, kernels))
     assert packages == {mirrored.__module__.partition(".")[0]}
 

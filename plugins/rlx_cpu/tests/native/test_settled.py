@@ -16,12 +16,12 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.select.backend import Target
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 
 SIZES = (1, 2, 3, 5, 33)
 
 
-def opened(program: Program) -> Graph | None:
+def opened(program: OpProgram) -> Graph | None:
     """The call of a sample with an unknown size in the place of a known one; `None` where the op needs to know it."""
     types = program.sample.types
     known = next((n for t in types if t is not None for n in t.shape if n != 1), None)

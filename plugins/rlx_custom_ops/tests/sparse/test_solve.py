@@ -22,7 +22,7 @@ from rlx_custom_ops.errors import (
 )
 from rlx_custom_ops.sparse import Csr
 from rlx_custom_ops.sparse.kernels import kernels
-from rlx_custom_ops.sparse.ops.solve import Solve
+from rlx_custom_ops.sparse.ops.solve import SparseSolve
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"method": "lu"},
@@ -136,7 +136,7 @@ class TestCompiled:
         np.testing.assert_allclose(step(a, b), np.linalg.solve(a.todense(), b), rtol=1e-5)
         assert ("scipy_sparse_solve", "sparse") in {(kernel, plugin) for _, kernel, plugin in step.report.kernels}
 
-    @pytest.mark.parametrize("program", programs((Solve,)), ids=repr)
+    @pytest.mark.parametrize("program", programs((SparseSolve,)), ids=repr)
     def test_the_kernel_is_the_reference(self, program: Any) -> None:
         arrays = program.draw()
         out = np.full(program.node.types[0].static_shape, 7, program.node.types[0].dtype.numpy)
@@ -180,7 +180,7 @@ class TestRefusals:
         with pytest.raises(ShapeError, match="a must be square"):
             sparse.solve(Csr.from_dense(np.ones((2, 3))), np.ones(2))
         with pytest.raises(IndexRangeError, match="row 2 is outside of a matrix of 2 rows"):
-            Solve()(np.ones(1), np.array([2]), np.array([0]), np.ones((2, 1)))
+            SparseSolve()(np.ones(1), np.array([2]), np.array([0]), np.ones((2, 1)))
 
     def test_numbers_that_are_not_finite_give_nan(self) -> None:
         a = poisson(2)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.cli.tables import cell, facts, heading, listing
 from rlx_core.errors import RlxError
 from rlx_core.pipeline.set_up import working_on
@@ -53,7 +53,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what an ONNX model is made of: inputs, sizes, operations, and those that rlx has nothing for."""
-    Session.of(ctx).answer(lambda: inventory(file), as_dictionary if as_json else None, layout)
+    CliSession.of(ctx).answer(lambda: inventory(file), as_dictionary if as_json else None, layout)
 
 
 def inventory(file: Path) -> Inventory:

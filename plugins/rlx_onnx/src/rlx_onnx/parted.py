@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from rlx_core.errors import Fact, UnsupportedError
 from rlx_core.functions.model import argument_names
 from rlx_core.ir.bundle import Bundle, Bundled
-from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.report import CompilationReport
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
@@ -43,10 +43,10 @@ class PartedReport:
     """
 
     name: str
-    stages: tuple[Report | str, ...]
+    stages: tuple[CompilationReport | str, ...]
 
     def __str__(self) -> str:
-        programs = sum(isinstance(each, Report) for each in self.stages)
+        programs = sum(isinstance(each, CompilationReport) for each in self.stages)
         steps = len(self.stages) - programs
         lines = [f"{self.name}: {programs} programs, and {steps} steps on the host, which find sizes"]
         lines += [f"  on the host: {each}" if isinstance(each, str) else str(each) for each in self.stages]

@@ -36,7 +36,7 @@ from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
 from rlx_torch.walk import EFFECT, Walk, name_of
 
-__all__ = ["Compiled", "compiled_graph", "rlx_backend"]
+__all__ = ["CompiledModule", "compiled_graph", "rlx_backend"]
 
 LOG: Final = logging.getLogger("rlx_torch")
 
@@ -88,7 +88,7 @@ def compiled_graph(
     """
     try:
         with unset_fake_temporarily():  # constants of the graph are tensors with numbers, which are read here
-            return make_boxed_func(Compiled(graph, options, strict=strict))
+            return make_boxed_func(CompiledModule(graph, options, strict=strict))
     except CANNOT as problem:
         if strict:
             raise
@@ -101,7 +101,7 @@ def log_left(problem: RlxError) -> None:
     LOG.warning("left to torch: %s", str(problem).splitlines()[0])
 
 
-class Compiled:
+class CompiledModule:
     """A compiled graph: tensors in and out, in the same memory; sizes are read off the tensors that have them.
 
     Sizes that only a call knows are compiled for in that call. One that rlx cannot compile for is left to torch.

@@ -9,7 +9,7 @@ import torch
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, ShapeError
-from rlx_core.ir.dims import Dim, Symbol, product
+from rlx_core.ir.dims import Dim, SizeSymbol, product
 from rlx_core.ir.types import TensorType
 from rlx_torch.arrays import dtype_of
 
@@ -64,7 +64,7 @@ def torch_size(size: Dim, known: Mapping[str, Any]) -> Any:
 
 
 def _atom(atom: Any, known: Mapping[str, Any]) -> Any:
-    if isinstance(atom, Symbol):
+    if isinstance(atom, SizeSymbol):
         return known[atom.name]
     left, right = torch_size(atom.left, known), torch_size(atom.right, known)
     return torch.sym_min(left, right) if atom.kind == "min" else left // right

@@ -11,12 +11,12 @@ from attrs import evolve
 
 from rlx_core.cli.validating.bench import Bench, Skip
 from rlx_core.cli.validating.results import CheckRow
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.testing.cases import Program, evolve_types, programs, typed, wide
+from rlx_core.testing.cases import OpProgram, evolve_types, programs, typed, wide
 from rlx_core.testing.judges import near_oracle
 from rlx_core.testing.variants import bases
 
@@ -44,7 +44,7 @@ def family(bench: Bench, category: str) -> Iterator[CheckRow]:
                 left.append(name)
                 continue
 
-            def run(chosen: Program = chosen) -> dict[str, Any]:
+            def run(chosen: OpProgram = chosen) -> dict[str, Any]:
                 used = agree(bench, chosen)
                 kernels.update(used)
                 return {"kernels": used}
@@ -60,15 +60,15 @@ def family(bench: Bench, category: str) -> Iterator[CheckRow]:
     yield CheckRow("kernels", "passed", f"{len(kernels)} kernels", {"kernels": dict(kernels)})
 
 
-def first_of_each(samples: Sequence[Program]) -> list[Program]:
+def first_of_each(samples: Sequence[OpProgram]) -> list[OpProgram]:
     """The first sample of each op; the others differ in attributes."""
-    found: dict[Any, Program] = {}
+    found: dict[Any, OpProgram] = {}
     for program in samples:
         found.setdefault(program.op, program)
     return list(found.values())
 
 
-def scaled(program: Program, factor: int, more: int) -> Program | None:
+def scaled(program: OpProgram, factor: int, more: int) -> OpProgram | None:
     """The program at another size; `None` where the op does not take it, or it is too large."""
     if factor == 1:
         return program
@@ -87,7 +87,7 @@ def scaled(program: Program, factor: int, more: int) -> Program | None:
     return made if is_small and made.failure is None else None
 
 
-def agree(bench: Bench, program: Program) -> list[str]:
+def agree(bench: Bench, program: OpProgram) -> list[str]:
     """Compare a program's results with the interpreter's, and return the kernels.
 
     Raises:
@@ -129,19 +129,19 @@ def strided(bench: Bench, array: np.ndarray) -> Any:
     memory = bench.put(gaps)
     strides = tuple(gaps.strides[: array.ndim])
     type = TensorType(dtype(array.dtype), array.shape)
-    at = At(memory.block.buffer, memory.offset + array.itemsize)
+    at = Address(memory.block.buffer, memory.offset + array.itemsize)
     made = bench.device.dense(at, type, strides)
     bench.device.synchronize()  # `memory` may be freed
     return made
 
 
-def has_nan_meaning(program: Program) -> bool:
+def has_nan_meaning(program: OpProgram) -> bool:
     """Return whether the op computes each element from floats of any value."""
     sample = program.sample
     return program.op.category in ("elementwise", "reduction") and sample.make is None
 
 
-def lose_no_nan(bench: Bench, program: Program, executable: Any, arrays: Sequence[np.ndarray]) -> None:
+def lose_no_nan(bench: Bench, program: OpProgram, executable: Any, arrays: Sequence[np.ndarray]) -> None:
     changed = [array.copy() for array in arrays]
     chosen = [a for a in changed if a.size and dtype(a.dtype).is_differentiable]
     for array in chosen[:1]:

@@ -149,7 +149,7 @@ def scattered(bench: Bench, count: int) -> None:
     x = filled(bench, TensorType(u8, (count,)), 7)
     indices = np.array([0, 5, count // 2, count - 2, count - 1], np.int64)
     updates = np.arange(20, 25, dtype=np.uint8)
-    y = on_device(bench, rlx.scatter, x, bench.put(updates), bench.put(indices))
+    y = on_device(bench, rlx.scatter, x, bench.put(indices), bench.put(updates))
     for start in (0, count // 2 - ENDS // 2, count - ENDS):
         expected = np.full(ENDS, 7, np.uint8)
         is_here = (indices >= start) & (indices < start + ENDS)

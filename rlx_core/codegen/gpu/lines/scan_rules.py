@@ -15,7 +15,7 @@ from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.loops import Combine
 from rlx_core.codegen.scalars.table import ScalarTable
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ops.activation import exp, log
@@ -29,7 +29,7 @@ State: TypeAlias = tuple[Register, ...]
 _COMBINES: dict[type[Op], Combine] = {Cumsum: "sum", Cumprod: "prod", Cummax: "max", Cummin: "min"}
 
 
-def registers_of(problem: Scan) -> int:
+def registers_of(problem: ScanProblem) -> int:
     """Registers of what is carried."""
     return 1 if problem.op in _COMBINES else 2
 
@@ -44,7 +44,7 @@ class Rule:
 
     b: TextAssembler
     scalars: ScalarTable
-    problem: Scan
+    problem: ScanProblem
     _reductions: Reductions = field(init=False)
 
     def __attrs_post_init__(self) -> None:

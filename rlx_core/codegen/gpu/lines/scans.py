@@ -18,7 +18,7 @@ from rlx_core.codegen.gpu.lines.scan_rules import Rule, State, registers_of
 from rlx_core.codegen.gpu.lines.template import Template
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, LinearRecurrence
 from rlx_core.system.records import define, frozen
@@ -29,7 +29,7 @@ ITEMS = 4
 """Neighbours that a thread has of a tile."""
 
 
-def refusal(problem: Scan, language: Language, scalars: ScalarTable) -> str | None:
+def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> str | None:
     """Why a scan cannot be printed, as "needs …" would continue."""
     if (reason := language.refusal(problem.dtype)) is not None:
         return reason
@@ -40,7 +40,7 @@ def refusal(problem: Scan, language: Language, scalars: ScalarTable) -> str | No
     return length_refusal("lines", problem.n) or index_refusal(language, problem.lines * problem.n)
 
 
-def print_scan(problem: Scan, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+def print_scan(problem: ScanProblem, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
     """What is launched to scan: buffers are the operands and the result."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not problem.lines * problem.n:
@@ -54,7 +54,7 @@ def print_scan(problem: Scan, language: Language, machine: Machine, scalars: Sca
     return Printed((stages.totals(), stages.carries(), stages.scan(is_carried=True)), (nbytes,) * registers_of(problem))
 
 
-def _parts(problem: Scan, machine: Machine, is_group: bool) -> tuple[int, int]:
+def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
     """How many parts a line has, and their size."""
     few, long, part = machine.few_rows, machine.long_row, machine.part
     if not is_group:
@@ -86,7 +86,7 @@ class _Line:
 
 @frozen
 class _Stages:
-    problem: Scan
+    problem: ScanProblem
     language: Language
     machine: Machine
     scalars: ScalarTable

@@ -157,7 +157,7 @@ def jax_transpose(rank: int) -> Any:
 def unfolded(d: Draw) -> Any:
     kernel, attributes = window(d, 2)
     spatial = [d.size((k - 1) * e + 1, 6) for k, e in zip(kernel, attributes["dilation"], strict=True)]
-    return (d.normal((d.size(1, 2), d.size(1, 3), *spatial)),), {"kernel": kernel, **attributes}
+    return (d.normal((d.size(1, 2), d.size(1, 3), *spatial)),), {"kernel_size": kernel, **attributes}
 
 
 def folded(d: Draw) -> Any:
@@ -166,16 +166,16 @@ def folded(d: Draw) -> Any:
     each = zip(sizes, kernel, *(attributes[key] for key in ("stride", "padding", "dilation")), strict=True)
     windows = [(n + 2 * p - e * (k - 1) - 1) // s + 1 for n, k, s, p, e in each]
     x = d.normal((d.size(1, 2), d.size(1, 2) * kernel[0] * kernel[1], windows[0] * windows[1]))
-    return (x,), {"sizes": tuple(sizes), "kernel": kernel, **attributes}
+    return (x,), {"output_size": tuple(sizes), "kernel_size": kernel, **attributes}
 
 
-def torch_unfold(x: Any, *, kernel: Sequence[int], **attributes: Any) -> Any:
-    return functional.unfold(x, kernel, **attributes)
+def torch_unfold(x: Any, *, kernel_size: Sequence[int], **attributes: Any) -> Any:
+    return functional.unfold(x, kernel_size, **attributes)
 
 
-def jax_unfold(x: Any, *, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+def jax_unfold(x: Any, *, kernel_size: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     pairs = [(p, p) for p in padding]
-    y = lax.conv_general_dilated_patches(x, kernel, stride, pairs, rhs_dilation=dilation)
+    y = lax.conv_general_dilated_patches(x, kernel_size, stride, pairs, rhs_dilation=dilation)
     return y.reshape(*y.shape[:2], -1)
 
 
@@ -187,13 +187,13 @@ def gridded(d: Draw) -> Any:
     rank = d.choice([2, 3])
     n, c, sizes, wanted = d.size(1, 2), d.size(1, 3), d.shape(rank, 2, 4), d.shape(rank, 1, 3)
     return (d.normal((n, c, *sizes)), d.floats((n, *wanted, rank), -0.9, 0.9)), {
-        "padding": d.choice(["zeros", "border", "reflection"]),
+        "padding_mode": d.choice(["zeros", "border", "reflection"]),
         "align_corners": d.choice([False, True]),
     }
 
 
-def torch_grid_sample(x: Any, grid: Any, *, padding: str, align_corners: bool) -> Any:
-    return torch.nn.functional.grid_sample(x, grid, "bilinear", padding, align_corners)
+def torch_grid_sample(x: Any, grid: Any, *, padding_mode: str, align_corners: bool) -> Any:
+    return torch.nn.functional.grid_sample(x, grid, "bilinear", padding_mode, align_corners)
 
 
 FAMILY = Family(
@@ -206,7 +206,7 @@ FAMILY = Family(
             torch_grid_sample,
             dtypes=("f64",),
             lacks={("torch", "jvp"): "no forward mode there"},
-            note="`method='linear'` is `mode='bilinear'` there, `padding` is `padding_mode`",
+            note="`mode='linear'` is `mode='bilinear'` there",
         ),
         Row(
             "channel_shuffle",
@@ -265,7 +265,7 @@ FAMILY = Family(
             "fold",
             lambda x, **a: nn.fold(x, **a),
             folded,
-            lambda x, *, sizes, kernel, **a: functional.fold(x, sizes, kernel, **a),
+            lambda x, *, output_size, kernel_size, **a: functional.fold(x, output_size, kernel_size, **a),
             None,
         ),
     ],

@@ -199,7 +199,7 @@ FAMILY = Family(
         ),
         moved(
             "pad",
-            lambda x, *, p: rlx.pad(x, p, value=1.5),
+            lambda x, *, p: rlx.pad(x, p, constant_values=1.5),
             lambda x, *, p: torch.nn.functional.pad(x, [v for pair in p[::-1] for v in pair], value=1.5),
             lambda x, *, p: jnp.pad(x, p, constant_values=1.5),
             attributes=lambda d: {"p": [(d.size(0, 2), d.size(0, 2)) for _ in range(3)]},

@@ -139,7 +139,7 @@ FAMILY = Family(
         ),
         Row(
             "scatter",
-            rlx.scatter,
+            lambda x, u, i: rlx.scatter(x, i, u),
             updated(is_unique=True),
             lambda x, u, i: x.index_copy(0, i, u),
             jax_scattered("set"),
@@ -147,7 +147,7 @@ FAMILY = Family(
         ),
         Row(
             "scatter(mode='add')",
-            lambda *a: rlx.scatter(*a, mode="add"),
+            lambda x, u, i: rlx.scatter(x, i, u, mode="add"),
             updated(is_unique=False),
             lambda x, u, i: x.index_add(0, i, u),
             jax_scattered("add"),
@@ -155,7 +155,7 @@ FAMILY = Family(
         ),
         Row(
             "scatter(mode='max')",
-            lambda *a: rlx.scatter(*a, mode="max"),
+            lambda x, u, i: rlx.scatter(x, i, u, mode="max"),
             updated(is_unique=True),
             torch_reduced("amax"),
             jax_scattered("max"),
@@ -163,7 +163,7 @@ FAMILY = Family(
         ),
         Row(
             "scatter(mode='min')",
-            lambda *a: rlx.scatter(*a, mode="min"),
+            lambda x, u, i: rlx.scatter(x, i, u, mode="min"),
             updated(is_unique=True),
             torch_reduced("amin"),
             jax_scattered("min"),

@@ -103,7 +103,9 @@ FAMILY = Family(
     [
         Row(
             "batch_norm",
-            lambda x, *rest, momentum: nn.batch_norm(x, *rest, momentum=momentum),
+            lambda x, gamma, beta, *statistics, momentum: nn.batch_norm(
+                x, *statistics, weight=gamma, bias=beta, momentum=momentum
+            ),
             batch(),
             torch_batch_norm,
             jax_batch_norm,
@@ -112,7 +114,9 @@ FAMILY = Family(
         ),
         Row(
             "batch_norm_inference",
-            lambda *a, momentum: nn.batch_norm_inference(*a),
+            lambda x, gamma, beta, *statistics, momentum: nn.batch_norm_inference(
+                x, *statistics, weight=gamma, bias=beta
+            ),
             batch(),
             lambda x, gamma, beta, mean, var, *, momentum: functional.batch_norm(x, mean, var, gamma, beta),
             jax_with_statistics,
@@ -142,7 +146,7 @@ FAMILY = Family(
         ),
         Row(
             "group_norm",
-            nn.group_norm,
+            lambda x, gamma, beta, *, groups: nn.group_norm(x, groups, gamma, beta),
             grouped,
             lambda x, gamma, beta, *, groups: functional.group_norm(x, groups, gamma, beta),
             **LONG,

@@ -28,7 +28,7 @@ def pooled(rank: int, *, is_choice: bool, has_dilation: bool, low: float = -2.0)
         spatial = [d.size((k - 1) * e + 1, 7) for k, e in zip(kernel, dilation, strict=True)]
         shape = (d.size(1, 2), d.size(1, 3), *spatial)
         attributes = {
-            "kernel": kernel,
+            "kernel_size": kernel,
             "stride": d.shape(rank, 1, 3),
             "padding": tuple(d.size(0, k // 2) for k in kernel),
         }
@@ -40,24 +40,24 @@ def pooled(rank: int, *, is_choice: bool, has_dilation: bool, low: float = -2.0)
 
 def torch_max(rank: int) -> Any:
     pool = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[rank - 1]
-    return lambda x, *, kernel, **a: pool(x, kernel, **a)
+    return lambda x, *, kernel_size, **a: pool(x, kernel_size, **a)
 
 
-def jax_max(x: Any, *, kernel: Any, stride: Any, padding: Any) -> Any:
+def jax_max(x: Any, *, kernel_size: Any, stride: Any, padding: Any) -> Any:
     pairs = [(0, 0), (0, 0), *((p, p) for p in padding)]
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *kernel), (1, 1, *stride), pairs)
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *kernel_size), (1, 1, *stride), pairs)
 
 
 def torch_mean(rank: int, **more: Any) -> Any:
     pool = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[rank - 1]
-    return lambda x, *, kernel, **a: pool(x, kernel, **a, **more)
+    return lambda x, *, kernel_size, **a: pool(x, kernel_size, **a, **more)
 
 
-def jax_mean(x: Any, *, kernel: Any, stride: Any, padding: Any) -> Any:
+def jax_mean(x: Any, *, kernel_size: Any, stride: Any, padding: Any) -> Any:
     pairs = [(0, 0), (0, 0), *((p, p) for p in padding)]
-    total = lax.reduce_window(x, 0.0, lax.add, (1, 1, *kernel), (1, 1, *stride), pairs)
+    total = lax.reduce_window(x, 0.0, lax.add, (1, 1, *kernel_size), (1, 1, *stride), pairs)
     cells = 1
-    for k in kernel:
+    for k in kernel_size:
         cells *= k
     return total / cells
 
@@ -65,7 +65,7 @@ def jax_mean(x: Any, *, kernel: Any, stride: Any, padding: Any) -> Any:
 def lp(d: Draw) -> Any:
     kernel = d.shape(2, 1, 3)
     return (d.floats((1, 2, *(d.size(k, 6) for k in kernel)), 0.2, 2.0),), {
-        "kernel": kernel,
+        "kernel_size": kernel,
         "stride": d.shape(2, 1, 3),
     }
 
@@ -160,9 +160,9 @@ FAMILY = Family(
         ),
         Row(
             "lp_pool(p=2)",
-            lambda x, *, kernel, stride: nn.lp_pool(x, 2.0, kernel, stride),
+            lambda x, *, kernel_size, stride: nn.lp_pool(x, 2.0, kernel_size, stride),
             lp,
-            lambda x, *, kernel, stride: functional.lp_pool2d(x, 2.0, kernel, stride),
+            lambda x, *, kernel_size, stride: functional.lp_pool2d(x, 2.0, kernel_size, stride),
             None,
         ),
         Row(

@@ -68,7 +68,7 @@ def attended(d: Draw) -> Any:
     is_causal = d.choice([False, True])
     keys = s if is_causal else keys
     return (d.normal((n, h, s, size)), d.normal((n, h, keys, size)), d.normal((n, h, keys, size))), {
-        "causal": is_causal
+        "is_causal": is_causal
     }
 
 
@@ -82,9 +82,9 @@ def torch_attention(*args: Any, **attributes: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(*args, **attributes)
 
 
-def jax_attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
+def jax_attention(q: Any, k: Any, v: Any, *, is_causal: bool) -> Any:
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
-    return jax.nn.dot_product_attention(q, k, v, is_causal=causal).swapaxes(1, 2)
+    return jax.nn.dot_product_attention(q, k, v, is_causal=is_causal).swapaxes(1, 2)
 
 
 def selected(d: Draw) -> Any:
@@ -139,7 +139,7 @@ FAMILY = Family(
             "attention",
             lambda q, k, v, **a: nn.attention(q, k, v, layout="bhsd", **a),
             attended,
-            lambda q, k, v, *, causal: torch_attention(q, k, v, is_causal=causal),
+            lambda q, k, v, *, is_causal: torch_attention(q, k, v, is_causal=is_causal),
             jax_attention,
             slack=64,
             why="two products and a softmax",
@@ -150,7 +150,7 @@ FAMILY = Family(
             lambda q, k, v: nn.attention(q, k, v, layout="bhsd"),
             shared_heads,
             lambda q, k, v: torch_attention(q, k, v, enable_gqa=True),
-            lambda q, k, v: jax_attention(q, k, v, causal=False),
+            lambda q, k, v: jax_attention(q, k, v, is_causal=False),
             slack=64,
             why="two products and a softmax",
             inexact={"jax": (1e-6, "JAX computes the softmax of the scores in float32")},

@@ -58,10 +58,10 @@ __all__ = [
     "EmitStep",
     "Emitted",
     "Emitters",
-    "Held",
+    "HoistedPack",
+    "OperandView",
     "Pack",
     "SizedForm",
-    "View",
     "aligned",
 ]
 
@@ -78,7 +78,7 @@ def aligned(nbytes: int) -> int:
 
 
 @frozen
-class View:
+class OperandView:
     """What a step inside a loop reads of an operand of the loop.
 
     Attributes:
@@ -120,7 +120,7 @@ class Pack:
     form: str
     sizes: tuple[int, ...]
     replaces: bool = True
-    view: View | None = None
+    view: OperandView | None = None
 
     @property
     def capacity(self) -> int:
@@ -146,7 +146,7 @@ class Pack:
 
 
 @frozen
-class Held:
+class HoistedPack:
     """An operand in another arrangement, made by native code before the first round of the loop that its step is in.
 
     Attributes:
@@ -197,7 +197,7 @@ class Emitted:
 
     function: str
     packs: tuple[Pack, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HoistedPack, ...] = ()
     workspace: int = 0
     shared_workspace: int = 0
     fault: Fault | None = None

@@ -17,9 +17,9 @@ from rlx_core.system.records import frozen
 __all__ = [
     "MACHINE",
     "AttentionSizes",
+    "CpuMachine",
     "IndexingSizes",
     "LoopSizes",
-    "Machine",
     "MovementSizes",
     "OrderingSizes",
     "ProductSizes",
@@ -213,7 +213,7 @@ class Speed:
 
 
 @frozen(cache_hash=True)
-class Machine:
+class CpuMachine:
     """What schedules look at besides the instruction set.
 
     Attributes:
@@ -245,20 +245,20 @@ class Machine:
     scans: ScanSizes = ScanSizes()
 
 
-MACHINE: Final = Machine()
+MACHINE: Final = CpuMachine()
 """What is assumed of every machine."""
 
 _assumed: Final = [MACHINE]
 """The last one counts; for all threads, because tests compile on several."""
 
 
-def assumed() -> Machine:
+def assumed() -> CpuMachine:
     """What programs that are compiled now are made for."""
     return _assumed[-1]
 
 
 @contextmanager
-def assuming(machine: Machine) -> Iterator[None]:
+def assuming(machine: CpuMachine) -> Iterator[None]:
     """Programs compiled inside are made for another machine: for tests."""
     _assumed.append(machine)
     try:

@@ -44,7 +44,7 @@ from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.system.records import frozen
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.kernels import native
 from rlx_cpu.native.llvm import ir
@@ -151,7 +151,7 @@ def problems() -> tuple[tuple[str, Emit, Node, tuple[int, ...]], ...]:
     """(kernel, its emitter, what it computes, the operands that are bound) of everything that is hashed."""
     found = []
     small = ((p, ()) for p in programs(tuple(standard_ops())))
-    large = ((Program(Case(p.op, p.sample)), p.bound) for p in larger_problems())
+    large = ((OpProgram(Case(p.op, p.sample)), p.bound) for p in larger_problems())
     for program, bound in (*small, *large):
         if not program.is_static:
             continue

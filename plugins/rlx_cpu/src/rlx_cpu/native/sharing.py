@@ -8,9 +8,9 @@ from typing import Final
 
 from rlx_cpu.native.machine import (
     AttentionSizes,
+    CpuMachine,
     IndexingSizes,
     LoopSizes,
-    Machine,
     MovementSizes,
     OrderingSizes,
     ProductSizes,
@@ -20,7 +20,7 @@ from rlx_cpu.native.machine import (
 
 __all__ = ["SHARING", "everything_is_shared"]
 
-SHARING: Final = Machine(
+SHARING: Final = CpuMachine(
     serial_nbytes=-1,
     serial_points=-1,
     serial_products=-1,

@@ -26,7 +26,7 @@ from rlx_core.system.records import define, frozen
 from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 
-__all__ = ["PREFIX", "Meaning", "NativeTable", "WithGuests", "adopted", "is_guest", "is_native", "native"]
+__all__ = ["PREFIX", "NativeMeaning", "NativeTable", "WithGuests", "adopted", "is_guest", "is_native", "native"]
 
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
@@ -80,7 +80,7 @@ class NativeTable:
             base = f"{PREFIX}{name or getattr(emit, '__name__', 'kernel')}"
             for op in ops:
                 unique = base if len(ops) == 1 else f"{base}[{op.name}]"
-                run = Meaning(emit)
+                run = NativeMeaning(emit)
                 run.__doc__ = doc
                 self._rows.register(
                     op,
@@ -144,7 +144,7 @@ native = NativeTable(filled_by="rlx_cpu.native.kernels")
 
 
 @define(eq=False, slots=False)
-class Meaning:
+class NativeMeaning:
     """The function of a native row: computes what the step does by the op's own NumPy meaning, and carries its emitter."""
 
     emit: Emit = field(repr=False)
@@ -174,7 +174,7 @@ def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
 
     Without a native tier a native row is left to the other rows for its op: its function is no better than they are.
     """
-    if isinstance(row.run, Meaning):
+    if isinstance(row.run, NativeMeaning):
         return evolve(row, name=f"{row.plugin}.{row.name}", tier="native") if is_native_here else None
     return evolve(row, tier=None) if row.tier == "native" else row
 
@@ -191,7 +191,7 @@ class WithGuests:
         if not is_guest(kernel):
             return self.own.emitter(kernel)
         run = self.kernels.get(kernel).run
-        return run.emit if isinstance(run, Meaning) else None
+        return run.emit if isinstance(run, NativeMeaning) else None
 
     def sized(self, kernel: str) -> EmitSized | None:
         """See `NativeTable.sized`; kernels of others are made for each size."""

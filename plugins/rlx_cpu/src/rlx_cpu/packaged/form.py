@@ -21,8 +21,8 @@ from rlx_core.run.packaged.reading import every, line_of, number
 from rlx_core.run.plan import BufferId
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import Emitted
-from rlx_cpu.native.runtime.code import Code
-from rlx_cpu.native.runtime.compiled import Compiled, NativeStep, RunSettings
+from rlx_cpu.native.runtime.code import ProgramCode
+from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, RunSettings
 from rlx_cpu.native.runtime.native_steps import Arguments
 
 __all__ = ["PackedProgram", "program_form"]
@@ -77,17 +77,17 @@ class PackedProgram:
         """Whether steps take one thread longer than that."""
         return sum(self.microseconds[number] for number in steps) > microseconds
 
-    def compiled(self, code: Code | None, settings: RunSettings) -> Compiled:
+    def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:
         """The steps with their code."""
         steps = {i: each.with_code(code) for i, each in self.steps.items()}
         emitted = [each.emitted for each in steps.values()]
         scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted), default=0)
-        return Compiled((), steps, self.words, scratch, settings)
+        return CompiledSteps((), steps, self.words, scratch, settings)
 
 
 def program_form(
     plan: PlanWriter,
-    compiled: Compiled,
+    compiled: CompiledSteps,
     arguments: Arguments,
     packed: Sequence[tuple[int, np.ndarray]],
     microseconds: Mapping[int, float],

@@ -13,7 +13,7 @@ from rlx_core.run.memory import HostMemory
 from rlx_core.run.packaged.plan_form import reason_against_version
 from rlx_core.run.packaged.program import packaged_program
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION, Code, bring, codes
+from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION, ProgramCode, bring, codes
 from rlx_cpu.native.runtime.compiled import RunSettings
 from rlx_cpu.native.runtime.native_steps import NativeCode
 from rlx_cpu.packaged.features import reason_against
@@ -73,7 +73,7 @@ def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
     return program
 
 
-def program_of(packed: PackedProgram, code: Code | None, blobs: Blobs, settings: RunSettings) -> Program:
+def program_of(packed: PackedProgram, code: ProgramCode | None, blobs: Blobs, settings: RunSettings) -> Program:
     """A program that was read, with its code and weights.
 
     Raises:

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
@@ -25,7 +25,7 @@ from rlx_cpu.native.llvm.objects import Making
 from rlx_cpu.native.llvm.optimise import generate, new_module
 from rlx_cpu.native.machine import Speed
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION
-from rlx_cpu.native.runtime.compiled import Compiled, Settings
+from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import arguments_of, packs_of
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import emit_function, functions_of, laid_out, reason_to_drive
@@ -126,7 +126,7 @@ def reason_against(number: int, step: Step) -> str | None:
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"
 
 
-def _program_form(lir: Lir, compiled: Compiled, bindings: Bindings, keep: Keep, speed: Speed) -> Json:
+def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: Keep, speed: Speed) -> Json:
     locations = Locations(lir)
     plan = locations.plan()
     params = [usable(bindings[leaf.name]) for leaf in plan.params]
@@ -143,7 +143,7 @@ def _program_form(lir: Lir, compiled: Compiled, bindings: Bindings, keep: Keep, 
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):
         roots = params if each.location.buffer.kind == "param" else plan.constants
-        at = At(roots[each.location.buffer.number], each.location.offset)
+        at = Address(roots[each.location.buffer.number], each.location.offset)
         packed.append((each.word, each.pack.pack(memory.read(at, each.type, each.location.strides))))
     microseconds = {number: estimated_us(lir.steps[number], speed) for number in compiled.steps}
     return program_form(writer, compiled, arguments, packed, microseconds)

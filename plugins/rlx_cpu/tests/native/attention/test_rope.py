@@ -16,7 +16,7 @@ from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.rope import Rope, RopeBackward
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.attention.rope import emit_rope
 from rlx_cpu.native.llvm.isa import Isa
 
@@ -26,7 +26,7 @@ SAMPLES = [p for p in programs((Rope, RopeBackward)) if p.is_static]
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_turned_as_its_decomposition_says(program: Program, isa: Isa) -> None:
+def test_every_sample_is_turned_as_its_decomposition_says(program: OpProgram, isa: Isa) -> None:
     agrees(emit_rope, program.node.op, drawn(program), isa)
 
 

@@ -11,7 +11,7 @@ from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ops.indexing import Gather
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.indexing.gather import emit_gather
 from rlx_cpu.native.llvm.isa import Isa, available
 
@@ -20,7 +20,7 @@ SAMPLES = [p for p in programs((Gather,)) if p.is_static]
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_read_as_numpy_reads_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_read_as_numpy_reads_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_gather, program.node.op, drawn(program), isa)
 
 

@@ -16,24 +16,24 @@ import rlx_cpu.plugin
 from rlx_core.codegen.indexing import Indexing
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import ALL, dtype, i32
-from rlx_core.ops.indexing import ScatterAdd
+from rlx_core.ops.indexing import ScatterAdd, scatter_add
 from rlx_core.ops.scatter import Scatter
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.indexing import chains
 from rlx_cpu.native.indexing.scatter import emit_scatter
 from rlx_cpu.native.indexing.scatter_rows import is_combined
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.machine import MACHINE, IndexingSizes, Machine, assuming
+from rlx_cpu.native.machine import MACHINE, CpuMachine, IndexingSizes, assuming
 
 HOST = PluginHost([rlx_cpu.plugin])
-NO_CACHE = Machine(l2_nbytes=-1, indexing=IndexingSizes(chained_row_nbytes=0))
+NO_CACHE = CpuMachine(l2_nbytes=-1, indexing=IndexingSizes(chained_row_nbytes=0))
 SAMPLES = [p for p in programs((ScatterAdd, Scatter)) if p.is_static and is_combined.holds(p.node)]
 
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_written_as_numpy_writes_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_written_as_numpy_writes_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_scatter, program.node.op, drawn(program), isa)
 
 
@@ -160,7 +160,7 @@ def test_chains_clip_leave_out_or_name_an_index_outside() -> None:
     for oob in ("clip", "fill"):
         agrees(emit_scatter, ScatterAdd(3, oob=oob), [updates, indices])
     with pytest.raises(IndexRangeError, match="index -9 is outside an axis of 3 elements"):
-        rlx.jit(lambda u, i: rlx.scatter_add(u, i, size=3), host=HOST, target="cpu")(updates, indices)
+        rlx.jit(lambda u, i: scatter_add(u, i, size=3), host=HOST, target="cpu")(updates, indices)
 
 
 def test_large_tables_of_long_rows_are_chained() -> None:

@@ -28,12 +28,12 @@ def test_jobs_begin_in_order_and_may_wait_for_earlier_ones() -> None:
     """So that linking, which waits for all code, can be asked for before any is there."""
     begun: list[int] = []
 
-    def job(number: int, *waits: background.Later[int]) -> int:
+    def job(number: int, *waits: background.JobFuture[int]) -> int:
         begun.append(number)
         time.sleep(0.001)
         return number + sum(each.result() for each in waits)
 
-    made: list[background.Later[int]] = []
+    made: list[background.JobFuture[int]] = []
     expected: list[int] = []
     for number in range(20):
         waits = tuple(made[-3:])
@@ -159,7 +159,7 @@ def test_a_handler_does_what_a_worker_cannot_before_it_returns(comes_first: str)
         return code.result()
 
     asker: list[threading.Thread] = []
-    code = background.Later(object_file)
+    code = background.JobFuture(object_file)
     assert in_time(ask) == 5
 
 

@@ -42,14 +42,14 @@ def test_a_constant_is_the_number_nearest_to_what_was_said(kind: str, value: flo
     type, dtype, bits = FLOATS[kind]
     module, _, b = built(ir.FunctionType(I64, []))
     size = 8 * np.dtype(dtype).itemsize
-    b.ret(b.zext(b.bitcast(ir.Constant(type, float(dtype(value))), ir.IntType(size)), I64))
+    b.ret(b.zext(b.bitcast(ir.LlvmConstant(type, float(dtype(value))), ir.IntType(size)), I64))
     assert np.array(called(module)).astype(np.uint64).astype(bits) == dtype(value).view(bits)
 
 
 @pytest.mark.parametrize("items", [[7, 7, 7, 7], [1, -2, 3, -4]], ids=["equal", "different"])
 def test_a_vector_has_its_items_in_order(items: list[int]) -> None:
     module, function, b = built(ir.FunctionType(I64, [I64]))
-    vector = ir.Constant(ir.VectorType(I64, 4), items)
+    vector = ir.LlvmConstant(ir.VectorType(I64, 4), items)
     b.ret(b.extract_element(vector, function.args[0]))
     assert [called(module, lane) for lane in range(4)] == items
 
@@ -58,11 +58,11 @@ def test_branches_loops_and_names_asked_for_twice() -> None:
     """The sum of the even numbers below n, less 1 for each odd one."""
     module, function, b = built(ir.FunctionType(I64, [I64]))
     total = variable(b, I64)
-    b.store(ir.Constant(I64, 0), total, align=8)
-    with counted(b, ir.Constant(I64, 0), function.args[0]) as i:
+    b.store(ir.LlvmConstant(I64, 0), total, align=8)
+    with counted(b, ir.LlvmConstant(I64, 0), function.args[0]) as i:
         is_odd = b.trunc(i, ir.IntType(1))
         with b.if_else(is_odd, likely=False) as (odd, even):
-            for side, change in ((odd, ir.Constant(I64, -1)), (even, i)):
+            for side, change in ((odd, ir.LlvmConstant(I64, -1)), (even, i)):
                 with side:
                     b.store(b.add(b.load(total, typ=I64, align=8), change), total, align=8)
     b.ret(b.load(total, typ=I64, align=8))
@@ -73,9 +73,9 @@ def test_branches_loops_and_names_asked_for_twice() -> None:
     "mistake",
     [
         lambda b: b.ret_void() or b.ret_void(),
-        lambda b: b.phi(I64).add_incoming(ir.Constant(ir.FloatType(), 1.0), b.block),
-        lambda b: ir.Constant(ir.VectorType(I64, 4), [1, 2]),
-        lambda b: b.call(ir.Constant(ir.PointerType(), None), []),
+        lambda b: b.phi(I64).add_incoming(ir.LlvmConstant(ir.FloatType(), 1.0), b.block),
+        lambda b: ir.LlvmConstant(ir.VectorType(I64, 4), [1, 2]),
+        lambda b: b.call(ir.LlvmConstant(ir.PointerType(), None), []),
         lambda b: str(b.module),
     ],
     ids=["two ends", "another type", "too few lanes", "no signature", "no end"],

@@ -34,7 +34,7 @@ from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.llvm.isa import ISAS, Isa, available
 from rlx_cpu.native.loops.rows import emit_loop
 from rlx_cpu.native.loops.walk import Shape
-from rlx_cpu.native.machine import MACHINE, Machine, assumed, assuming
+from rlx_cpu.native.machine import MACHINE, CpuMachine, assumed, assuming
 from rlx_cpu.native.movement.boxes import emit_move
 from rlx_cpu.native.scans.cumulative import emit_running
 
@@ -60,7 +60,7 @@ MOVED: dict[str, tuple[Op, tuple[int, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def _every_result_is_large() -> Iterator[None]:
-    with assuming(Machine(nontemporal_nbytes=1)):
+    with assuming(CpuMachine(nontemporal_nbytes=1)):
         yield
 
 
@@ -126,7 +126,7 @@ def test_what_is_computed_past_the_caches_is_the_same(form: str, isa: Isa) -> No
     if isinstance(op, Gather):
         operands[1] = (operands[1] * 2).astype(np.int32)
     streamed = kernel(emit, op, operands, isa)
-    with assuming(Machine(nontemporal_nbytes=1 << 40)):
+    with assuming(CpuMachine(nontemporal_nbytes=1 << 40)):
         ordinary = kernel(emit, op, operands, isa)
     assert ("movnt" in streamed.assembly, "movnt" in ordinary.assembly) == (form not in ORDINARY, False)
     (wanted,) = ordinary(*operands)

@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
-    return nn.attention(q, k, v, num_heads=2, causal=True)
+    return nn.attention(q, k, v, num_heads=2, is_causal=True)
 
 
 def gradients(x: Any, w: Any, g: Any) -> Any:

@@ -19,7 +19,7 @@ from rlx_core.ops.creation import Full
 from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
 from rlx_core.ops.rearrange import Diagonal, Repeat, Roll, Tile
 from rlx_core.ops.structural import Expand, Reshape, Transpose
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.movement.boxes import emit_move, prepared
 
@@ -28,7 +28,7 @@ SAMPLES = [p for p in programs(tuple(TILINGS)) if p.is_static]
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_moved_as_numpy_moves_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_moved_as_numpy_moves_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_move, program.node.op, drawn(program), isa)
 
 

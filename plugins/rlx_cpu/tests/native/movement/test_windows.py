@@ -13,7 +13,7 @@ import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice, dynamic_update_slice
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.movement.windows import emit_slice, emit_update
 
@@ -24,7 +24,7 @@ SAMPLES = [p for p in programs(tuple(EMITTERS)) if p.is_static]
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_agrees_with_numpy(program: Program, isa: Isa) -> None:
+def test_every_sample_agrees_with_numpy(program: OpProgram, isa: Isa) -> None:
     agrees(EMITTERS[program.op], program.node.op, drawn(program), isa)
 
 

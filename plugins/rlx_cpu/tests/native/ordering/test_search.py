@@ -9,7 +9,7 @@ from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import dtype, i32
 from rlx_core.ops.sorting import ORDERED, SearchSorted
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.ordering.search import emit_search
 
@@ -18,7 +18,7 @@ SAMPLES = [p for p in programs((SearchSorted,)) if p.is_static]
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_found_where_numpy_finds_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_found_where_numpy_finds_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_search, program.node.op, drawn(program), isa)
 
 

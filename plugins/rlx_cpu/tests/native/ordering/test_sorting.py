@@ -11,9 +11,9 @@ from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import dtype, i32
 from rlx_core.ops.sorting import ORDERED, ArgSort, Sort, TopK
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa, available
-from rlx_cpu.native.machine import Machine, OrderingSizes, assuming
+from rlx_cpu.native.machine import CpuMachine, OrderingSizes, assuming
 from rlx_cpu.native.ordering.ranks import is_short
 from rlx_cpu.native.ordering.sorting import emit_sort
 
@@ -26,7 +26,7 @@ SHORT, MIDDLE, LONG = 37, 300, 4500
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_sorted_as_numpy_sorts_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_sorted_as_numpy_sorts_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_sort, program.node.op, drawn(program), isa)
 
 
@@ -89,7 +89,7 @@ def test_every_length_of_a_short_row() -> None:
 @pytest.mark.slow
 @DTYPES
 def test_threads_share_a_long_row(name: str) -> None:
-    with assuming(Machine(ordering=OrderingSizes(shared_row=MIDDLE))):
+    with assuming(CpuMachine(ordering=OrderingSizes(shared_row=MIDDLE))):
         for n in (MIDDLE, 1111):
             rows = list(patterns(name, n))
             all_agree(emit_sort, Sort(), [[x] for x in rows])

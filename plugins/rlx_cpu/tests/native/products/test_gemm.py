@@ -23,7 +23,7 @@ from rlx_cpu.native.llvm.isa import ISAS, Isa, available
 from rlx_cpu.native.llvm.jit import compile_module
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
-from rlx_cpu.native.products.epilogue import Epilogue, Operand, add, multiply, scale
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, add, multiply, scale
 from rlx_cpu.native.products.gemm import emit_product, matmul, matmul_bias_activation
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)
@@ -157,10 +157,10 @@ def test_stages_read_operands_with_any_strides(isa: Isa, strides: tuple[int, int
     factors = random(rng, (17,), np.float32)
     layout = Layout((*map(place_of, (a, b, added, factors)),), (Place.dense(TensorType(f32, (17, 19))),))
 
-    def stages(simd: Simd, builder: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+    def stages(simd: Simd, builder: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
         residual, factor = (pointer_at(builder, buffers, i) for i in (2, 3))
-        first = Epilogue((scale(simd, 0.5), add(simd, Operand(residual, *strides))))
-        return first.then(multiply(simd, Operand(factor, by_row=4)))
+        first = GemmEpilogue((scale(simd, 0.5), add(simd, EpilogueOperand(residual, *strides))))
+        return first.then(multiply(simd, EpilogueOperand(factor, by_row=4)))
 
     module = new_module("kernel")
     emitted = emit_product(module, layout, isa, "kernel", stages)
@@ -190,7 +190,7 @@ def test_neon_code_is_made_on_any_machine() -> None:
     layout = Layout(places, (Place.dense(TensorType(f32, (17, 50))),))
     module = new_module("kernel")
     module.triple = "aarch64-unknown-linux-gnu"
-    emit_product(module, layout, isa, "kernel", lambda simd, builder, buffers: Epilogue())
+    emit_product(module, layout, isa, "kernel", lambda simd, builder, buffers: GemmEpilogue())
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(features="+neon", opt=3)

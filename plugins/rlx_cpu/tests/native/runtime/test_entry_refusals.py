@@ -15,7 +15,7 @@ from rlx_core.errors import DtypeError, RlxError, ShapeError, WrongInputCountErr
 from rlx_core.ir.graph import Builder
 from rlx_core.ops.arithmetic import add
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.compiled import Compiled
+from rlx_core.pipeline.compiled import CompiledProgram
 from rlx_core.pipeline.profile import profiled
 from rlx_core.runtime.executable import Executable
 from rlx_cpu.native.runtime import interpreter
@@ -107,7 +107,7 @@ def test_a_program_that_writes_to_a_parameter_has_no_entry() -> None:
     assert fast.report.checked == "parameter w is donated"
 
 
-def with_parameter(donations: dict[str, int | None]) -> Compiled:
+def with_parameter(donations: dict[str, int | None]) -> CompiledProgram:
     """x + w, where w is a parameter."""
     builder = Builder()
     x, w = builder.input("x", rlx.spec("f32[2, 3]")), builder.param("w", rlx.spec("f32[2, 3]"))

@@ -11,16 +11,16 @@ import pytest
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL, address, counted
 from rlx_cpu.native.llvm.isa import host_isa
-from rlx_cpu.native.llvm.jit import Code, compile_module
+from rlx_cpu.native.llvm.jit import JitCode, compile_module
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.runtime import pool
-from rlx_cpu.native.runtime.pool import Pool
+from rlx_cpu.native.runtime.pool import ThreadPool
 from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
 
 
 @cache
-def code() -> Code:
+def code() -> JitCode:
     """`count` adds one to the counter of its part; `total` stores the sum of the first 64 counters behind them."""
     module = new_module("steps")
     function = ir.Function(module, KERNEL, "count")
@@ -51,7 +51,7 @@ class Job:
         self.table = np.array([self.counters.ctypes.data], np.int64)
         self.words = np.array([(code().address(name), 0, parts, meets) for name, parts, meets in steps], np.int64)
 
-    def run(self, on: Pool, record: Any = None) -> None:
+    def run(self, on: ThreadPool, record: Any = None) -> None:
         place = 0 if record is None else record.ctypes.data
         on.run(self.words.ctypes.data, len(self.words), self.table.ctypes.data, place)
 
@@ -79,13 +79,13 @@ def test_steps_without_a_barrier_in_between_are_done_by_one_thread_in_order() ->
 def test_a_worker_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool.threading.Thread, "start", lambda self: None)
     job = Job(("count", 64, True), ("count", 2, True), ("total", 1, True))
-    job.run(Pool(2, 50))
+    job.run(ThreadPool(2, 50))
     assert job.counters[64] == 66
 
 
 def test_a_run_of_more_steps_than_ever_before_has_room() -> None:
     job = Job(*[("count", 2, True)] * 1000)
-    job.run(Pool(2, 50))
+    job.run(ThreadPool(2, 50))
     assert job.counters[:2].tolist() == [1000, 1000]
 
 

@@ -128,12 +128,12 @@ def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "objects"
 
 
-def code(number: int) -> jit.Code:
+def code(number: int) -> jit.JitCode:
     from rlx_cpu.native.llvm import ir
 
     module = optimise.new_module("test")
     function = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")
-    ir.IRBuilder(function.append_basic_block("entry")).ret(ir.Constant(ir.IntType(64), number))
+    ir.IRBuilder(function.append_basic_block("entry")).ret(ir.LlvmConstant(ir.IntType(64), number))
     isa = host_isa()
     assert isa is not None
     made = jit.compile_module(module, isa)
@@ -141,7 +141,7 @@ def code(number: int) -> jit.Code:
     return made
 
 
-def answer(made: jit.Code) -> int:
+def answer(made: jit.JitCode) -> int:
     import ctypes
 
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(made.address("answer"))())

@@ -44,7 +44,7 @@ def loss(*arguments: Any) -> Any:
     h = rlx.take(words, x, axis=0) + places[: x.shape[1]]
     z = nn.layer_norm(h, gain, shift) @ qkv
     q, k, v = (z[..., i * FEATURES : (i + 1) * FEATURES] for i in range(3))
-    h = h + nn.attention(q, k, v, num_heads=HEADS, causal=True) @ out
+    h = h + nn.attention(q, k, v, num_heads=HEADS, is_causal=True) @ out
     logits = nn.gelu(nn.linear(h, up, bias)) @ down
     return nn.cross_entropy(rlx.reshape(logits, (-1, WORDS)), rlx.reshape(y, (-1,)))
 

@@ -31,7 +31,7 @@ def mlp(x: Any) -> Any:
 
 
 def weighted_attention(q: Any, k: Any, v: Any, g: Any) -> Any:
-    return rlx.sum(nn.attention(q, k, v, num_heads=3, causal=True) * g)
+    return rlx.sum(nn.attention(q, k, v, num_heads=3, is_causal=True) * g)
 
 
 def of_attention(**more: Any) -> Any:
@@ -85,19 +85,21 @@ CASES = {
     "positions": Case(lambda x: x + rlx.arange(x.shape[0]), ["f32[n]"]),
     "gather": Case(lambda x, i: rlx.take(x, i, axis=0), ["f32[9, 24]", "i64[n, 2]"]),
     "gather with a fill": Case(
-        lambda x, i: rlx.gather(x, i - 2, axis=0, oob="fill", fill=0.5), ["f32[n, 24]", "i64[n, 2]"], may_be_none=False
+        lambda x, i: rlx.gather(x, i - 2, axis=0, out_of_bounds="fill", fill_value=0.5),
+        ["f32[n, 24]", "i64[n, 2]"],
+        may_be_none=False,
     ),
     "gather in lines with a fill": Case(
-        lambda x, i: rlx.gather(x, i, axis=1, oob="fill", fill=-1),
+        lambda x, i: rlx.gather(x, i, axis=1, out_of_bounds="fill", fill_value=-1),
         ["f32[3, n, 5]", "i32[n]"],
         may_be_none=False,
     ),
     "attention": Case(
         lambda q, k, v: nn.attention(q, k, v, num_heads=3), ["f32[2, n, 96]"] * 3, may_be_none=False, few=2
     ),
-    "causal attention": Case(lambda q, k, v: nn.attention(q, k, v, num_heads=3, causal=True), ["f32[n, 6, 96]"] * 3),
+    "causal attention": Case(lambda q, k, v: nn.attention(q, k, v, num_heads=3, is_causal=True), ["f32[n, 6, 96]"] * 3),
     "growing cache": Case(
-        lambda q, k, v: nn.attention(q, k, v, num_heads=3, causal=True),
+        lambda q, k, v: nn.attention(q, k, v, num_heads=3, is_causal=True),
         ["f32[2, 1, 96]", "f32[2, n, 96]", "f32[2, n, 96]"],
         may_be_none=False,
     ),
@@ -164,7 +166,7 @@ CASES = {
         lambda x, i, g: added_at(with_a_row(x), i, g), ["f32[n, 40]", "i64[7]", "f32[7, 40]"], may_be_none=False
     ),
     "places of a table": Case(
-        lambda x, i, y: rlx.scatter(with_a_row(x), y, rlx.minimum(i, x.shape[0])),
+        lambda x, i, y: rlx.scatter(with_a_row(x), rlx.minimum(i, x.shape[0]), y),
         ["f32[n, 5]", "i64[7]", "f32[7, 5]"],
         may_be_none=False,
     ),

@@ -11,7 +11,7 @@ from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import c64, dtype
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa, available
 from rlx_cpu.native.scans.cumulative import emit_running
 from rlx_cpu.native.scans.running_rows import is_running
@@ -22,7 +22,7 @@ SAMPLES = [p for p in programs(EXACT) if p.is_static and is_running.holds(p.node
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_runs_as_numpy_runs_it(program: Program, isa: Isa) -> None:
+def test_every_sample_runs_as_numpy_runs_it(program: OpProgram, isa: Isa) -> None:
     agrees(emit_running, program.node.op, drawn(program), isa)
 
 

@@ -12,7 +12,7 @@ from harness import EVERY_WIDTH
 from rlx_core.codegen.scalars.table import DTYPES
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.counting import ArgMax, ArgMin
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import OpProgram, programs
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.scans.positions import emit_position, is_held
 
@@ -21,7 +21,7 @@ SAMPLES = [p for p in programs((ArgMax, ArgMin)) if p.is_static and is_held.hold
 
 @EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
-def test_every_sample_is_found_where_numpy_finds_it(program: Program, isa: Isa) -> None:
+def test_every_sample_is_found_where_numpy_finds_it(program: OpProgram, isa: Isa) -> None:
     (x,) = drawn(program)
     found = type(program.node.op)(program.node.op.axis, program.node.op.keep_dim)  # type: ignore[attr-defined]
     agrees(emit_position, found, [x], isa)

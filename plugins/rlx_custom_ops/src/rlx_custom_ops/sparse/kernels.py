@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_custom_ops.sparse.ops.least_squares import Lsqr
-from rlx_custom_ops.sparse.ops.solve import Solve
+from rlx_custom_ops.sparse.ops.solve import SparseSolve
 
 __all__ = ["kernels"]
 
@@ -18,7 +18,7 @@ kernels = KernelTable("cpu", plugin="sparse")
 DTYPES = "f32 f64 c64 c128 i8 i16 i32 i64 u8 u16 u32 u64"
 
 
-@kernels.register(Solve, dtypes=DTYPES, accepts_strides=True)
+@kernels.register(SparseSolve, dtypes=DTYPES, accepts_strides=True)
 def scipy_sparse_solve(op: Any, *operands: np.ndarray, out: np.ndarray, workspace: Any) -> None:
     """SuperLU, or an iteration, in float64."""
     op.solve_into(out, *operands)

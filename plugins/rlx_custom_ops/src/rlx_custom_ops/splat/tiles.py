@@ -18,7 +18,7 @@ SIDE: Final = 16
 """Pixels along each side of a tile."""
 
 
-class Tile(NamedTuple):
+class SplatTile(NamedTuple):
     """A tile, the splats that reach it in their order, and what each does to each pixel: [pixels, splats]."""
 
     rows: slice
@@ -32,7 +32,9 @@ class Tile(NamedTuple):
     before: np.ndarray
 
 
-def tiles(op: Any, centres: np.ndarray, conics: np.ndarray, radii: np.ndarray, opacities: np.ndarray) -> Iterator[Tile]:
+def tiles(
+    op: Any, centres: np.ndarray, conics: np.ndarray, radii: np.ndarray, opacities: np.ndarray
+) -> Iterator[SplatTile]:
     """The tiles of a picture that any splat reaches."""
     is_seen = opacities > 0  # as those are not that lie outside of the view; their centres may be anywhere
     for top in range(0, op.height, SIDE):
@@ -55,7 +57,7 @@ def tile(
     conics: np.ndarray,
     radii: np.ndarray,
     opacities: np.ndarray,
-) -> Tile:
+) -> SplatTile:
     down, right = (np.arange(s.start, s.stop, dtype=centres.dtype) + centres.dtype.type(0.5) for s in (rows, columns))
     x = np.tile(right, len(down))[:, None] - centres[splats, 0]
     y = np.repeat(down, len(right))[:, None] - centres[splats, 1]
@@ -68,7 +70,9 @@ def tile(
     before = np.ones_like(alpha)
     np.cumprod(1 - alpha[:, :-1], axis=1, out=before[:, 1:])
     is_shown &= before >= op.transmittance_threshold
-    return Tile(rows, columns, splats, x, y, falloff, np.where(is_shown, alpha, 0), is_shown & (covered < MOST), before)
+    return SplatTile(
+        rows, columns, splats, x, y, falloff, np.where(is_shown, alpha, 0), is_shown & (covered < MOST), before
+    )
 
 
 def forward(op: Any, picture: np.ndarray, *splats: np.ndarray) -> None:

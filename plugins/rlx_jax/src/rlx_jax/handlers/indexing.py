@@ -41,7 +41,7 @@ def gather(equation: Equation, x: Any, indices: Any) -> Any:
     starts, is_inside = start_of(equation, numbers.start_index_map, numbers.operand_batching_dims,
                                  numbers.start_indices_batching_dims, indices, shape, windows)  # fmt: skip
     points = starts[0].shape if starts else equation.sizes.shape(equation.operands[1].shape[:-1])
-    found = rlx.take(rlx.reshape(x, (-1,)), places(starts, shape, windows, inner, points), oob="clip")
+    found = rlx.take(rlx.reshape(x, (-1,)), places(starts, shape, windows, inner, points), out_of_bounds="clip")
     if is_inside is not None:
         fill = filling(equation)
         found = rlx.where(rlx.reshape(is_inside, (*points, *(1 for _ in inner))), found, fill)
@@ -66,7 +66,9 @@ def scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Any:
         whole = rlx.reshape(is_inside, (*is_inside.shape, *(1 for _ in inner)))
         at = rlx.where(whole, at, size_of(shape))
     flat = rlx.reshape(x, (-1,))
-    written = rlx.scatter(flat, rlx.reshape(rows, (-1,)), rlx.reshape(at, (-1,)), mode=MODES[equation.name], oob="fill")
+    written = rlx.scatter(
+        flat, rlx.reshape(at, (-1,)), rlx.reshape(rows, (-1,)), mode=MODES[equation.name], out_of_bounds="fill"
+    )
     return rlx.reshape(written, shape)
 
 

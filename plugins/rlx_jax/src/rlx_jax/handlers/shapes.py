@@ -79,7 +79,7 @@ def pad(equation: Equation, x: Any, value: Any) -> Any:
     widths = [tuple(map(equation.sizes.size, each)) for each in equation["padding_config"]]
     for axis, (_, _, between) in enumerate(widths):
         x = spread(x, axis, between, value) if between else x
-    return rlx.pad(x, [(lo, hi) for lo, hi, _ in widths], value=value)
+    return rlx.pad(x, [(lo, hi) for lo, hi, _ in widths], constant_values=value)
 
 
 def spread(x: Any, axis: int, between: int, value: Any) -> Any:
@@ -91,7 +91,7 @@ def spread(x: Any, axis: int, between: int, value: Any) -> Any:
     joined = (*shape[:axis], shape[axis] * (1 + between), *shape[axis + 1 :])
     crop = [(0, 0)] * len(shape)
     crop[axis] = (0, -between)
-    return rlx.pad(rlx.reshape(rlx.pad(apart, widths, value=value), joined), crop, value=value)
+    return rlx.pad(rlx.reshape(rlx.pad(apart, widths, constant_values=value), joined), crop, constant_values=value)
 
 
 @handles("iota")

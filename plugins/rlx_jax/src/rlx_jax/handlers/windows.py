@@ -65,7 +65,9 @@ def windows(equation: Equation, x: Any, neutral: Any, combine: Callable[[Any, An
         raise unsupported("from_jax", {f"{equation.name} of {prod(sizes)} places": ["an equation"]})
     for axis, between in enumerate(equation["base_dilation"]):
         x = spread(x, axis, between - 1, neutral) if between > 1 else x
-    padded = rlx.pad(x, [tuple(map(equation.sizes.size, each)) for each in equation["padding"]], value=neutral)
+    padded = rlx.pad(
+        x, [tuple(map(equation.sizes.size, each)) for each in equation["padding"]], constant_values=neutral
+    )
     shape, found = equation.shape, None
     for place in product(*map(range, sizes)):
         starts = [at * gap for at, gap in zip(place, gaps, strict=True)]

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.dims.atoms import Symbol
+from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
@@ -49,12 +49,12 @@ class Writer:
         symbols: A symbol → the input and the axis that have its size.
     """
 
-    def __init__(self, symbols: dict[Symbol, tuple[str, int]], numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, symbols: dict[SizeSymbol, tuple[str, int]], numbers: Iterator[int] | None = None) -> None:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.symbols = symbols
         self.numbers = count(1) if numbers is None else numbers
-        self._sizes: dict[Symbol, str] = {}
+        self._sizes: dict[SizeSymbol, str] = {}
 
     def fresh(self, hint: str = "v") -> str:
         """A name that nothing has yet."""
@@ -98,7 +98,7 @@ class Writer:
         for monomial, coefficient in Expr.of(dim).terms:
             term = self.ints([coefficient])
             for atom, power in monomial:
-                if not isinstance(atom, Symbol) or atom not in self.symbols:
+                if not isinstance(atom, SizeSymbol) or atom not in self.symbols:
                     raise UnsupportedError(
                         f"the size {dim} is not made of sizes of inputs", hint="a size that is known"
                     )
@@ -114,7 +114,7 @@ class Writer:
         found: str = self("Squeeze", self.size(dim), self.ints([0]))
         return found
 
-    def _symbol(self, symbol: Symbol) -> str:
+    def _symbol(self, symbol: SizeSymbol) -> str:
         if symbol not in self._sizes:
             name, axis = self.symbols[symbol]
             self._sizes[symbol] = self("Shape", name, start=axis, end=axis + 1)

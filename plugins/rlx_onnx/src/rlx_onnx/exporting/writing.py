@@ -13,7 +13,7 @@ from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError, unsup
 from rlx_core.files.writing import replace_file
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import Expr
-from rlx_core.ir.dims.atoms import Symbol
+from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, decomposition
 from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.types import TensorType
@@ -75,7 +75,7 @@ class _Export:
         self.graph, self.params = graph, params
         self.names: dict[Value, str] = {}
         self.missing: dict[str, list[str]] = {}
-        symbols: dict[Symbol, tuple[str, int]] = {}
+        symbols: dict[SizeSymbol, tuple[str, int]] = {}
         for each in graph.inputs:
             for axis, dim in enumerate(each.type.shape):
                 if isinstance(dim, Expr) and (alone := _alone(dim)) is not None:
@@ -226,11 +226,11 @@ def _label(value: Value) -> str:
     return value.node.op.label
 
 
-def _alone(dim: Expr) -> Symbol | None:
+def _alone(dim: Expr) -> SizeSymbol | None:
     """The symbol that a size is, if it is nothing else."""
     if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1:
         atom, power = dim.terms[0][0][0]
-        return atom if power == 1 and isinstance(atom, Symbol) else None
+        return atom if power == 1 and isinstance(atom, SizeSymbol) else None
     return None
 
 

@@ -8,63 +8,63 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
 @handles("Celu")
-def celu(node: Node, x: Any) -> Any:
+def celu(node: OnnxNode, x: Any) -> Any:
     return rlx.celu(x, node.get("alpha", 1.0))
 
 
 @handles("Elu")
-def elu(node: Node, x: Any) -> Any:
+def elu(node: OnnxNode, x: Any) -> Any:
     return rlx.elu(x, node.get("alpha", 1.0))
 
 
 @handles("Selu")
-def selu(node: Node, x: Any) -> Any:
+def selu(node: OnnxNode, x: Any) -> Any:
     alpha, gamma = node.get("alpha", 1.6732632423543772), node.get("gamma", 1.0507009873554805)
     return gamma * rlx.where(x > 0, x, alpha * rlx.expm1(rlx.minimum(x, 0)))
 
 
 @handles("LeakyRelu")
-def leaky_relu(node: Node, x: Any) -> Any:
+def leaky_relu(node: OnnxNode, x: Any) -> Any:
     return rlx.leaky_relu(x, node.get("alpha", 0.01))
 
 
 @handles("PRelu")
-def parametric_relu(node: Node, x: Any, slope: Any) -> Any:
+def parametric_relu(node: OnnxNode, x: Any, slope: Any) -> Any:
     return rlx.where(x < 0, x * slope, x)
 
 
 @handles("ThresholdedRelu")
-def thresholded_relu(node: Node, x: Any) -> Any:
+def thresholded_relu(node: OnnxNode, x: Any) -> Any:
     return rlx.where(x > node.get("alpha", 1.0), x, rlx.zeros_like(x))
 
 
 @handles("HardSigmoid")
-def hard_sigmoid(node: Node, x: Any) -> Any:
+def hard_sigmoid(node: OnnxNode, x: Any) -> Any:
     return rlx.clip(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0, 1)
 
 
 @handles("Softsign")
-def softsign(node: Node, x: Any) -> Any:
+def softsign(node: OnnxNode, x: Any) -> Any:
     return x / (1 + rlx.abs(x))
 
 
 @handles("Gelu")
-def gelu(node: Node, x: Any) -> Any:
+def gelu(node: OnnxNode, x: Any) -> Any:
     return rlx.gelu_approx(x) if node.choice("approximate", "none", "tanh") == "tanh" else rlx.gelu(x)
 
 
 @handles("Swish")
-def swish(node: Node, x: Any) -> Any:
+def swish(node: OnnxNode, x: Any) -> Any:
     return rlx.silu(x) if node.get("alpha", 1.0) == 1.0 else x * rlx.sigmoid(node.get("alpha", 1.0) * x)
 
 
 @handles("Shrink")
-def shrink(node: Node, x: Any) -> Any:
+def shrink(node: OnnxNode, x: Any) -> Any:
     """x moved toward zero by `bias` beyond ±`lambd`, and 0 between."""
     edge, bias = node.get("lambd", 0.5), node.get("bias", 0.0)
     number = np.asarray(bias, x.dtype if dtype_of(x.dtype).is_integer else np.float32)

@@ -10,7 +10,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.tensors import DTYPES
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
@@ -27,7 +27,14 @@ def joined_heads(x: Any) -> Any:
 
 @handles("Attention")
 def attention(
-    node: Node, q: Any, k: Any, v: Any, mask: Any = None, past_k: Any = None, past_v: Any = None, lengths: Any = None
+    node: OnnxNode,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    past_k: Any = None,
+    past_v: Any = None,
+    lengths: Any = None,
 ) -> Any:
     """Scaled dot-product attention with caches, masks, windows, a cap and groups of heads that share keys."""
     is_flat = q.ndim == 3
@@ -55,10 +62,10 @@ def _padded(mask: Any, keys: Any) -> Any:
     widths = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
     if dtype_of(mask.dtype).kind == "bool":
         return rlx.astype(rlx.pad(rlx.astype(mask, rlx.u8), widths), rlx.bool_)
-    return rlx.pad(mask, widths, value=-np.inf)
+    return rlx.pad(mask, widths, constant_values=-np.inf)
 
 
-def _allowed(node: Node, q: Any, k: Any, before: Any, lengths: Any) -> Any:
+def _allowed(node: OnnxNode, q: Any, k: Any, before: Any, lengths: Any) -> Any:
     """Which keys a query sees by its place: `[queries, keys]`, or `[batch, 1, queries, keys]` with lengths; `None` for all."""
     is_causal = bool(node.get("is_causal", 0))
     left, right = node.get("left_window_size", -1), node.get("right_window_size", -1)
@@ -79,7 +86,7 @@ def _allowed(node: Node, q: Any, k: Any, before: Any, lengths: Any) -> Any:
     return found
 
 
-def _fused(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
+def _fused(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
     """The layer as rlx's own, which never holds all scores at once."""
     bias = None if mask is None or dtype_of(mask.dtype).kind == "bool" else mask
     seen = [each for each in (allowed, mask if bias is None else None) if each is not None]
@@ -95,7 +102,7 @@ def _fused(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
     )
 
 
-def _written_out(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tuple[Any, Any]:
+def _written_out(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tuple[Any, Any]:
     own = dtype_of(q.dtype)
     if q.shape[1] != k.shape[1]:
         k, v = (rlx.repeat(each, q.shape[1] // each.shape[1], axis=1) for each in (k, v))
@@ -123,7 +130,9 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) ->
 
 
 @handles("LinearAttention")
-def linear_attention(node: Node, q: Any, k: Any, v: Any, state: Any = None, decay: Any = None, beta: Any = None) -> Any:
+def linear_attention(
+    node: OnnxNode, q: Any, k: Any, v: Any, state: Any = None, decay: Any = None, beta: Any = None
+) -> Any:
     """A memory that forgets by `exp(decay)` and learns `v` under `k`, or what it is off by; read by `q`.
 
     The operands say which of the update rules it is: with a decay, with a rate, with both or with neither.
@@ -158,7 +167,7 @@ def linear_attention(node: Node, q: Any, k: Any, v: Any, state: Any = None, deca
 
 
 @handles("CausalConvWithState")
-def causal_conv(node: Node, x: Any, w: Any, b: Any = None, past: Any = None) -> Any:
+def causal_conv(node: OnnxNode, x: Any, w: Any, b: Any = None, past: Any = None) -> Any:
     """Each channel by a kernel over its past, of which the last cells are handed on."""
     size = w.shape[2]
     before = rlx.zeros((*x.shape[:2], size - 1), dtype=dtype_of(x.dtype)) if past is None else past
@@ -174,13 +183,13 @@ def causal_conv(node: Node, x: Any, w: Any, b: Any = None, past: Any = None) -> 
 
 
 @handles("SwiGLU")
-def swiglu(node: Node, a: Any, b: Any) -> Any:
+def swiglu(node: OnnxNode, a: Any, b: Any) -> Any:
     alpha = node.get("alpha", 1.0)
     return (rlx.silu(a) if alpha == 1.0 else a * rlx.sigmoid(alpha * a)) * b
 
 
 @handles("AffineGrid")
-def affine_grid(node: Node, theta: Any, size: Any) -> Any:
+def affine_grid(node: OnnxNode, theta: Any, size: Any) -> Any:
     """Places of the cells of a picture, -1 .. 1, under an affine map."""
     sizes = [int(n) for n in node.ints(1, "size") or []][2:]
     node.counted(int(np.prod(sizes, dtype=object)), "number of cells")

@@ -11,7 +11,7 @@ import rlx_core as rlx
 from rlx_core.errors import CycleError, FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.system.records import frozen
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 DOMAIN = "ai.onnx.ml"
@@ -21,7 +21,7 @@ MOST_NUMBERS = 4096
 
 
 @handles("Scaler", domain=DOMAIN)
-def scaler(node: Node, x: Any) -> Any:
+def scaler(node: OnnxNode, x: Any) -> Any:
     """(x − offset) · scale of each feature, in f32."""
     offset, scale = _floats(node, "offset", [0.0]), _floats(node, "scale", [1.0])
     for name, given in (("offset", offset), ("scale", scale)):
@@ -31,7 +31,7 @@ def scaler(node: Node, x: Any) -> Any:
 
 
 @handles("Normalizer", domain=DOMAIN)
-def normalizer(node: Node, x: Any) -> Any:
+def normalizer(node: OnnxNode, x: Any) -> Any:
     """Rows divided by their largest element, the sum of their moduli or their length; rows for which that is 0 stay."""
     norm = node.choice("norm", "MAX", "L1", "L2")
     x = rlx.astype(x, rlx.f32)
@@ -46,19 +46,19 @@ def normalizer(node: Node, x: Any) -> Any:
 
 
 @handles("Binarizer", domain=DOMAIN)
-def binarizer(node: Node, x: Any) -> Any:
+def binarizer(node: OnnxNode, x: Any) -> Any:
     return rlx.astype(x > float(node.get("threshold", 0.0)), dtype_of(x.dtype))
 
 
 @handles("ArrayFeatureExtractor", domain=DOMAIN)
-def features(node: Node, x: Any, places: Any) -> Any:
+def features(node: OnnxNode, x: Any, places: Any) -> Any:
     """Elements of the last axis; of one axis they become a row."""
     found = rlx.take(x, rlx.reshape(places, (-1,)), axis=x.ndim - 1)
     return rlx.reshape(found, (1, -1)) if x.ndim == 1 else found
 
 
 @handles("ZipMap", domain=DOMAIN)
-def zip_map(node: Node, x: Any) -> Any:
+def zip_map(node: OnnxNode, x: Any) -> Any:
     """For each row a dictionary from labels to numbers."""
     labels = _labels(node, "classlabels_int64s")
     rows, count = x.shape if x.ndim == 2 else (1, x.shape[0])
@@ -78,7 +78,7 @@ def zip_map(node: Node, x: Any) -> Any:
 
 
 @handles("LinearClassifier", domain=DOMAIN)
-def linear_classifier(node: Node, x: Any) -> Any:
+def linear_classifier(node: OnnxNode, x: Any) -> Any:
     """Labels, and scores of the classes."""
     labels = _labels(node, "classlabels_ints")
     bias = _floats(node, "intercepts", [])
@@ -89,12 +89,12 @@ def linear_classifier(node: Node, x: Any) -> Any:
 
 
 @handles("LinearRegressor", domain=DOMAIN)
-def linear_regressor(node: Node, x: Any) -> Any:
+def linear_regressor(node: OnnxNode, x: Any) -> Any:
     targets = int(node.get("targets", 1))
     return _transformed(node, _linear(node, x, _floats(node, "intercepts", [0.0] * targets)))
 
 
-def _linear(node: Node, x: Any, bias: np.ndarray) -> Any:
+def _linear(node: OnnxNode, x: Any, bias: np.ndarray) -> Any:
     weights = _floats(node, "coefficients", [])
     if bias.size == 0 or weights.size != bias.size * x.shape[-1]:
         raise FormatError(f"{node}: {weights.size} coefficients for {x.shape[-1]} features and {bias.size} results")
@@ -140,7 +140,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _forest(node: Node, columns: Any) -> Forest:
+def _forest(node: OnnxNode, columns: Any) -> Forest:
     trees, numbers = node.get("nodes_treeids", []), node.get("nodes_nodeids", [])
     count = len(numbers)
     parts = {name: node.get(f"nodes_{name}", []) for name in ("featureids", "modes", "truenodeids", "falsenodeids")}
@@ -179,7 +179,7 @@ def _forest(node: Node, columns: Any) -> Forest:
     )
 
 
-def _depth(node: Node, roots: np.ndarray, then: np.ndarray, otherwise: np.ndarray, leaves: np.ndarray) -> int:
+def _depth(node: OnnxNode, roots: np.ndarray, then: np.ndarray, otherwise: np.ndarray, leaves: np.ndarray) -> int:
     """Steps to the farthest leaf.
 
     Raises:
@@ -216,7 +216,7 @@ def _leaves_of(forest: Forest, x: Any) -> Any:
     return rlx.fori_loop(0, forest.depth, step, at)
 
 
-def _weights(node: Node, forest: Forest, kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
+def _weights(node: OnnxNode, forest: Forest, kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
     """What each leaf adds to each result, and which results it has anything for: `[nodes, results]`."""
     listed = [node.get(f"{kind}_{name}", []) for name in ("treeids", "nodeids", "ids")]
     weights = _floats(node, f"{kind}_weights", [])
@@ -238,7 +238,7 @@ AGGREGATES: dict[str, Callable[..., Any]] = {"SUM": rlx.sum, "AVERAGE": rlx.mean
 
 
 @handles("TreeEnsembleRegressor", domain=DOMAIN)
-def tree_regressor(node: Node, x: Any) -> Any:
+def tree_regressor(node: OnnxNode, x: Any) -> Any:
     """Sums, means or extremes of the leaves' weights over all trees."""
     x, targets = _rows(node, x), int(node.get("n_targets", 1))
     forest = _forest(node, x.shape[1])
@@ -251,7 +251,7 @@ def tree_regressor(node: Node, x: Any) -> Any:
 
 
 @handles("TreeEnsembleClassifier", domain=DOMAIN)
-def tree_classifier(node: Node, x: Any) -> Any:
+def tree_classifier(node: OnnxNode, x: Any) -> Any:
     """Labels, and scores of the classes; of two classes the leaves have weights of class 0 alone, and mean the second label."""
     labels, x = _labels(node, "classlabels_int64s"), _rows(node, x)
     forest = _forest(node, x.shape[1])
@@ -271,7 +271,7 @@ def tree_classifier(node: Node, x: Any) -> Any:
     return _best(labels, rlx.where(voted, scores, np.float32(-np.inf))), _transformed(node, scores)
 
 
-def _of_two(node: Node, labels: np.ndarray, scores: Any, used: np.ndarray, base: np.ndarray) -> tuple[Any, Any]:
+def _of_two(node: OnnxNode, labels: np.ndarray, scores: Any, used: np.ndarray, base: np.ndarray) -> tuple[Any, Any]:
     """The second label where the score is beyond a half, or beyond 0 where some weights are negative."""
     if used[1] or base.size > 1:
         node.refuse("a forest with weights or base values of both of two classes", "weights of class 0 alone")
@@ -292,13 +292,13 @@ def _of_two(node: Node, labels: np.ndarray, scores: Any, used: np.ndarray, base:
 # ------------------------------------------------------------------------------------------ what they share
 
 
-def _floats(node: Node, name: str, default: list[float]) -> np.ndarray:
+def _floats(node: OnnxNode, name: str, default: list[float]) -> np.ndarray:
     """An attribute that is a list of floats, or a tensor of them in the attribute of its own that newer versions have."""
     given = node.get(f"{name}_as_tensor")
     return np.asarray(node.get(name, default) if given is None else given, np.float32).reshape(-1)
 
 
-def _labels(node: Node, name: str) -> np.ndarray:
+def _labels(node: OnnxNode, name: str) -> np.ndarray:
     """The labels of the classes.
 
     Raises:
@@ -310,7 +310,7 @@ def _labels(node: Node, name: str) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-def _rows(node: Node, x: Any) -> Any:
+def _rows(node: OnnxNode, x: Any) -> Any:
     """The operand as rows of floats."""
     if x.ndim != 2:
         raise FormatError(f"{node}: it takes rows of features, not {x.ndim} axes")
@@ -323,6 +323,6 @@ def _best(labels: np.ndarray, scores: Any) -> Any:
     return rlx.take(labels, rlx.argmax(scores, axis=1))
 
 
-def _transformed(node: Node, scores: Any) -> Any:
+def _transformed(node: OnnxNode, scores: Any) -> Any:
     how = node.choice("post_transform", "NONE", "LOGISTIC", "SOFTMAX")
     return rlx.sigmoid(scores) if how == "LOGISTIC" else rlx.softmax(scores, axis=-1) if how == "SOFTMAX" else scores

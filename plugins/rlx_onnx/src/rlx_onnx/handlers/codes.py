@@ -14,7 +14,7 @@ from onnx import TensorProto
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.system.records import frozen
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.values import Coded
 
 __all__ = ["FLOATS", "WIDTHS", "coded"]
@@ -53,7 +53,7 @@ WIDTHS: Final = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT2: 2,
 SIGNED: Final = (TensorProto.INT4, TensorProto.INT2)
 
 
-def coded(node: Node, x: Any, element: int, *, saturate: bool = True) -> Coded:
+def coded(node: OnnxNode, x: Any, element: int, *, saturate: bool = True) -> Coded:
     """A value rounded to an element type, to nearest and ties to even.
 
     Args:
@@ -99,7 +99,7 @@ def _rounded(x: Any, to: Float, saturate: bool) -> Any:
     return rlx.where(rlx.isnan(x), nothing if to.nan else np.float32(-0.0), rlx.copysign(found, x))
 
 
-def _power_of_two(node: Node, x: Any, saturate: bool) -> Any:
+def _power_of_two(node: OnnxNode, x: Any, saturate: bool) -> Any:
     mode = str(node.get("round_mode", "up"))
     if not isinstance(x, np.ndarray):
         node.refuse("a traced value as powers of two (FLOAT8E8M0)", "a constant")

@@ -10,7 +10,7 @@ import optree
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, FormatError, RlxError, ShapeError, UnsupportedError
 from rlx_core.ir.graph import ambient_builder
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Coded, is_array, is_known, is_sizes, traced
 
@@ -19,7 +19,7 @@ MOST_STEPS = 10_000
 
 
 @handles("If", is_pure=False, takes_coded=True)
-def branch(node: Node, condition: Any) -> Any:
+def branch(node: OnnxNode, condition: Any) -> Any:
     """One of two graphs; where the condition is known, that one alone is there."""
     if is_array(condition):
         chosen = bool(np.asarray(condition).ravel()[0]) if np.size(condition) else False
@@ -36,7 +36,7 @@ UNTYPED = (DtypeError, FormatError, ShapeError)
 """What says that a graph does not fit its operands."""
 
 
-def _chosen_when_it_runs(node: Node, predicate: Any) -> Any:
+def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
     """Both graphs as a conditional.
 
     Relations of sizes that one of them relies on must not be guards: these are checked whether or not it runs. So with sizes
@@ -85,12 +85,12 @@ def _raising(error: RlxError) -> Any:
     return branch_that_does_not_fit
 
 
-def _traceable(node: Node, values: list[Any]) -> tuple[Any, ...]:
+def _traceable(node: OnnxNode, values: list[Any]) -> tuple[Any, ...]:
     """Results that both branches, or every step, return: arrays and lists of them."""
     return tuple(_array(node, each) for each in values)
 
 
-def _array(node: Node, value: Any) -> Any:
+def _array(node: OnnxNode, value: Any) -> Any:
     if isinstance(value, list):
         return [_array(node, each) for each in value]
     if value is None or isinstance(value, Coded):
@@ -99,7 +99,7 @@ def _array(node: Node, value: Any) -> Any:
 
 
 @handles("Loop", is_pure=False, takes_sizes=True, takes_coded=True)
-def loop(node: Node, most: Any, condition: Any, *carried: Any) -> Any:
+def loop(node: OnnxNode, most: Any, condition: Any, *carried: Any) -> Any:
     """Steps as long as a condition holds, at most so many; what each step makes beside its state is stacked."""
     body, states = node.body("body"), len(carried)
     stacked = len(node.graph("body").output) - 1 - states
@@ -130,7 +130,7 @@ def loop(node: Node, most: Any, condition: Any, *carried: Any) -> Any:
     return _while(node, body, count, condition, carried)
 
 
-def _always(node: Node, condition: Any) -> bool:
+def _always(node: OnnxNode, condition: Any) -> bool:
     """Whether the loop goes on until its steps are done: the body returns the condition as it came, and it came true."""
     if condition is not None and not (is_array(condition) and bool(np.all(condition))):
         return False
@@ -142,13 +142,13 @@ def _always(node: Node, condition: Any) -> bool:
     if name == graph.input[1].name:
         return True
     if name in sources and sources[name].op_type == "Constant":
-        return bool(np.all(Node(node.walk, sources[name], (), {}).get("value", np.False_)))
+        return bool(np.all(OnnxNode(node.walk, sources[name], (), {}).get("value", np.False_)))
     return any(each.name == name for each in graph.initializer) and bool(
         np.all(np.frombuffer(next(e for e in graph.initializer if e.name == name).raw_data, np.bool_))
     )
 
 
-def _counted(node: Node, body: Any, count: int, carried: Any) -> Any:
+def _counted(node: OnnxNode, body: Any, count: int, carried: Any) -> Any:
     """A loop of so many steps as one scan."""
     first = tuple(rlx.asarray(traced(each)) for each in carried)
 
@@ -161,7 +161,7 @@ def _counted(node: Node, body: Any, count: int, carried: Any) -> Any:
     return (*last, *rows)
 
 
-def _written_out(node: Node, body: Any, count: int | None, condition: Any, carried: Any, stacked: int) -> Any:
+def _written_out(node: OnnxNode, body: Any, count: int | None, condition: Any, carried: Any, stacked: int) -> Any:
     """Every step as its own part of the program, as far as conditions are known."""
     state, rows = list(carried), [[] for _ in range(stacked)]  # type: list[Any], list[list[Any]]
     goes_on, number = condition is None or bool(np.all(condition)), 0
@@ -184,13 +184,13 @@ def _written_out(node: Node, body: Any, count: int | None, condition: Any, carri
     return (*state, *(_stacked(node, row) for row in rows))
 
 
-def _stacked(node: Node, row: list[Any]) -> Any:
+def _stacked(node: OnnxNode, row: list[Any]) -> Any:
     if not row:
         node.refuse("results of a loop without a step", "a step")
     return rlx.stack(row, axis=0)
 
 
-def _while(node: Node, body: Any, count: Any, condition: Any, carried: Any) -> Any:
+def _while(node: OnnxNode, body: Any, count: Any, condition: Any, carried: Any) -> Any:
     """A loop whose number of steps is found while it runs."""
     goes_on = rlx.asarray(True) if condition is None else rlx.reshape(rlx.asarray(condition), ())
     most = (
@@ -212,7 +212,7 @@ def _while(node: Node, body: Any, count: Any, condition: Any, carried: Any) -> A
 
 
 @handles("Scan", is_pure=False)
-def scan(node: Node, *operands: Any) -> Any:
+def scan(node: OnnxNode, *operands: Any) -> Any:
     """A graph for each element of sequences, which carries states."""
     body, many = node.body("body"), int(node.get("num_scan_inputs", 0))
     if not 0 < many <= len(operands):

@@ -12,18 +12,18 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.codes import coded
 from rlx_onnx.reading.tensors import DTYPES, HELD, element_name
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Coded, is_sizes, traced
 
 
 @handles("Cast", takes_sizes=True, takes_coded=True)
-def cast(node: Node, x: Any) -> Any:
+def cast(node: OnnxNode, x: Any) -> Any:
     return converted(node, x, node.element("to"))
 
 
 @handles("CastLike", takes_sizes=True, takes_coded=True)
-def cast_like(node: Node, x: Any, like: Any) -> Any:
+def cast_like(node: OnnxNode, x: Any, like: Any) -> Any:
     return converted(node, x, element_of(like))
 
 
@@ -35,7 +35,7 @@ def element_of(value: Any) -> int:
     return next(element for element, own in DTYPES.items() if own == name)
 
 
-def converted(node: Node, x: Any, element: int) -> Any:
+def converted(node: OnnxNode, x: Any, element: int) -> Any:
     """A value with elements of another type.
 
     Raises:
@@ -61,7 +61,7 @@ def converted(node: Node, x: Any, element: int) -> Any:
 
 
 @handles("BitCast", takes_coded=True)
-def bit_cast(node: Node, x: Any) -> Any:
+def bit_cast(node: OnnxNode, x: Any) -> Any:
     """The same bits as elements of another type."""
     to = node.element("to")
     if to not in DTYPES or isinstance(x, Coded):

@@ -11,23 +11,23 @@ from rlx_core import nn
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.windows import windows_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
 @handles("Conv")
-def conv(node: Node, x: Any, w: Any, b: Any = None) -> Any:
+def conv(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     return convolved(node, x, w, b)
 
 
-def convolved(node: Node, x: Any, w: Any, b: Any = None) -> Any:
+def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     """The cross-correlation that a node's attributes say."""
     at = windows_of(node, x.shape[2:], tuple(w.shape[2:]))
     return nn.conv(x, w, b, stride=at.stride, padding=at.padding, dilation=at.dilation, groups=node.get("group", 1))
 
 
 @handles("ConvTranspose")
-def conv_transpose(node: Node, x: Any, w: Any, b: Any = None) -> Any:
+def conv_transpose(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     """Every cell spread over the result by the kernel; `output_shape` or `auto_pad` say what is cut off."""
     rank = x.ndim - 2
     kernel = tuple(w.shape[2:])
@@ -61,7 +61,7 @@ def _halves(total: Any, auto: str) -> tuple[Any, Any]:
 
 
 @handles("DeformConv")
-def deform_conv(node: Node, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+def deform_conv(node: OnnxNode, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
     """A convolution whose kernel cells are moved by offsets, read by bilinear interpolation; zeros are around x."""
     if x.ndim != 4:
         node.refuse(f"{x.ndim - 2} spatial axes", "two")
@@ -106,7 +106,7 @@ def _bilinear(data: Any, y: Any, z: Any, height: int, width: int) -> Any:
 
 
 @handles("Col2Im")
-def col2im(node: Node, x: Any, image: Any, block: Any) -> Any:
+def col2im(node: OnnxNode, x: Any, image: Any, block: Any) -> Any:
     """Columns of windows added up where they lie."""
     sizes, kernel = node.ints(1, "image_shape") or [], node.ints(2, "block_shape") or []
     for n in (*sizes, *kernel):
@@ -122,12 +122,12 @@ def col2im(node: Node, x: Any, image: Any, block: Any) -> Any:
 
 
 @handles("ConvInteger")
-def conv_integer(node: Node, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
+def conv_integer(node: OnnxNode, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
     """A convolution of integers less their zero points, in i32."""
     return rlx.astype(integer_conv(node, x, w, x_zero, w_zero), rlx.i32)
 
 
-def integer_conv(node: Node, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
+def integer_conv(node: OnnxNode, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
     """The exact sums, in f64, which has every integer that sums of products of bytes come to."""
     if x.ndim < 3:
         raise FormatError(f"{node}: x has {x.ndim} axes")

@@ -13,14 +13,14 @@ from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import is_sizes, traced
 from rlx_onnx.walking.walk import entered
 
 
 @handles("Constant")
-def constant(node: Node) -> Any:
+def constant(node: OnnxNode) -> Any:
     for name in ("value_int", "value_ints"):
         if name in node:
             return np.array(node.get(name), np.int64)
@@ -33,7 +33,7 @@ def constant(node: Node) -> Any:
 
 
 @handles("ConstantOfShape", takes_sizes=True, grows=True)
-def constant_of_shape(node: Node, dims: Any) -> Any:
+def constant_of_shape(node: OnnxNode, dims: Any) -> Any:
     value = node.get("value")
     value = np.zeros((1,), np.float32) if value is None else value
     if value.size != 1:
@@ -45,7 +45,7 @@ def constant_of_shape(node: Node, dims: Any) -> Any:
 
 
 @handles("EyeLike", takes_sizes=True, grows=True)
-def eye_like(node: Node, x: Any) -> Any:
+def eye_like(node: OnnxNode, x: Any) -> Any:
     to = dtype_of(DTYPES[node.element("dtype", element_of(x))])
     rows, columns = x.shape
     offset = rlx.expand_dims(rlx.arange(columns), axis=0) - rlx.expand_dims(rlx.arange(rows), axis=1)
@@ -53,7 +53,7 @@ def eye_like(node: Node, x: Any) -> Any:
 
 
 @handles("Range", takes_sizes=True, grows=True)
-def steps(node: Node, start: Any, limit: Any, delta: Any) -> Any:
+def steps(node: OnnxNode, start: Any, limit: Any, delta: Any) -> Any:
     """`start`, `start + delta`, … up to but without `limit`; how many those are is found on the host where that is computed."""
     sizes = any(map(is_sizes, (start, limit, delta)))
     own = rlx.i64 if sizes else dtype_of(start.dtype)

@@ -8,12 +8,12 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
 @handles("RoiAlign")
-def roi_align(node: Node, x: Any, rois: Any, batches: Any) -> Any:
+def roi_align(node: OnnxNode, x: Any, rois: Any, batches: Any) -> Any:
     """Regions read at points between cells, the mean or the largest of each bin's points."""
     rows, columns = node.get("output_height", 1), node.get("output_width", 1)
     samples, scale = node.get("sampling_ratio", 0), node.get("spatial_scale", 1.0)

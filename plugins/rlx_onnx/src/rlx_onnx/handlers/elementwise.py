@@ -11,7 +11,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Undecided, decided, is_sizes, settled, traced
 
@@ -73,25 +73,25 @@ COMPARISONS: dict[str, tuple[Any, str]] = {
 
 def _enter_unary(name: str, function: Any) -> None:
     @handles(name)
-    def unary(node: Node, x: Any) -> Any:
+    def unary(node: OnnxNode, x: Any) -> Any:
         return function(x)
 
 
 def _enter_binary(name: str, function: Any) -> None:
     @handles(name)
-    def binary(node: Node, a: Any, b: Any) -> Any:
+    def binary(node: OnnxNode, a: Any, b: Any) -> Any:
         return function(a, b)
 
 
 def _enter_sized(name: str, function: Any, on_sizes: Any) -> None:
     @handles(name, takes_sizes=True)
-    def arithmetic(node: Node, a: Any, b: Any) -> Any:
+    def arithmetic(node: OnnxNode, a: Any, b: Any) -> Any:
         return on_dims(on_sizes, function, a, b)
 
 
 def _enter_comparison(name: str, function: Any, relation: str) -> None:
     @handles(name, takes_sizes=True)
-    def compared(node: Node, a: Any, b: Any) -> Any:
+    def compared(node: OnnxNode, a: Any, b: Any) -> Any:
         return on_dims(lambda m, n: decided(relation, m, n), function, a, b, to=bool)
 
 
@@ -130,7 +130,7 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 @handles("Div", takes_sizes=True)
-def div(node: Node, a: Any, b: Any) -> Any:
+def div(node: OnnxNode, a: Any, b: Any) -> Any:
     """The quotient; of integers, rounded toward zero."""
     return on_dims(_quotient, _divided, a, b)
 
@@ -145,7 +145,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 @handles("Mod", takes_sizes=True)
-def mod(node: Node, a: Any, b: Any) -> Any:
+def mod(node: OnnxNode, a: Any, b: Any) -> Any:
     """The remainder, with the sign of the divisor, or with that of the dividend where `fmod` is set."""
     if node.get("fmod", 0):
         a, b = traced(a), traced(b)
@@ -155,12 +155,12 @@ def mod(node: Node, a: Any, b: Any) -> Any:
 
 
 @handles("Neg", takes_sizes=True)
-def neg(node: Node, x: Any) -> Any:
+def neg(node: OnnxNode, x: Any) -> Any:
     return np.frompyfunc(lambda n: -n, 1, 1)(x) if is_sizes(x) else rlx.negative(x)
 
 
 @handles("Floor", "Ceil")
-def rounded(node: Node, x: Any) -> Any:
+def rounded(node: OnnxNode, x: Any) -> Any:
     return rlx.floor(x) if node.op == "Floor" else rlx.ceil(x)
 
 
@@ -175,7 +175,7 @@ USUAL: dict[float, Any] = {
 
 
 @handles("Pow")
-def power(node: Node, a: Any, b: Any) -> Any:
+def power(node: OnnxNode, a: Any, b: Any) -> Any:
     """a^b in the dtype of a; exponents that are known and usual are products."""
     exponent = float(b.ravel()[0]) if isinstance(b, np.ndarray) and b.size == 1 and b.ndim <= a.ndim else 0.0
     if exponent in USUAL and dtype_of(a.dtype).is_float:
@@ -187,14 +187,14 @@ def power(node: Node, a: Any, b: Any) -> Any:
 
 
 @handles("BitShift")
-def shift(node: Node, a: Any, b: Any) -> Any:
+def shift(node: OnnxNode, a: Any, b: Any) -> Any:
     if node.get("direction") not in ("LEFT", "RIGHT"):
         raise FormatError(f"{node}: direction is LEFT or RIGHT")
     return rlx.bitwise_left_shift(a, b) if node.get("direction") == "LEFT" else rlx.bitwise_right_shift(a, b)
 
 
 @handles("Max", "Min", takes_sizes=True)
-def extreme(node: Node, *operands: Any) -> Any:
+def extreme(node: OnnxNode, *operands: Any) -> Any:
     function = rlx.maximum if node.op == "Max" else rlx.minimum
 
     def of_sizes(a: Any, b: Any) -> Any:
@@ -208,17 +208,17 @@ def extreme(node: Node, *operands: Any) -> Any:
 
 
 @handles("Sum")
-def total(node: Node, *operands: Any) -> Any:
+def total(node: OnnxNode, *operands: Any) -> Any:
     return reduce(rlx.add, operands)
 
 
 @handles("Mean")
-def average(node: Node, *operands: Any) -> Any:
+def average(node: OnnxNode, *operands: Any) -> Any:
     return reduce(rlx.add, operands) / len(operands)
 
 
 @handles("Where", takes_sizes=True)
-def where(node: Node, condition: Any, a: Any, b: Any) -> Any:
+def where(node: OnnxNode, condition: Any, a: Any, b: Any) -> Any:
     if is_sizes(a) or is_sizes(b):
         if isinstance(condition, np.ndarray) and all(isinstance(x, np.ndarray) for x in (a, b)):
             return settled(np.where(condition, a, b))
@@ -227,13 +227,13 @@ def where(node: Node, condition: Any, a: Any, b: Any) -> Any:
 
 
 @handles("Clip")
-def clip(node: Node, x: Any, low: Any = None, high: Any = None) -> Any:
+def clip(node: OnnxNode, x: Any, low: Any = None, high: Any = None) -> Any:
     x = x if low is None else rlx.maximum(x, low)
     return x if high is None else rlx.minimum(x, high)
 
 
 @handles("IsInf")
-def is_inf(node: Node, x: Any) -> Any:
+def is_inf(node: OnnxNode, x: Any) -> Any:
     found = rlx.isinf(x)
     if not node.get("detect_negative", 1):
         found = rlx.logical_and(found, x > 0)

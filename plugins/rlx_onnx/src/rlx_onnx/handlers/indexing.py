@@ -11,7 +11,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.shapes import on_value
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import is_sizes, settled, traced
 
@@ -19,7 +19,7 @@ MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
 @handles("Gather", takes_sizes=True, takes_coded=True)
-def gather(node: Node, x: Any, indices: Any) -> Any:
+def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
     axis = _axis(node, node.get("axis", 0), len(x.shape))
     if is_sizes(x) and isinstance(indices, np.ndarray):
         return settled(np.asarray(np.take(x, indices, axis=axis), object))
@@ -31,7 +31,7 @@ def gather(node: Node, x: Any, indices: Any) -> Any:
     return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
 
 
-def _axis(node: Node, axis: int, rank: int) -> int:
+def _axis(node: OnnxNode, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
     return axis % rank
@@ -45,7 +45,7 @@ def counted(indices: Any, size: Dim) -> Any:
 
 
 @handles("GatherElements")
-def gather_elements(node: Node, x: Any, indices: Any) -> Any:
+def gather_elements(node: OnnxNode, x: Any, indices: Any) -> Any:
     axis = _axis(node, node.get("axis", 0), x.ndim)
     return rlx.take_along_axis(_cropped(x, indices, axis), counted(indices, x.shape[axis]), axis=axis)
 
@@ -58,7 +58,7 @@ def _cropped(x: Any, indices: Any, axis: int) -> Any:
 
 
 @handles("GatherND")
-def gather_nd(node: Node, x: Any, indices: Any) -> Any:
+def gather_nd(node: OnnxNode, x: Any, indices: Any) -> Any:
     batch = node.get("batch_dims", 0)
     return rlx.gather_nd(x, _counted_tuples(indices, x.shape, batch), batch_dims=batch)
 
@@ -73,7 +73,7 @@ def _counted_tuples(indices: Any, shape: Any, batch: int = 0) -> Any:
 
 
 @handles("ScatterElements", "Scatter")
-def scatter_elements(node: Node, x: Any, indices: Any, updates: Any) -> Any:
+def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     """Elements written, added, multiplied or compared in at the places that indices of one axis name."""
     axis = _axis(node, node.get("axis", 0), x.ndim)
     at = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
@@ -85,18 +85,18 @@ def scatter_elements(node: Node, x: Any, indices: Any, updates: Any) -> Any:
 
 
 @handles("ScatterND")
-def scatter_nd(node: Node, x: Any, indices: Any, updates: Any) -> Any:
+def scatter_nd(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     return scattered(node, x, _counted_tuples(indices, x.shape), updates)
 
 
-def scattered(node: Node, x: Any, tuples: Any, updates: Any) -> Any:
+def scattered(node: OnnxNode, x: Any, tuples: Any, updates: Any) -> Any:
     """`x` with updates at index tuples, by the node's `reduction`."""
     mode = node.choice("reduction", *MODES)
     return rlx.scatter_nd(x, tuples, updates, mode=MODES[mode])  # type: ignore[arg-type]
 
 
 @handles("OneHot", grows=True)
-def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
+def one_hot(node: OnnxNode, indices: Any, depth: Any, values: Any) -> Any:
     """The second value at the places that are named, the first elsewhere, along a new axis that may be found on the host."""
     size = node.dim(1, "depth")
     axis = node.get("axis", -1)
@@ -109,7 +109,7 @@ def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
 
 
 @handles("TensorScatter")
-def tensor_scatter(node: Node, past: Any, update: Any, starts: Any = None) -> Any:
+def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -> Any:
     """A cache with the update of each sequence written from its own start on, around the end where it is circular."""
     axis = _axis(node, node.get("axis", -2), past.ndim)
     mode = node.choice("mode", "linear", "circular")
@@ -125,7 +125,7 @@ def tensor_scatter(node: Node, past: Any, update: Any, starts: Any = None) -> An
 
 
 @handles("Compress", finds_sizes=True)
-def compress(node: Node, x: Any, condition: Any) -> Any:
+def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
     """The elements of an axis where a condition holds; where that is, is found on the host unless it is known."""
     axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
     data = rlx.reshape(x, (-1,)) if axis is None else x
@@ -137,7 +137,7 @@ def compress(node: Node, x: Any, condition: Any) -> Any:
 
 
 @handles("NonZero", finds_sizes=True)
-def nonzero(node: Node, x: Any) -> Any:
+def nonzero(node: OnnxNode, x: Any) -> Any:
     """Where elements are not 0, as index tuples in columns."""
 
     def places(data: np.ndarray) -> tuple[np.ndarray, ...]:

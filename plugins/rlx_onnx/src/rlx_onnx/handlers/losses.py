@@ -6,11 +6,11 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
-def _loss(node: Node, log_p: Any, labels: Any, weight: Any) -> Any:
+def _loss(node: OnnxNode, log_p: Any, labels: Any, weight: Any) -> Any:
     """-weight · log p of each label, added up, averaged by the weights, or as it is."""
     ignored = node.get("ignore_index")
     kept = None if ignored is None else labels != ignored
@@ -28,12 +28,12 @@ def _loss(node: Node, log_p: Any, labels: Any, weight: Any) -> Any:
 
 
 @handles("NegativeLogLikelihoodLoss")
-def negative_log_likelihood(node: Node, log_p: Any, labels: Any, weight: Any = None) -> Any:
+def negative_log_likelihood(node: OnnxNode, log_p: Any, labels: Any, weight: Any = None) -> Any:
     return _loss(node, log_p, labels, weight)
 
 
 @handles("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(node: Node, scores: Any, labels: Any, weight: Any = None) -> Any:
+def softmax_cross_entropy(node: OnnxNode, scores: Any, labels: Any, weight: Any = None) -> Any:
     log_p = rlx.log_softmax(scores, axis=1)
     loss = _loss(node, log_p, labels, weight)
     return (loss, log_p) if node.count > 1 else loss

@@ -11,7 +11,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.shapes import on_value
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import is_sizes, settled, traced
 
@@ -20,7 +20,7 @@ FAR = 2**31 - 2
 
 
 @handles("Slice", takes_sizes=True, takes_coded=True)
-def cut(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def cut(node: OnnxNode, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
     rank = len(x.shape)
     if node.is_computed(1, 2) and starts.shape == ends.shape == (1,):
         return _cut_where_computed(node, x, (node.ints(3, "axes") or [0])[0], rank)
@@ -41,7 +41,7 @@ def cut(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any
     return on_value(x, lambda data: data[tuple(index)])
 
 
-def _cut_where_computed(node: Node, x: Any, axis: int, rank: int) -> Any:
+def _cut_where_computed(node: OnnxNode, x: Any, axis: int, rank: int) -> Any:
     """A slice of one axis whose start or end the program computes: which places it has is found on the host."""
     if not -rank <= axis < rank:
         raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
@@ -77,7 +77,7 @@ def _bound(at: Any, size: Any, step: int, *, is_end: bool = False) -> Any:
 
 
 @handles("Pad", grows=True)
-def pad(node: Node, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+def pad(node: OnnxNode, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
     """Cells before and after each axis: a constant, the edge, a reflection or a repetition; negative ones crop."""
     widths = node.dims(1, "pads")
     along = node.ints(3, "axes")
@@ -92,8 +92,10 @@ def pad(node: Node, x: Any, pads: Any, value: Any = None, axes: Any = None) -> A
         filled = np.zeros((), dtype_of(x.dtype).numpy) if value is None else value
         filled = rlx.reshape(filled, ()) if filled.ndim else filled
         if dtype_of(x.dtype).kind == "bool":
-            return rlx.astype(rlx.pad(rlx.astype(x, rlx.u8), pairs, value=rlx.astype(filled, rlx.u8)), rlx.bool_)
-        return rlx.pad(x, pairs, value=filled)
+            return rlx.astype(
+                rlx.pad(rlx.astype(x, rlx.u8), pairs, constant_values=rlx.astype(filled, rlx.u8)), rlx.bool_
+            )
+        return rlx.pad(x, pairs, constant_values=filled)
     crops = tuple(slice(max(0, -low), x.shape[i] - max(0, -high)) for i, (low, high) in enumerate(pairs))
     grown = [(max(0, low), max(0, high)) for low, high in pairs]
     cut_down = x[crops] if any(low < 0 or high < 0 for low, high in pairs) else x
@@ -101,7 +103,7 @@ def pad(node: Node, x: Any, pads: Any, value: Any = None, axes: Any = None) -> A
 
 
 @handles("Tile", grows=True)
-def tile(node: Node, x: Any, repeats: Any) -> Any:
+def tile(node: OnnxNode, x: Any, repeats: Any) -> Any:
     times = node.dims(1, "repeats")
     if all(isinstance(n, int) for n in times):
         return rlx.tile(x, tuple(times))  # type: ignore[arg-type]
@@ -111,7 +113,7 @@ def tile(node: Node, x: Any, repeats: Any) -> Any:
 
 
 @handles("Trilu")
-def triangle(node: Node, x: Any, k: Any = None) -> Any:
+def triangle(node: OnnxNode, x: Any, k: Any = None) -> Any:
     diagonal = int(node.scalar(1, "k", 0))
     rows, columns = x.shape[-2:]
     below = rlx.expand_dims(rlx.arange(columns), axis=0) - rlx.expand_dims(rlx.arange(rows), axis=1)
@@ -120,7 +122,7 @@ def triangle(node: Node, x: Any, k: Any = None) -> Any:
 
 
 @handles("ReverseSequence")
-def reverse_sequence(node: Node, x: Any, lengths: Any) -> Any:
+def reverse_sequence(node: OnnxNode, x: Any, lengths: Any) -> Any:
     """The first so many steps of each sequence in reverse order."""
     time, batch = node.get("time_axis", 0), node.get("batch_axis", 1)
     return reversed_steps(x, lengths, time, batch)

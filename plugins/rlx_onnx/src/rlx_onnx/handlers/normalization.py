@@ -7,18 +7,18 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
 @handles("BatchNormalization")
-def batch_norm(node: Node, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+def batch_norm(node: OnnxNode, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
     """With given statistics; in training with those of the batch, and the given ones moved towards them."""
     eps = node.get("epsilon", 1e-5)
     if not node.get("training_mode", 0):
         own = dtype_of(x.dtype)
         gamma, beta, mean, var = (rlx.astype(each, own) for each in (gamma, beta, mean, var))
-        return rlx.batch_norm_inference(x, gamma, beta, mean, var, eps=eps)
+        return rlx.batch_norm_inference(x, mean, var, weight=gamma, bias=beta, eps=eps)
     axes = (0, *range(2, x.ndim))
     kept = node.get("momentum", 0.9)
     centre, spread = rlx.mean(x, axis=axes), rlx.var(x, axis=axes)
@@ -29,7 +29,7 @@ def batch_norm(node: Node, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -
 
 
 @handles("LayerNormalization")
-def layer_norm(node: Node, x: Any, scale: Any, bias: Any = None) -> Any:
+def layer_norm(node: OnnxNode, x: Any, scale: Any, bias: Any = None) -> Any:
     axis = node.get("axis", -1) % x.ndim
     eps = node.get("epsilon", 1e-5)
     own = dtype_of(x.dtype)
@@ -46,7 +46,7 @@ def layer_norm(node: Node, x: Any, scale: Any, bias: Any = None) -> Any:
 
 
 @handles("RMSNormalization")
-def rms_norm(node: Node, x: Any, scale: Any) -> Any:
+def rms_norm(node: OnnxNode, x: Any, scale: Any) -> Any:
     axis, eps = node.get("axis", -1) % x.ndim, node.get("epsilon", 1e-5)
     if axis == x.ndim - 1 and scale.ndim == 1 and dtype_of(x.dtype) is dtype_of(scale.dtype):
         return rlx.rms_norm(x, scale, rlx.zeros(scale.shape, dtype=dtype_of(scale.dtype)), eps=eps)
@@ -69,24 +69,24 @@ def by_groups(x: Any, scale: Any, bias: Any, groups: int, eps: float) -> Any:
 
 
 @handles("InstanceNormalization")
-def instance_norm(node: Node, x: Any, scale: Any, bias: Any) -> Any:
+def instance_norm(node: OnnxNode, x: Any, scale: Any, bias: Any) -> Any:
     return by_groups(x, scale, bias, x.shape[1], node.get("epsilon", 1e-5))
 
 
 @handles("GroupNormalization")
-def group_norm(node: Node, x: Any, scale: Any, bias: Any) -> Any:
+def group_norm(node: OnnxNode, x: Any, scale: Any, bias: Any) -> Any:
     return by_groups(x, scale, bias, node.get("num_groups"), node.get("epsilon", 1e-5))
 
 
 @handles("MeanVarianceNormalization")
-def mean_variance(node: Node, x: Any) -> Any:
+def mean_variance(node: OnnxNode, x: Any) -> Any:
     axes = tuple(node.get("axes", [0, 2, 3]))
     centred = x - rlx.mean(x, axis=axes, keepdims=True)
     return centred / (rlx.sqrt(rlx.mean(centred * centred, axis=axes, keepdims=True)) + 1e-9)
 
 
 @handles("LpNormalization")
-def lp_norm(node: Node, x: Any) -> Any:
+def lp_norm(node: OnnxNode, x: Any) -> Any:
     """x by its norm along an axis; 0 where that is 0."""
     axis = node.get("axis", -1)
     one = node.get("p", 2) == 1
@@ -95,7 +95,7 @@ def lp_norm(node: Node, x: Any) -> Any:
 
 
 @handles("LRN")
-def local_response(node: Node, x: Any) -> Any:
+def local_response(node: OnnxNode, x: Any) -> Any:
     """Each channel by a power of the mean square of the channels around it."""
     size = node.get("size")
     if not 0 < size <= 1024:

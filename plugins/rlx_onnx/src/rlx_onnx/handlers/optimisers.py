@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 TRAINING = "ai.onnx.preview.training"
 
 
-def _groups(node: Node, tensors: tuple[Any, ...], kinds: int) -> list[tuple[Any, ...]]:
+def _groups(node: OnnxNode, tensors: tuple[Any, ...], kinds: int) -> list[tuple[Any, ...]]:
     """Operands by tensor: its value, its gradient, its states."""
     count = len(tensors) // kinds
     return list(zip(*(tensors[k * count : (k + 1) * count] for k in range(kinds)), strict=True))
@@ -24,7 +24,7 @@ def _results(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 @handles("Adagrad", domain=TRAINING)
-def adagrad(node: Node, rate: Any, step: Any, *tensors: Any) -> Any:
+def adagrad(node: OnnxNode, rate: Any, step: Any, *tensors: Any) -> Any:
     eps, decay, norm = node.get("epsilon", 1e-6), node.get("decay_factor", 0.0), node.get("norm_coefficient", 0.0)
     r = rate / (1 + rlx.astype(step, rlx.f32) * np.float32(decay))
     rows = []
@@ -36,7 +36,7 @@ def adagrad(node: Node, rate: Any, step: Any, *tensors: Any) -> Any:
 
 
 @handles("Adam", domain=TRAINING)
-def adam(node: Node, rate: Any, step: Any, *tensors: Any) -> Any:
+def adam(node: OnnxNode, rate: Any, step: Any, *tensors: Any) -> Any:
     alpha, beta, eps = node.get("alpha", 0.9), node.get("beta", 0.999), node.get("epsilon", 1e-6)
     before, after = node.get("norm_coefficient", 0.0), node.get("norm_coefficient_post", 0.0)
     count = rlx.astype(step, rlx.f32)
@@ -52,7 +52,7 @@ def adam(node: Node, rate: Any, step: Any, *tensors: Any) -> Any:
 
 
 @handles("Momentum", domain=TRAINING)
-def momentum(node: Node, rate: Any, step: Any, *tensors: Any) -> Any:
+def momentum(node: OnnxNode, rate: Any, step: Any, *tensors: Any) -> Any:
     alpha, beta, norm = node.get("alpha"), node.get("beta"), node.get("norm_coefficient", 0.0)
     nesterov = node.choice("mode", "standard", "nesterov") == "nesterov"
     share = rlx.where(step > 0, np.float32(beta), np.float32(1.0))

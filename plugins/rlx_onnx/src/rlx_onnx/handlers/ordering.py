@@ -9,13 +9,13 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim, product
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import traced
 
 
 @handles("TopK", takes_sizes=True)
-def top_k(node: Node, x: Any, k: Any) -> Any:
+def top_k(node: OnnxNode, x: Any, k: Any) -> Any:
     """The largest or smallest elements of an axis in order, and where they are; a computed `k` is found on the host."""
     count = node.dim(1, "k")
     values, places = rlx.top_k(traced(x), count, axis=node.get("axis", -1), largest=bool(node.get("largest", 1)))
@@ -23,7 +23,7 @@ def top_k(node: Node, x: Any, k: Any) -> Any:
 
 
 @handles("Unique", finds_sizes=True)
-def unique(node: Node, x: Any) -> Any:
+def unique(node: OnnxNode, x: Any) -> Any:
     """The different elements, or slices of an axis: where each is first, which one every element is, how often it is there."""
     axis, is_sorted = node.get("axis"), bool(node.get("sorted", 1))
     if axis is not None and not -x.ndim <= axis < x.ndim:

@@ -12,18 +12,18 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.reductions import extremes
 from rlx_onnx.handlers.windows import Windows, cells, windows_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
-def _windows(node: Node, x: Any) -> Windows:
+def _windows(node: OnnxNode, x: Any) -> Windows:
     if "kernel_shape" not in node:
         raise FormatError(f"{node}: it has no kernel_shape")
     return windows_of(node, x.shape[2:], node.get("kernel_shape"))
 
 
 @handles("MaxPool")
-def max_pool(node: Node, x: Any) -> Any:
+def max_pool(node: OnnxNode, x: Any) -> Any:
     """The largest cell of every window, and where it lies in the whole of x."""
     at = _windows(node, x)
     own = dtype_of(x.dtype)
@@ -50,7 +50,7 @@ def max_pool(node: Node, x: Any) -> Any:
 
 
 @handles("AveragePool")
-def average_pool(node: Node, x: Any) -> Any:
+def average_pool(node: OnnxNode, x: Any) -> Any:
     """The mean of every window; with `count_include_pad`, in which padding counts as zeros."""
     at = _windows(node, x)
     with_pads = bool(node.get("count_include_pad", 0))
@@ -65,13 +65,13 @@ def average_pool(node: Node, x: Any) -> Any:
 
 
 @handles("LpPool")
-def lp_pool(node: Node, x: Any) -> Any:
+def lp_pool(node: OnnxNode, x: Any) -> Any:
     at = _windows(node, x)
     return nn.lp_pool(x, float(node.get("p", 2)), at.kernel, at.stride, at.padding, dilation=at.dilation)
 
 
 @handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def global_pool(node: Node, x: Any) -> Any:
+def global_pool(node: OnnxNode, x: Any) -> Any:
     axes = tuple(range(2, x.ndim))
     if node.op == "GlobalAveragePool":
         return rlx.mean(x, axis=axes, keepdims=True)
@@ -82,7 +82,7 @@ def global_pool(node: Node, x: Any) -> Any:
 
 
 @handles("MaxUnpool")
-def max_unpool(node: Node, x: Any, where: Any, sizes: Any = None) -> Any:
+def max_unpool(node: OnnxNode, x: Any, where: Any, sizes: Any = None) -> Any:
     """Zeros with the cells of x at the places that MaxPool found them at."""
     rank = x.ndim - 2
     kernel = node.get("kernel_shape")
@@ -96,7 +96,7 @@ def max_unpool(node: Node, x: Any, where: Any, sizes: Any = None) -> Any:
     # Places are counted in the array that was pooled; a larger result holds that array at its beginning.
     flat_size = int(np.prod((*x.shape[:2], *own)))
     zeros = rlx.zeros((flat_size,), dtype=dtype_of(x.dtype))
-    found = rlx.scatter(zeros, rlx.reshape(x, (-1,)), rlx.reshape(where, (-1,)))
+    found = rlx.scatter(zeros, rlx.reshape(where, (-1,)), rlx.reshape(x, (-1,)))
     found = rlx.reshape(found, (*x.shape[:2], *own))
     widths = [(0, n - m) for n, m in zip(full, found.shape, strict=True)]
     return rlx.pad(found, widths) if any(high for _, high in widths) else found

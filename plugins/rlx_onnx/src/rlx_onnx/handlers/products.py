@@ -6,17 +6,17 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
 @handles("MatMul")
-def matmul(node: Node, a: Any, b: Any) -> Any:
+def matmul(node: OnnxNode, a: Any, b: Any) -> Any:
     return rlx.matmul(a, b)
 
 
 @handles("Gemm")
-def gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
+def gemm(node: OnnxNode, a: Any, b: Any, c: Any = None) -> Any:
     """alpha · a · b + beta · c, either factor transposed."""
     own = dtype_of(a.dtype)
     a = rlx.matrix_transpose(a) if node.get("transA", 0) else a
@@ -31,12 +31,12 @@ def gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
 
 
 @handles("Einsum")
-def einsum(node: Node, *operands: Any) -> Any:
+def einsum(node: OnnxNode, *operands: Any) -> Any:
     return rlx.einsum(str(node.get("equation")).replace(" ", ""), *operands)
 
 
 @handles("Det")
-def determinant(node: Node, x: Any) -> Any:
+def determinant(node: OnnxNode, x: Any) -> Any:
     """The determinant, by elimination with the largest pivot of each column."""
     n = x.shape[-1]
     if not isinstance(n, int) or n > 64:

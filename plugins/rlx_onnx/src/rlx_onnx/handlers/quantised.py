@@ -14,12 +14,12 @@ from rlx_onnx.handlers.codes import SIGNED, WIDTHS, coded
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.handlers.convolution import integer_conv
 from rlx_onnx.reading.tensors import DTYPES
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Coded
 
 
-def _spread(node: Node, x: Any, scale: Any, axis: int, block: int) -> Any:
+def _spread(node: OnnxNode, x: Any, scale: Any, axis: int, block: int) -> Any:
     """Scales or zero points as they lie beside x: one for all, one for each index of an axis, or one for each block."""
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and x.ndim != 1):
         return rlx.reshape(scale, ())
@@ -46,13 +46,13 @@ def _bounds(element: int) -> tuple[int, int]:
 
 
 @handles("QuantizeLinear", takes_coded=True)
-def quantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
+def quantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """round(x / scale) + zero point, held between the ends of the result's type."""
     element = element_of(zero) if zero is not None else node.element("output_dtype", TensorProto.UINT8)
     return quantized(node, x, scale, zero, element)
 
 
-def quantized(node: Node, x: Any, scale: Any, zero: Any, element: int) -> Any:
+def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> Any:
     """x in an element type, with a scale and a zero point."""
     axis = node.get("axis", 1)
     axis = axis % x.ndim if x.ndim else 0
@@ -79,12 +79,12 @@ def quantized(node: Node, x: Any, scale: Any, zero: Any, element: int) -> Any:
 
 
 @handles("DequantizeLinear", takes_coded=True)
-def dequantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
+def dequantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero point) · scale, in the dtype of the scale."""
     return dequantized(node, x, scale, zero)
 
 
-def dequantized(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
+def dequantized(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     """Numbers in an element type with a scale and a zero point, as floats."""
     data = _plain(x)
     axis = node.get("axis", 1)
@@ -99,7 +99,7 @@ def dequantized(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
 
 
 @handles("DynamicQuantizeLinear")
-def dynamic_quantize(node: Node, x: Any) -> Any:
+def dynamic_quantize(node: OnnxNode, x: Any) -> Any:
     """x in u8, with a scale and a zero point that its own extremes give."""
     low, high = rlx.minimum(rlx.min(x), 0), rlx.maximum(rlx.max(x), 0)
     scale = (high - low) / 255
@@ -121,13 +121,13 @@ def _less(x: Any, zero: Any, *, rows: bool) -> Any:
 
 
 @handles("MatMulInteger")
-def matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+def matmul_integer(node: OnnxNode, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     return rlx.matmul(_less(a, a_zero, rows=True), _less(b, b_zero, rows=False))
 
 
 @handles("QLinearMatMul", takes_coded=True)
 def quantized_matmul(
-    node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
+    node: OnnxNode, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
 ) -> Any:
     if isinstance(y_zero, Coded):
         left, right = _plain(a) * rlx.astype(a_scale, rlx.f32), _plain(b) * rlx.astype(b_scale, rlx.f32)
@@ -151,7 +151,7 @@ def rounded(x: Any, zero: Any) -> Any:
 
 @handles("QLinearConv")
 def quantized_conv(
-    node: Node,
+    node: OnnxNode,
     x: Any,
     x_scale: Any,
     x_zero: Any,

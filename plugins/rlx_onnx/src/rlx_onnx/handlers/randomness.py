@@ -10,17 +10,17 @@ import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
-def _key(node: Node) -> Any:
+def _key(node: OnnxNode) -> Any:
     if "seed" not in node:
         node.refuse("random numbers without a seed", "a seed, or the numbers as an input")
     return rlx.random.key(int(np.float32(node.get("seed")).view(np.uint32)))
 
 
-def _drawn(node: Node, shape: Any, element: int) -> Any:
+def _drawn(node: OnnxNode, shape: Any, element: int) -> Any:
     to = dtype_of(DTYPES[element])
     if node.op.startswith("RandomNormal"):
         found = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
@@ -31,17 +31,17 @@ def _drawn(node: Node, shape: Any, element: int) -> Any:
 
 
 @handles("RandomNormal", "RandomUniform", is_pure=False)
-def random(node: Node) -> Any:
+def random(node: OnnxNode) -> Any:
     return _drawn(node, tuple(node.get("shape", [])), node.element("dtype", 1))
 
 
 @handles("RandomNormalLike", "RandomUniformLike", is_pure=False)
-def random_like(node: Node, x: Any) -> Any:
+def random_like(node: OnnxNode, x: Any) -> Any:
     return _drawn(node, tuple(x.shape), node.element("dtype", element_of(x)))
 
 
 @handles("Bernoulli", is_pure=False)
-def bernoulli(node: Node, p: Any) -> Any:
+def bernoulli(node: OnnxNode, p: Any) -> Any:
     return rlx.astype(
         rlx.random.uniform(_key(node), p.shape) < p, dtype_of(DTYPES[node.element("dtype", element_of(p))])
     )

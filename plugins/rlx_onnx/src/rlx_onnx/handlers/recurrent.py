@@ -9,7 +9,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.movement import reversed_steps
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 ACTIVATIONS: dict[str, Callable[[Any, float, float], Any]] = {
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Any, float, float], Any]] = {
 DEFAULTS = {"affine": (1.0, 0.0), "elu": (1.0, 0.0), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01, 0.0)}
 
 
-def _activations(node: Node, names: list[str], direction: int) -> list[Callable[[Any], Any]]:
+def _activations(node: OnnxNode, names: list[str], direction: int) -> list[Callable[[Any], Any]]:
     """The functions of one direction, with the numbers that the node gives those that take some."""
     given = [each.lower() for each in node.get("activations", names * 2)]
     alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
@@ -49,7 +49,7 @@ def _bound(function: Callable[[Any, float, float], Any], a: float, b: float) -> 
     return lambda x: function(x, a, b)
 
 
-def _directed(node: Node, x: Any, lengths: Any, run: Callable[[Any, int], tuple[Any, list[Any]]]) -> Any:
+def _directed(node: OnnxNode, x: Any, lengths: Any, run: Callable[[Any, int], tuple[Any, list[Any]]]) -> Any:
     """Each direction by itself, `run(x, direction)` with x as `[time, batch, in]`; sequences end where their lengths say."""
     names = ["forward", "reverse", "bidirectional"]
     direction = node.choice("direction", *names)
@@ -97,7 +97,7 @@ def _scanned(step: Callable[..., Any], first: tuple[Any, ...], z: Any, lengths: 
     return rows, list(last)
 
 
-def _weights(node: Node, w: Any, r: Any, b: Any, direction: int, gates: int) -> tuple[Any, Any, Any, Any]:
+def _weights(node: OnnxNode, w: Any, r: Any, b: Any, direction: int, gates: int) -> tuple[Any, Any, Any, Any]:
     """Of one direction, `[in, gates·hidden]` and `[hidden, gates·hidden]`, and both biases."""
     if w.ndim != 3 or r.ndim != 3:
         raise FormatError(f"{node}: its weights have {w.ndim} and {r.ndim} axes, not 3")
@@ -113,7 +113,7 @@ def _weights(node: Node, w: Any, r: Any, b: Any, direction: int, gates: int) -> 
     )
 
 
-def _initial(node: Node, state: Any, direction: int, x: Any, hidden: Any) -> Any:
+def _initial(node: OnnxNode, state: Any, direction: int, x: Any, hidden: Any) -> Any:
     if state is None:
         return rlx.zeros((x.shape[1], hidden), dtype=dtype_of(x.dtype))
     found = state[:, direction] if node.get("layout", 0) else state[direction]
@@ -121,13 +121,13 @@ def _initial(node: Node, state: Any, direction: int, x: Any, hidden: Any) -> Any
     return rlx.broadcast_to(found, (x.shape[1], hidden)) if found.shape[0] == 1 else found
 
 
-def _clipped(node: Node) -> Callable[[Any], Any]:
+def _clipped(node: OnnxNode) -> Callable[[Any], Any]:
     edge = node.get("clip")
     return (lambda x: x) if edge is None else (lambda x: rlx.clip(x, -edge, edge))
 
 
 @handles("RNN")
-def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, state: Any = None) -> Any:
+def rnn(node: OnnxNode, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, state: Any = None) -> Any:
     hidden, clip = r.shape[2], _clipped(node)
 
     def run(data: Any, direction: int) -> tuple[Any, list[Any]]:
@@ -145,7 +145,7 @@ def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
 
 @handles("GRU")
-def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, state: Any = None) -> Any:
+def gru(node: OnnxNode, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, state: Any = None) -> Any:
     hidden, clip = r.shape[2], _clipped(node)
     after = bool(node.get("linear_before_reset", 0))
 
@@ -170,7 +170,7 @@ def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
 @handles("LSTM")
 def lstm(
-    node: Node,
+    node: OnnxNode,
     x: Any,
     w: Any,
     r: Any,
@@ -191,7 +191,7 @@ Product = Callable[[Any], Any]
 
 
 def lstm_by(
-    node: Node,
+    node: OnnxNode,
     x: Any,
     hidden: Any,
     products: Callable[[int], tuple[Product, Product, Any]],

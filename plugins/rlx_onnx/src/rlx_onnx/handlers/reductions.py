@@ -10,7 +10,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import dims_array, is_sizes, settled, traced
 
@@ -30,7 +30,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 def _enter(name: str, function: Callable[..., Any]) -> None:
     @handles(name, takes_sizes=True)
-    def reduced(node: Node, x: Any, axes: Any = None) -> Any:
+    def reduced(node: OnnxNode, x: Any, axes: Any = None) -> Any:
         if is_sizes(x) and name == "ReduceProd":
             return settled(_product(x, keep=bool(node.get("keepdims", 1))))
         return _reduced(node, function, traced(x))
@@ -44,7 +44,7 @@ for _name, _function in REDUCTIONS.items():
     _enter(_name, _function)
 
 
-def _reduced(node: Node, function: Callable[..., Any], x: Any) -> Any:
+def _reduced(node: OnnxNode, function: Callable[..., Any], x: Any) -> Any:
     own = dtype_of(x.dtype)
     axes = node.ints(1, "axes")
     if axes is None:
@@ -96,7 +96,7 @@ def extremes(dtype: np.dtype) -> tuple[Any, Any]:
 
 
 @handles("ArgMax", "ArgMin")
-def arg_extreme(node: Node, x: Any) -> Any:
+def arg_extreme(node: OnnxNode, x: Any) -> Any:
     axis, keep = node.get("axis", 0), bool(node.get("keepdims", 1))
     function = rlx.argmax if node.op == "ArgMax" else rlx.argmin
     if not node.get("select_last_index", 0):
@@ -105,7 +105,7 @@ def arg_extreme(node: Node, x: Any) -> Any:
 
 
 @handles("CumSum", "CumProd")
-def cumulative(node: Node, x: Any, axis: Any) -> Any:
+def cumulative(node: OnnxNode, x: Any, axis: Any) -> Any:
     """Running sums or products; `exclusive` leaves each element itself out."""
     at = int(node.scalar(1, "axis")) % x.ndim
     data = rlx.flip(x, axis=at) if node.get("reverse", 0) else x
@@ -120,7 +120,7 @@ def cumulative(node: Node, x: Any, axis: Any) -> Any:
 
 
 @handles("Hardmax")
-def hardmax(node: Node, x: Any) -> Any:
+def hardmax(node: OnnxNode, x: Any) -> Any:
     """1 at the first largest element of an axis, 0 elsewhere."""
     axis = node.get("axis", -1) % x.ndim
     places = rlx.expand_dims(rlx.argmax(x, axis=axis), axis=axis)
@@ -129,6 +129,6 @@ def hardmax(node: Node, x: Any) -> Any:
 
 
 @handles("Softmax", "LogSoftmax")
-def softmax(node: Node, x: Any) -> Any:
+def softmax(node: OnnxNode, x: Any) -> Any:
     function = rlx.softmax if node.op == "Softmax" else rlx.log_softmax
     return function(x, axis=node.get("axis", -1))

@@ -12,7 +12,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import holds
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.nn.sampling import cell_at, read_cells
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 MOST_SLICES = 16  # cells of a place that are read one by one
@@ -26,7 +26,7 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @handles("Resize", "Upsample")
-def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+def resize(node: OnnxNode, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Each axis read at other places, which the mode interpolates between; places and weights are computed here.
 
     An axis of unknown size stays, or is made a whole number of times as large.
@@ -66,11 +66,11 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
     return rlx.astype(found, dtype_of(x.dtype))
 
 
-def _crops(node: Node) -> bool:
+def _crops(node: OnnxNode) -> bool:
     return node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
 
 
-def _scale(node: Node, own: Any, wanted: Any = None, scale: float | None = None) -> float:
+def _scale(node: OnnxNode, own: Any, wanted: Any = None, scale: float | None = None) -> float:
     """By how much an axis grows; of one of unknown size, a whole number."""
     if isinstance(own, int) and (scale is not None or isinstance(wanted, int)):
         return wanted / own if scale is None else scale
@@ -83,7 +83,7 @@ def _scale(node: Node, own: Any, wanted: Any = None, scale: float | None = None)
     )
 
 
-def _by_policy(node: Node, own: list[Any], wanted: list[Any]) -> tuple[list[float], list[Any]]:
+def _by_policy(node: OnnxNode, own: list[Any], wanted: list[Any]) -> tuple[list[float], list[Any]]:
     """Scales for sizes, which may be the same for all axes."""
     policy = node.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
     scales = [_scale(node, n, m) for m, n in zip(wanted, own, strict=True)]
@@ -95,7 +95,7 @@ def _by_policy(node: Node, own: list[Any], wanted: list[Any]) -> tuple[list[floa
     return [scale] * len(own), [int(np.floor(scale * n + 0.5)) for n in own]
 
 
-def _places(node: Node, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
+def _places(node: OnnxNode, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
     """Where the cells of the result lie among those of an axis."""
     mode = node.choice(
         "coordinate_transformation_mode",
@@ -121,7 +121,7 @@ def _places(node: Node, size: int, count: int, scale: float, region: tuple[float
     return half + (size / 2) * (1 - count / long) if mode == "half_pixel_symmetric" else half
 
 
-def _along(node: Node, x: Any, axis: int, size: int, count: int, scale: float, region: tuple[float, float]) -> Any:
+def _along(node: OnnxNode, x: Any, axis: int, size: int, count: int, scale: float, region: tuple[float, float]) -> Any:
     places = _places(node, size, count, scale, region)
     mode = node.choice("mode", "nearest", "linear", "cubic", "bilinear")
     if mode == "nearest":
@@ -134,7 +134,7 @@ def _along(node: Node, x: Any, axis: int, size: int, count: int, scale: float, r
     return rlx.where(inside, found, np.asarray(node.get("extrapolation_value", 0.0), dtype_of(x.dtype).numpy))
 
 
-def _by_phases(node: Node, x: Any, axis: int, scale: int) -> Any:
+def _by_phases(node: OnnxNode, x: Any, axis: int, scale: int) -> Any:
     """An axis of unknown size made `scale` times as large: what lies behind one cell is read as behind any other."""
     if scale == 1:
         return x
@@ -170,12 +170,14 @@ def _by_phases(node: Node, x: Any, axis: int, scale: int) -> Any:
     return rlx.reshape(found, (*x.shape[:axis], x.shape[axis] * scale, *x.shape[axis + 1 :]))
 
 
-def _rounding(node: Node) -> Callable[[np.ndarray], np.ndarray]:
+def _rounding(node: OnnxNode) -> Callable[[np.ndarray], np.ndarray]:
     usual = "round_prefer_floor" if node.op == "Resize" else "floor"
     return ROUNDINGS[node.choice("nearest_mode", usual, *ROUNDINGS)]
 
 
-def _taps(node: Node, places: np.ndarray, size: int, scale: float, *, is_cubic: bool) -> tuple[np.ndarray, np.ndarray]:
+def _taps(
+    node: OnnxNode, places: np.ndarray, size: int, scale: float, *, is_cubic: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """The cells that each place is read from `[places, cells]`, and their weights."""
     first = np.floor(places)
     narrow = min(scale, 1.0) if node.get("antialias", 0) else 1.0
@@ -199,7 +201,7 @@ def _cubic(t: np.ndarray, a: float) -> np.ndarray:
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
-def _weighted(node: Node, x: Any, axis: int, size: int, cells: np.ndarray, weights: np.ndarray) -> Any:
+def _weighted(node: OnnxNode, x: Any, axis: int, size: int, cells: np.ndarray, weights: np.ndarray) -> Any:
     """The weighted cells of each place: a few slices, or a product where many are read (much smaller pictures)."""
     own = dtype_of(x.dtype)
     wide = x if own.is_float else rlx.astype(x, rlx.f32)
@@ -218,7 +220,7 @@ def _weighted(node: Node, x: Any, axis: int, size: int, cells: np.ndarray, weigh
 
 
 @handles("GridSample")
-def grid_sample(node: Node, x: Any, grid: Any) -> Any:
+def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
     """x `[n, c, ..]` read at places in -1 .. 1 that a grid `[n, .., axes]` says, the last axis of x first."""
     own = dtype_of(x.dtype)
     wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x

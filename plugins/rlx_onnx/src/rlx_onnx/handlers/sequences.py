@@ -9,52 +9,52 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_onnx.handlers.shapes import pieces
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import traced
 
 
 @handles("SequenceEmpty")
-def empty(node: Node) -> Any:
+def empty(node: OnnxNode) -> Any:
     return []
 
 
 @handles("SequenceConstruct")
-def construct(node: Node, *parts: Any) -> Any:
+def construct(node: OnnxNode, *parts: Any) -> Any:
     return list(parts)
 
 
 @handles("SequenceLength", takes_sizes=True)
-def length(node: Node, sequence: Any) -> Any:
+def length(node: OnnxNode, sequence: Any) -> Any:
     return np.array(len(_sequence(node, sequence)), np.int64)
 
 
 @handles("SequenceAt", takes_sizes=True)
-def at(node: Node, sequence: Any, place: Any) -> Any:
+def at(node: OnnxNode, sequence: Any, place: Any) -> Any:
     return _sequence(node, sequence)[_place(node, sequence, 1)]
 
 
 @handles("SequenceInsert", takes_sizes=True)
-def insert(node: Node, sequence: Any, value: Any, place: Any = None) -> Any:
+def insert(node: OnnxNode, sequence: Any, value: Any, place: Any = None) -> Any:
     found = list(_sequence(node, sequence))
     found.insert(len(found) if place is None else _place(node, [*sequence, None], 2), value)
     return found
 
 
 @handles("SequenceErase", takes_sizes=True)
-def erase(node: Node, sequence: Any, place: Any = None) -> Any:
+def erase(node: OnnxNode, sequence: Any, place: Any = None) -> Any:
     found = list(_sequence(node, sequence))
     del found[-1 if place is None else _place(node, sequence, 1)]
     return found
 
 
-def _sequence(node: Node, value: Any) -> list[Any]:
+def _sequence(node: OnnxNode, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise FormatError(f"{node}: its operand is no sequence")
     return value
 
 
-def _place(node: Node, sequence: list[Any], number: int) -> int:
+def _place(node: OnnxNode, sequence: list[Any], number: int) -> int:
     found = int(node.scalar(number, "position"))
     if not -len(sequence) <= found < len(sequence):
         raise FormatError(f"{node}: there is no place {found} in a sequence of {len(sequence)}")
@@ -62,7 +62,7 @@ def _place(node: Node, sequence: list[Any], number: int) -> int:
 
 
 @handles("SplitToSequence", takes_sizes=True)
-def split(node: Node, x: Any, sizes: Any = None) -> Any:
+def split(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
     """Parts of an axis: of size 1, of one size, or of given ones."""
     axis = node.get("axis", 0) % len(x.shape)
     total = x.shape[axis]
@@ -80,12 +80,12 @@ def split(node: Node, x: Any, sizes: Any = None) -> Any:
 
 
 @handles("ConcatFromSequence")
-def concat(node: Node, sequence: Any) -> Any:
+def concat(node: OnnxNode, sequence: Any) -> Any:
     parts = [traced(each) for each in _sequence(node, sequence)]
     join = rlx.stack if node.get("new_axis", 0) else rlx.concat
     return join(parts, axis=node.get("axis"))
 
 
 @handles("OptionalHasElement", takes_sizes=True, takes_coded=True)
-def has_element(node: Node, value: Any = None) -> Any:
+def has_element(node: OnnxNode, value: Any = None) -> Any:
     return np.array(value is not None)

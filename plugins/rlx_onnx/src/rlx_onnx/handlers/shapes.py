@@ -9,30 +9,30 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, product
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import Coded, Undecided, decided, dims_array, is_sizes, settled, traced
 
 
 @handles("Shape", takes_sizes=True, takes_coded=True)
-def shape(node: Node, x: Any) -> Any:
+def shape(node: OnnxNode, x: Any) -> Any:
     start, end = node.get("start", 0), node.get("end")
     return dims_array(tuple(x.shape)[slice(start, end)])
 
 
 @handles("Size", takes_sizes=True, takes_coded=True)
-def size(node: Node, x: Any) -> Any:
+def size(node: OnnxNode, x: Any) -> Any:
     return dims_array(product(tuple(x.shape)))
 
 
 @handles("Identity", "Dropout", "OptionalGetElement", "Optional", takes_sizes=True, takes_coded=True)
-def identity(node: Node, x: Any = None, ratio: Any = None, training: Any = None) -> Any:
+def identity(node: OnnxNode, x: Any = None, ratio: Any = None, training: Any = None) -> Any:
     if node.op == "Dropout":
         return _dropout(node, x, training)
     return x
 
 
-def _dropout(node: Node, x: Any, training: Any) -> Any:
+def _dropout(node: OnnxNode, x: Any, training: Any) -> Any:
     if node.scalar(2, "training_mode", False) and node.scalar(1, "ratio", 0.5) != 0:
         node.refuse("a dropout that drops", "training_mode off")
     return (x, rlx.full(x.shape, True, dtype=rlx.bool_)) if node.count > 1 else x
@@ -51,7 +51,7 @@ def reshaped(x: Any, dims: Any) -> Any:
 
 
 @handles("Reshape", takes_sizes=True, takes_coded=True)
-def reshape(node: Node, x: Any, dims: Any) -> Any:
+def reshape(node: OnnxNode, x: Any, dims: Any) -> Any:
     """0 keeps the size of that axis, -1 is whatever is left."""
     wanted = node.dims(1, "shape")
     own = tuple(x.shape)
@@ -65,14 +65,14 @@ def reshape(node: Node, x: Any, dims: Any) -> Any:
 
 
 @handles("Flatten", takes_coded=True)
-def flatten(node: Node, x: Any) -> Any:
+def flatten(node: OnnxNode, x: Any) -> Any:
     axis = node.get("axis", 1)
     axis = axis + len(x.shape) if axis < 0 else axis
     return reshaped(x, (product(tuple(x.shape[:axis])), product(tuple(x.shape[axis:]))))
 
 
 @handles("Squeeze", takes_sizes=True, takes_coded=True)
-def squeeze(node: Node, x: Any, axes: Any = None) -> Any:
+def squeeze(node: OnnxNode, x: Any, axes: Any = None) -> Any:
     given = node.ints(1, "axes")
     rank = len(x.shape)
     if given is None:
@@ -86,7 +86,7 @@ def squeeze(node: Node, x: Any, axes: Any = None) -> Any:
     return reshaped(x, [n for i, n in enumerate(x.shape) if i not in dropped]) if dropped else x
 
 
-def _is_one(node: Node, size: Any) -> bool:
+def _is_one(node: OnnxNode, size: Any) -> bool:
     """Whether a size is 1; how many axes there are would depend on one that may be."""
     try:
         return decided("==", size, 1)
@@ -95,7 +95,7 @@ def _is_one(node: Node, size: Any) -> bool:
 
 
 @handles("Unsqueeze", takes_sizes=True, takes_coded=True)
-def unsqueeze(node: Node, x: Any, axes: Any) -> Any:
+def unsqueeze(node: OnnxNode, x: Any, axes: Any) -> Any:
     given = node.ints(1, "axes") or []
     rank = len(x.shape) + len(given)
     added = {_axis(node, a, rank) for a in given}
@@ -105,14 +105,14 @@ def unsqueeze(node: Node, x: Any, axes: Any) -> Any:
     return reshaped(x, [1 if i in added else next(rest) for i in range(rank)])
 
 
-def _axis(node: Node, axis: int, rank: int) -> int:
+def _axis(node: OnnxNode, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
     return axis % rank
 
 
 @handles("Expand", takes_coded=True, grows=True)
-def expand(node: Node, x: Any, dims: Any) -> Any:
+def expand(node: OnnxNode, x: Any, dims: Any) -> Any:
     wanted = node.dims(1, "shape")
     own = tuple(x.shape)
     rank = max(len(wanted), len(own))
@@ -125,7 +125,7 @@ def expand(node: Node, x: Any, dims: Any) -> Any:
 
 
 @handles("Concat", takes_sizes=True, takes_coded=True)
-def concat(node: Node, *parts: Any) -> Any:
+def concat(node: OnnxNode, *parts: Any) -> Any:
     if "axis" not in node:
         raise FormatError(f"{node}: it has no axis")
     if any(map(is_sizes, parts)) and all(isinstance(each, np.ndarray) for each in parts):
@@ -136,7 +136,7 @@ def concat(node: Node, *parts: Any) -> Any:
 
 
 @handles("Split", takes_sizes=True)
-def split(node: Node, x: Any, sizes: Any = None) -> Any:
+def split(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
     """Parts of given sizes, or as equal ones as there are results; of those the last may be smaller."""
     axis = _axis(node, node.get("axis", 0), len(x.shape))
     given = node.dims(1, "split") if sizes is not None else None
@@ -168,13 +168,13 @@ def pieces(x: Any, sizes: list[Any], axis: int) -> list[Any]:
 
 
 @handles("Transpose", takes_coded=True)
-def transpose(node: Node, x: Any) -> Any:
+def transpose(node: OnnxNode, x: Any) -> Any:
     order = node.get("perm", list(reversed(range(len(x.shape)))))
     return on_value(x, lambda data: rlx.permute_dims(data, tuple(order)))
 
 
 @handles("DepthToSpace", "SpaceToDepth")
-def blocks(node: Node, x: Any) -> Any:
+def blocks(node: OnnxNode, x: Any) -> Any:
     """Channels as blocks of cells, and back; `CRD` has the channel outermost, `DCR` the block."""
     side = node.get("blocksize")
     n, c, *sizes = x.shape
@@ -206,7 +206,7 @@ def _shuffled(x: Any, side: int, depth: Any, *, crd: bool) -> Any:
 
 
 @handles("CenterCropPad", grows=True)
-def center_crop_pad(node: Node, x: Any, dims: Any) -> Any:
+def center_crop_pad(node: OnnxNode, x: Any, dims: Any) -> Any:
     """Each axis cut or padded with zeros to a size, around its middle."""
     wanted = node.ints(1, "shape") or []
     axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]

@@ -10,7 +10,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.tensors import DTYPES
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
@@ -26,7 +26,7 @@ def _pairs(z: Any) -> Any:
 
 
 @handles("DFT")
-def dft(node: Node, x: Any, length: Any = None, axis: Any = None) -> Any:
+def dft(node: OnnxNode, x: Any, length: Any = None, axis: Any = None) -> Any:
     """The discrete Fourier transform along an axis; one-sided it is of reals, and half of it."""
     along = int(node.scalar(2, "axis", node.get("axis", -2)))
     along = along % x.ndim
@@ -52,7 +52,7 @@ def dft(node: Node, x: Any, length: Any = None, axis: Any = None) -> Any:
 
 
 @handles("STFT")
-def stft(node: Node, signal: Any, hop: Any, window: Any = None, length: Any = None) -> Any:
+def stft(node: OnnxNode, signal: Any, hop: Any, window: Any = None, length: Any = None) -> Any:
     """Fourier transforms of frames that overlap: `[batch, frames, bins, 2]`."""
     step = int(node.scalar(1, "frame_step"))
     given = node.scalar(3, "frame_length")
@@ -76,7 +76,7 @@ def stft(node: Node, signal: Any, hop: Any, window: Any = None, length: Any = No
 
 
 @handles("HannWindow", "HammingWindow", "BlackmanWindow")
-def window(node: Node, size: Any) -> Any:
+def window(node: OnnxNode, size: Any) -> Any:
     n = node.counted(int(node.scalar(0, "size")), "size of a window")
     to = dtype_of(DTYPES[node.element("output_datatype", 1)])
     parts = {
@@ -90,7 +90,7 @@ def window(node: Node, size: Any) -> Any:
 
 
 @handles("MelWeightMatrix")
-def mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+def mel_weights(node: OnnxNode, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     """Triangles on the mel scale, `[spectrum bins, mel bins]`."""
     count, n, hz = (int(node.scalar(i, what)) for i, what in enumerate(("num_mel_bins", "dft_length", "sample_rate")))
     lower, upper = (2595 * np.log10(1 + float(node.scalar(i, "edge")) / 700) for i in (3, 4))

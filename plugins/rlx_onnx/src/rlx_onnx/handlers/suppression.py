@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 __all__ = ["suppressed"]
@@ -15,7 +15,7 @@ __all__ = ["suppressed"]
 
 @handles("NonMaxSuppression", finds_sizes=True)
 def non_max_suppression(
-    node: Node, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None
+    node: OnnxNode, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None
 ) -> Any:
     """Rows of batch, class and box; how many those are is found on the host unless everything is known."""
     centred = bool(node.get("center_point_box", 0))

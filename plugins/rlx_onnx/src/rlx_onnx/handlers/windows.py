@@ -12,7 +12,7 @@ import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim
 from rlx_core.system.records import frozen
-from rlx_onnx.walking.node import MOST, Node
+from rlx_onnx.walking.node import MOST, OnnxNode
 
 __all__ = ["Windows", "cells", "windows_of"]
 
@@ -39,7 +39,7 @@ class Windows:
         return [(low, high + more) for (low, high), more in zip(self.pads, self.extra, strict=True)]
 
 
-def windows_of(node: Node, sizes: Sequence[Dim], kernel: Sequence[int]) -> Windows:
+def windows_of(node: OnnxNode, sizes: Sequence[Dim], kernel: Sequence[int]) -> Windows:
     """The windows of a node over axes of these sizes.
 
     Raises:
@@ -69,7 +69,7 @@ def windows_of(node: Node, sizes: Sequence[Dim], kernel: Sequence[int]) -> Windo
     return Windows(tuple(kernel), stride, dilation, tuple(pads), tuple(extra))
 
 
-def _same(node: Node, size: Dim, span: int, stride: int, how: str) -> tuple[Any, Any]:
+def _same(node: OnnxNode, size: Dim, span: int, stride: int, how: str) -> tuple[Any, Any]:
     """Padding with which there are ⌈size / stride⌉ windows."""
     if not isinstance(size, int) and stride != 1:
         node.refuse(f"auto_pad={how} with strides on an axis of {size}", "pads as numbers, or a size that is known")
@@ -78,7 +78,7 @@ def _same(node: Node, size: Dim, span: int, stride: int, how: str) -> tuple[Any,
     return (small, total - small) if how == "SAME_UPPER" else (total - small, small)
 
 
-def _extra(node: Node, size: Dim, pads: tuple[Any, Any], span: int, stride: int) -> int:
+def _extra(node: OnnxNode, size: Dim, pads: tuple[Any, Any], span: int, stride: int) -> int:
     """Cells after the padding that a last window needs, which begins inside the axis or before it."""
     if not isinstance(size, int):
         return node.refuse(f"ceil_mode on an axis of {size}", "a size that is known")
@@ -93,7 +93,7 @@ def cells(x: Any, at: Windows, fill: Any) -> Any:
     rank = len(at.kernel)
     if np.prod(at.kernel, dtype=float) > MOST:
         raise FormatError(f"a kernel of {list(at.kernel)} cells is larger than any")
-    data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], value=fill)
+    data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], constant_values=fill)
     for i in range(rank):
         axis = 2 + i
         count = (data.shape[axis] - at.dilation[i] * (at.kernel[i] - 1) - 1) // at.stride[i] + 1

@@ -15,7 +15,7 @@ from rlx_core.system.records import frozen
 from rlx_onnx.reading.tensors import HELD, element_type
 from rlx_onnx.walking.values import Coded
 
-__all__ = ["Input", "inputs_of"]
+__all__ = ["ModelInput", "inputs_of"]
 
 #: Several exporters write this `dim_value` for a size that is not known, instead of a `dim_param` or nothing.
 UNKNOWN_SIZE = -1
@@ -25,7 +25,7 @@ UNKNOWN_NAMES = frozenset({"", "?", "-1"})
 
 
 @frozen
-class Input:
+class ModelInput:
     """An input of a model.
 
     Attributes:
@@ -43,7 +43,7 @@ class Input:
         return Coded(value, self.element) if self.element else list(value) if isinstance(value, tuple) else value
 
 
-def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[Input]:
+def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[ModelInput]:
     """The inputs that a graph declares.
 
     Args:
@@ -57,13 +57,13 @@ def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[Input]:
     return [_input(each, types.get(each.name), symbols) for each in declared]
 
 
-def _input(declared: Any, said: Any, symbols: dict[str, str]) -> Input:
+def _input(declared: Any, said: Any, symbols: dict[str, str]) -> ModelInput:
     name, kind = declared.name, declared.type
     tensor = kind.tensor_type
     element = tensor.elem_type if kind.HasField("tensor_type") and tensor.elem_type in HELD else 0
     if said is not None:
         is_list = isinstance(said, list | tuple)
-        return Input(name, [rlx.spec(each) for each in said] if is_list else rlx.spec(said), element)
+        return ModelInput(name, [rlx.spec(each) for each in said] if is_list else rlx.spec(said), element)
     hint = f'rlx_onnx.load(file, inputs={{"{name}": "f32[n, 3]"}}) says it'
     if not kind.HasField("tensor_type"):
         what = kind.WhichOneof("value") or "nothing"
@@ -77,7 +77,7 @@ def _input(declared: Any, said: Any, symbols: dict[str, str]) -> Input:
         raise UnsupportedError(f"input {name}: texts are not supported", hint="texts outside of the model")
     dtype = element_type(tensor.elem_type, f"input {name}") if dtype is None else dtype
     dims = [_dim(name, axis, each, symbols) for axis, each in enumerate(tensor.shape.dim)]
-    return Input(name, rlx.TensorType(dtype, tuple(dims)), element)
+    return ModelInput(name, rlx.TensorType(dtype, tuple(dims)), element)
 
 
 def _dim(name: str, axis: int, dim: Any, symbols: dict[str, str]) -> Any:

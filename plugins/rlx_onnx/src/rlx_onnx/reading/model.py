@@ -24,7 +24,7 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.pipeline.set_up import working_on
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import bytes_in
-from rlx_onnx.reading.inputs import Input, inputs_of
+from rlx_onnx.reading.inputs import ModelInput, inputs_of
 from rlx_onnx.reading.parts import Walked, parted, result_of
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
@@ -32,7 +32,7 @@ from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.reading.weights import mapped_weights
 from rlx_onnx.specialised import Specialising
 from rlx_onnx.walking.table import INSTEAD, handler_for
-from rlx_onnx.walking.walk import NeedsKnown, NeedsSizes, Walk, entered
+from rlx_onnx.walking.walk import ModelWalk, NeedsKnown, NeedsSizes, entered
 
 __all__ = ["import_file", "load", "prepared", "read_proto"]
 
@@ -156,7 +156,7 @@ class _Reading:
             if each not in {one.name for one in graph.input}:
                 names = [one.name for one in graph.input]
                 raise UnknownNameError(f"there is no input {each!r}", Fact("inputs", names), hint=nearest(each, names))
-        self.inputs: list[Input] = inputs_of([each for each in declared if each.name not in known], types)
+        self.inputs: list[ModelInput] = inputs_of([each for each in declared if each.name not in known], types)
         self.constants = {name for name, value in self.tensors.items() if not _is_parameter(value)}
 
     def _tensor(self, tensor: Any) -> Any:
@@ -242,7 +242,7 @@ class _Reading:
                     ).with_fact(Fact("inputs", InputsNeeded(inputs))) from None
                 self.constants |= error.names
 
-    def _walked(self, parameters: Mapping[str, Any], scope: Mapping[str, Any], walk: Walk) -> Walked:
+    def _walked(self, parameters: Mapping[str, Any], scope: Mapping[str, Any], walk: ModelWalk) -> Walked:
         return Walked(
             name=self.name.removesuffix(".onnx"),
             nodes=self.proto.graph.node,
@@ -254,9 +254,9 @@ class _Reading:
             outside=self.outside,
         )
 
-    def _walk(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], Walk]:
+    def _walk(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], ModelWalk]:
         """Every value of the graph by its name, and the walk that found them."""
-        walk = Walk(self.outside, parameters)
+        walk = ModelWalk(self.outside, parameters)
         elements = {each.name: each.type.tensor_type.elem_type for each in self.proto.graph.input}
         scope: dict[str, Any] = {name: self.tensors[name] for name in self.constants}
         scope |= {name: walk.named(name, value) for name, value in parameters.items()}

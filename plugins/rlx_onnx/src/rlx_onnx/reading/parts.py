@@ -19,11 +19,11 @@ from rlx_core.functions.model import Model, argument_names
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.system.records import frozen
 from rlx_onnx.parted import Part, PartedFunction
-from rlx_onnx.reading.inputs import Input
+from rlx_onnx.reading.inputs import ModelInput
 from rlx_onnx.reading.structure import nested_graphs
 from rlx_onnx.walking.host import HostStep, step_key
 from rlx_onnx.walking.values import Coded, is_known, traced
-from rlx_onnx.walking.walk import Walk, leaves
+from rlx_onnx.walking.walk import ModelWalk, leaves
 
 __all__ = ["Walked", "parted", "result_of"]
 
@@ -46,7 +46,7 @@ class Walked:
     name: str
     nodes: Sequence[Any] = field(repr=False)
     results: tuple[str, ...]
-    inputs: tuple[Input, ...]
+    inputs: tuple[ModelInput, ...]
     parameters: Mapping[str, Any] = field(repr=False)
     scope: Mapping[str, Any] = field(repr=False)
     steps: Mapping[str, HostStep]
@@ -55,7 +55,7 @@ class Walked:
 
 def parted(walked: Walked) -> Model:
     """A model that runs in parts."""
-    plan = _Plan(walked)
+    plan = _PartPlan(walked)
     names = argument_names(each.name for each in walked.inputs)
     return Model(
         name=walked.name,
@@ -77,7 +77,7 @@ def _untraceable(walked: Walked) -> Callable[..., Any]:
     return function
 
 
-class _Plan:
+class _PartPlan:
     """Which node is in which part, and what parts hand on."""
 
     def __init__(self, walked: Walked) -> None:
@@ -141,7 +141,7 @@ class _Plan:
 
         def function(given: Mapping[str, Any], *values: Any) -> Any:
             found = {step.key: value for step, value in zip(steps, values[len(takes) :], strict=True)}
-            walk = Walk(outside, given=found)
+            walk = ModelWalk(outside, given=found)
             scope = known | dict(given)
             scope |= {each.name: each.entered(value) for each, value in zip(takes, values, strict=False)}
             walk.nodes(nodes, scope)
@@ -164,11 +164,11 @@ def _names(node: Any) -> Iterable[str]:
             yield from _names(inner)
 
 
-def _handed_on(name: str, value: Any) -> Input:
+def _handed_on(name: str, value: Any) -> ModelInput:
     """A value of an earlier part as an input of a later one."""
     element = value.element if isinstance(value, Coded) else 0
     inner = value.value if isinstance(value, Coded) else value
-    return Input(name, optree.tree_map(_type, inner), element)
+    return ModelInput(name, optree.tree_map(_type, inner), element)
 
 
 def _type(value: Any) -> rlx.TensorType:

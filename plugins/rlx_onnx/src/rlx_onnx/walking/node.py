@@ -10,22 +10,22 @@ from onnx import AttributeProto
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, ShapeError, UnsupportedError
-from rlx_core.ir.dims import Dim, Expr, Guard, Relation, holds
+from rlx_core.ir.dims import Dim, Expr, Relation, SizeGuard, holds
 from rlx_core.ir.graph import Value, ambient_builder
 from rlx_onnx.reading.structure import node_words
 from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
 
 if TYPE_CHECKING:
-    from rlx_onnx.walking.walk import Walk
+    from rlx_onnx.walking.walk import ModelWalk
 
-__all__ = ["MOST", "Node"]
+__all__ = ["MOST", "OnnxNode"]
 
 MOST: Final = 1 << 24
 """Elements of what a handler makes itself while it reads a model: places, weights, windows. A size that lies is beyond it."""
 
 
-class Node:
+class OnnxNode:
     """One node of a graph that is walked.
 
     Attributes:
@@ -34,7 +34,7 @@ class Node:
         count: How many results it is asked for.
     """
 
-    def __init__(self, walk: Walk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
+    def __init__(self, walk: ModelWalk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
         self.walk, self.proto, self.operands, self.scope = walk, proto, operands, scope
         self.op: str = proto.op_type
         self.count = len(proto.output)
@@ -232,7 +232,7 @@ class Node:
         if known is None:
             builder = ambient_builder()
             assert builder is not None, "sizes with symbols are there in a trace only"
-            builder.add_guards([Guard(relation, left, right, f"{self}: {what}")])
+            builder.add_guards([SizeGuard(relation, left, right, f"{self}: {what}")])
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Say that this node asks for what is not there.

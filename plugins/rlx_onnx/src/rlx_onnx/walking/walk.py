@@ -18,11 +18,11 @@ from rlx_core.ir.graph import Value
 from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
 from rlx_onnx.walking.host import HostStep, step_key
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import Handler, handler_for
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["NeedsKnown", "NeedsSizes", "Walk", "entered"]
+__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
@@ -48,7 +48,7 @@ class NeedsSizes(Exception):
         self.said = said
 
 
-class Walk:
+class ModelWalk:
     """One walk through a model, in a trace or outside of one.
 
     Attributes:
@@ -90,7 +90,7 @@ class Walk:
         """Whether sizes of inputs are symbols, so that `specialise` makes them numbers."""
         return bool(self._symbols)
 
-    def specialise(self, node: Node, what: str) -> NoReturn:
+    def specialise(self, node: OnnxNode, what: str) -> NoReturn:
         """Begin again with sizes that are numbers, or refuse where the undecided ones are found when the model runs.
 
         Args:
@@ -138,7 +138,7 @@ class Walk:
             results = self._results(proto, operands, scope)
             scope.update((name, value) for name, value in zip(proto.output, results, strict=False) if name)
 
-    def known(self, value: Any, node: Node, number: int, what: str) -> np.ndarray:
+    def known(self, value: Any, node: OnnxNode, number: int, what: str) -> np.ndarray:
         """Refuse, or begin again: a value is not known that must be."""
         said = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
         names = self._sources([value])
@@ -148,7 +148,7 @@ class Walk:
 
     def on_host(
         self,
-        node: Node,
+        node: OnnxNode,
         function: Callable[..., tuple[np.ndarray, ...]],
         types: Callable[[Dim], Sequence[rlx.TensorType]],
         names: Sequence[str],
@@ -185,7 +185,7 @@ class Walk:
     def _results(self, proto: Any, operands: list[Any], scope: Mapping[str, Any]) -> Sequence[Any]:
         handler = handler_for(proto.domain, proto.op_type)
         assert handler is not None, f"{proto.op_type}: operations without a handler are refused before a walk"
-        node = Node(self, proto, operands, scope)
+        node = OnnxNode(self, proto, operands, scope)
         try:
             found = self._handled(handler, node)
         except RlxError as error:
@@ -207,7 +207,7 @@ class Walk:
                 self._note(leaf, names)
         return results
 
-    def _handled(self, handler: Handler, node: Node) -> Any:
+    def _handled(self, handler: Handler, node: OnnxNode) -> Any:
         operands = list(node.operands)
         if handler.most is not None and len(operands) > handler.most:
             raise FormatError(f"{node}: it takes {handler.most} operands, not {len(operands)}")
@@ -247,7 +247,7 @@ def leaves(value: Any) -> list[Any]:
     return [value] if isinstance(value, Value) else []
 
 
-def _plain(value: Any, node: Node) -> Any:
+def _plain(value: Any, node: OnnxNode) -> Any:
     if isinstance(value, Coded):
         node.refuse(f"operands of {numpy_dtype(value.element)}", "Cast to a dtype of rlx before it")
     if isinstance(value, np.ndarray) and value.dtype.kind in "OSU" and not is_sizes_of_dims(value):
@@ -260,12 +260,12 @@ def is_sizes_of_dims(value: np.ndarray) -> bool:
     return value.dtype == object and not any(isinstance(each, str | bytes) for each in value.ravel()[:1])
 
 
-def _is_large(handler: Handler, node: Node, operands: list[Any]) -> bool:
+def _is_large(handler: Handler, node: OnnxNode, operands: list[Any]) -> bool:
     """Whether results are too large to be made before the program runs."""
     return any(isinstance(each.size, int) and each.size > SMALL for each in _result_types(handler, node, operands))
 
 
-def _expect_foldable(handler: Handler, node: Node, operands: list[Any]) -> None:
+def _expect_foldable(handler: Handler, node: OnnxNode, operands: list[Any]) -> None:
     """Count the bytes of results that are about to be made, where they may be many: no operation has more elements than its
     operands have pairs, but those that grow, which are small here.
 
@@ -280,7 +280,7 @@ def _expect_foldable(handler: Handler, node: Node, operands: list[Any]) -> None:
             work.fold(each.size * each.dtype.itemsize, str(node))
 
 
-def _result_types(handler: Handler, node: Node, operands: list[Any]) -> list[Any]:
+def _result_types(handler: Handler, node: OnnxNode, operands: list[Any]) -> list[Any]:
     """The types of results. Large operands are types too, because a trace copies constants; small ones may decide sizes."""
     large = [
         n for n, each in enumerate(operands) if isinstance(each, np.ndarray) and each.size > LARGE and is_known(each)
@@ -301,5 +301,5 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return _arrays(value.value) if isinstance(value, Coded) else [value] if isinstance(value, np.ndarray) else []
 
 
-def _names_node(error: RlxError, node: Node) -> bool:
+def _names_node(error: RlxError, node: OnnxNode) -> bool:
     return str(node) in error.message or any(fact.label == "node" for fact in error.facts)

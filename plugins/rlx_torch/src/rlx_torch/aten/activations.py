@@ -84,7 +84,7 @@ rows(
     {
         "relu": lambda x: rlx.maximum(x, as_value(0, x.dtype)) if is_exact(x) else rlx.relu(x),
         "relu6": lambda x: hardtanh(x, 0, 6),
-        "leaky_relu": lambda x, slope=0.01: rlx.leaky_relu(x, slope=float(slope)),
+        "leaky_relu": lambda x, slope=0.01: rlx.leaky_relu(x, negative_slope=float(slope)),
         "silu": lambda x: x / (1 + rlx.exp(-x)) if is_complex(x) else rlx.silu(x),
         "mish": rlx.mish,
         "selu": rlx.selu,

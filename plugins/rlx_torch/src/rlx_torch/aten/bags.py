@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import rlx_core as rlx
+from rlx_core.ops import scatter_add
 from rlx_torch.aten.context import expect_unread, refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
@@ -36,15 +37,15 @@ def embedding_bag(
         found = found * rlx.expand_dims(per_sample_weights, axis=-1)
     lost = as_value(-math.inf if mode == 2 else 0, found.dtype)
     found = rlx.where(rlx.expand_dims(kept, axis=-1), found, lost)
-    counts = rlx.scatter_add(convert(kept, found.dtype), bag, bags)
-    sizes = rlx.scatter_add(convert(kept, rlx.i64), bag, bags)
+    counts = scatter_add(convert(kept, found.dtype), bag, bags)
+    sizes = scatter_add(convert(kept, rlx.i64), bag, bags)
     some = rlx.expand_dims(rlx.greater(counts, as_value(0, counts.dtype)), axis=-1)
     if mode == 2:
         expect_unread(3, instead="mode='mean' or 'sum' where a gradient is needed, or rlx.grad of the module")
         start = rlx.broadcast_to(lost, (bags, weight.shape[1]))
-        y = rlx.where(some, rlx.scatter(start, found, bag, mode="max"), as_value(0, found.dtype))
+        y = rlx.where(some, rlx.scatter(start, bag, found, mode="max"), as_value(0, found.dtype))
     else:
-        y = rlx.scatter_add(found, bag, bags)
+        y = scatter_add(found, bag, bags)
         if mode == 1:
             y = y / rlx.expand_dims(rlx.maximum(counts, as_value(1, counts.dtype)), axis=-1)
     return y, bag, sizes, rlx.zeros((bags,), dtype=rlx.i64)
@@ -63,4 +64,4 @@ def embedding_bag_backward(
     if per_sample_weights is not None:
         rows_ = rows_ * rlx.expand_dims(per_sample_weights, axis=-1)
     kept = rlx.expand_dims(rlx.not_equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
-    return rlx.scatter_add(rlx.where(kept, rows_, as_value(0, g.dtype)), indices, count)
+    return scatter_add(rlx.where(kept, rows_, as_value(0, g.dtype)), indices, count)

@@ -85,7 +85,7 @@ def round_decimals(x: Any, *, decimals: int) -> Any:
 
 @aten("polygamma")
 def polygamma(n: int, x: Any) -> Any:
-    return rlx.digamma(floating(x)) if n == 0 else rlx.polygamma(floating(x), order=n)
+    return rlx.polygamma(n, floating(x))
 
 
 @aten("nan_to_num")

@@ -7,6 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim, product
+from rlx_core.ops import scatter_add
 from rlx_torch.aten.context import refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, is_complex, is_float
@@ -33,10 +34,10 @@ def embedding_dense_backward(g: Any, indices: Any, count: Dim, padding_idx: int,
     keep = rlx.not_equal(flat, as_value(padding_idx, flat.dtype))
     if scale_grad_by_freq:
         ones = rlx.ones(flat.shape, dtype=g.dtype)
-        times = rlx.take(rlx.scatter_add(ones, flat, count), flat, axis=0)
+        times = rlx.take(scatter_add(ones, flat, count), flat, axis=0)
         rows_ = rows_ / rlx.expand_dims(times, axis=-1)
     rows_ = rlx.where(rlx.expand_dims(keep, axis=-1), rows_, rlx.zeros_like(rows_))
-    return rlx.scatter_add(rows_, flat, count)
+    return scatter_add(rows_, flat, count)
 
 
 @aten("index_select")
@@ -130,7 +131,7 @@ def _at_vector(x: Any, dim: int, index: Any, source: Any, mode: Any) -> Any:
     index = rlx.reshape(index, (-1,))
     if source.ndim < x.ndim:
         source = rlx.expand_dims(source, axis=dim % x.ndim)
-    return rlx.scatter(x, source, _counted(index, x.shape[dim]), mode=mode, axis=dim % x.ndim)
+    return rlx.scatter(x, _counted(index, x.shape[dim]), source, mode=mode, axis=dim % x.ndim)
 
 
 @aten("gather")
@@ -232,7 +233,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     mask = rlx.broadcast_to(mask, x.shape)
     flat = rlx.reshape(convert(mask, rlx.i64), (-1,))
     places = rlx.maximum(rlx.cumulative_sum(flat, axis=0) - 1, as_value(0, rlx.i64))
-    taken = rlx.take(rlx.reshape(convert(source, x.dtype), (-1,)), places, axis=0, oob="clip")
+    taken = rlx.take(rlx.reshape(convert(source, x.dtype), (-1,)), places, axis=0, out_of_bounds="clip")
     return rlx.where(mask, rlx.reshape(taken, x.shape), x)
 
 
@@ -241,7 +242,7 @@ def masked_scatter_backward(g: Any, mask: Any, sizes: Sequence[Dim]) -> Any:
     mask = rlx.reshape(rlx.broadcast_to(mask, g.shape), (-1,))
     places = rlx.maximum(rlx.cumulative_sum(convert(mask, rlx.i64), axis=0) - 1, as_value(0, rlx.i64))
     taken = rlx.where(mask, rlx.reshape(g, (-1,)), as_value(0, g.dtype))
-    return rlx.reshape(rlx.scatter_add(taken, places, product(sizes), oob="fill"), tuple(sizes))
+    return rlx.reshape(scatter_add(taken, places, product(sizes), oob="fill"), tuple(sizes))
 
 
 @aten("take")
@@ -255,7 +256,7 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     flat = rlx.reshape(x, (-1,))
     places = rlx.reshape(_counted(index, flat.shape[0]), (-1,))
     updates = rlx.reshape(source, (-1,))
-    return rlx.reshape(rlx.scatter(flat, updates, places, mode="add" if accumulate else "set"), x.shape)
+    return rlx.reshape(rlx.scatter(flat, places, updates, mode="add" if accumulate else "set"), x.shape)
 
 
 @aten("one_hot")

@@ -36,7 +36,7 @@ def _wide(x: Any) -> Any:
 def layer_norm(
     x: Any, shape: Sequence[Dim], weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True
 ) -> Any:
-    return nn.layer_norm(x, weight, bias, axes=tuple(range(-len(shape), 0)), eps=eps)
+    return nn.layer_norm(x, weight, bias, axis=tuple(range(-len(shape), 0)), eps=eps)
 
 
 @aten("native_layer_norm")
@@ -70,7 +70,7 @@ def native_layer_norm_backward(
 @aten("rms_norm")
 def rms_norm(x: Any, shape: Sequence[Dim], weight: Any = None, eps: float | None = None) -> Any:
     eps = rlx.finfo(x.dtype).eps if eps is None else eps
-    return nn.rms_norm(x, weight, axes=tuple(range(-len(shape), 0)), eps=eps)
+    return nn.rms_norm(x, weight, axis=tuple(range(-len(shape), 0)), eps=eps)
 
 
 @aten("_fused_rms_norm")
@@ -85,7 +85,7 @@ def fused_rms_norm(x: Any, shape: Sequence[Dim], weight: Any, eps: float | None)
 def group_norm(
     x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
 ) -> Any:
-    return nn.group_norm(x, weight, bias, groups=groups, eps=eps)
+    return nn.group_norm(x, groups, weight, bias, eps=eps)
 
 
 @aten("native_group_norm")
@@ -145,11 +145,8 @@ def _others(x: Any) -> tuple[int, ...]:
 
 def _normalised(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
     wide = _wide(x)
-    filled = (
-        rlx.ones(mean.shape, dtype=wide.dtype) if weight is None else _wide(weight),
-        rlx.zeros(mean.shape, dtype=wide.dtype) if bias is None else _wide(bias),
-    )
-    return convert(nn.batch_norm_inference(wide, *filled, _wide(mean), _wide(var), eps=eps), x.dtype)
+    scale, shift = (None if v is None else _wide(v) for v in (weight, bias))
+    return convert(nn.batch_norm_inference(wide, _wide(mean), _wide(var), weight=scale, bias=shift, eps=eps), x.dtype)
 
 
 @aten("_native_batch_norm_legit_no_training")
@@ -227,7 +224,7 @@ def instance_norm(
 ) -> Any:
     if not use_input_stats:
         return _normalised(x, weight, bias, mean, var, eps)
-    return nn.group_norm(x, weight, bias, groups=x.shape[1], eps=eps)
+    return nn.group_norm(x, x.shape[1], weight, bias, eps=eps)
 
 
 @aten("native_batch_norm_backward")

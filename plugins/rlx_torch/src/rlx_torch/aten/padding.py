@@ -17,7 +17,7 @@ def pad_ends(x: Any, pad: Sequence[Any], mode: Any = "constant", value: Any = 0)
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     widths = [*[(0, 0)] * (x.ndim - len(pairs)), *reversed(pairs)]
     if mode == "constant":
-        return rlx.pad(x, widths, mode="constant", value=as_value(value, x.dtype))
+        return rlx.pad(x, widths, mode="constant", constant_values=as_value(value, x.dtype))
     return rlx.pad(x, widths, mode=mode)
 
 

@@ -74,7 +74,7 @@ def attention(
     if dropout_p:
         return rlx.reshape(_dropped(q, k, v, mask, dropout_p, is_causal, scale), (*lead, queries, value.shape[-1]))
     shown = {} if mask is None else {"mask" if mask.dtype == rlx.bool_ else "bias": mask}
-    found = nn.attention(q, k, v, layout="bhsd", causal=is_causal, scale=scale, **shown)
+    found = nn.attention(q, k, v, layout="bhsd", is_causal=is_causal, scale=scale, **shown)
     return rlx.reshape(found, (*lead, queries, value.shape[-1]))
 
 

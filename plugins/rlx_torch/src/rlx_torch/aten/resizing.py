@@ -73,7 +73,7 @@ _PADDINGS: Final = ("zeros", "border", "reflection")
 @aten("grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool) -> Any:
     return nn.grid_sample(
-        x, grid, method=_METHODS[interpolation], padding=_PADDINGS[padding], align_corners=align_corners
+        x, grid, mode=_METHODS[interpolation], padding_mode=_PADDINGS[padding], align_corners=align_corners
     )
 
 

@@ -258,7 +258,7 @@ def slice_scatter(x: Any, source: Any, dim: int = 0, start: Any = None, end: Dim
     if start is None and _is_open(end) and step == 1:
         return rlx.broadcast_to(convert(source, x.dtype), x.shape)
     places = slice_(rlx.arange(x.shape[dim]), 0, start, end, step)
-    return rlx.scatter(x, rlx.broadcast_to(convert(source, x.dtype), source.shape), places, axis=dim)
+    return rlx.scatter(x, places, rlx.broadcast_to(convert(source, x.dtype), source.shape), axis=dim)
 
 
 @aten("slice_backward")

@@ -15,10 +15,10 @@ from rlx_core.ir.dims import product, smaller
 from rlx_torch.aten.context import expect, here, refuse
 from rlx_torch.aten.table import rows
 
-__all__ = ["PYTHON", "Claim"]
+__all__ = ["PYTHON", "SizeClaim"]
 
 
-class Claim:
+class SizeClaim:
     """A comparison of sizes that is not decided before they are known; who asserts it makes it a guard."""
 
     def __init__(self, relation: Any, left: Any, right: Any) -> None:
@@ -32,13 +32,13 @@ def _compared(relation: str, flipped: bool = False) -> Callable[[Any, Any], Any]
         a, b = (b, a) if flipped else (a, b)
         if isinstance(a, int | float) and isinstance(b, int | float):
             return plain(a, b)
-        return Claim(relation, a, b)
+        return SizeClaim(relation, a, b)
 
     return compare
 
 
 def _asserted(condition: Any, *message: Any) -> None:
-    if isinstance(condition, Claim):
+    if isinstance(condition, SizeClaim):
         expect(condition.relation, condition.left, condition.right)
     elif not isinstance(condition, rlx.Value) and not condition:
         refuse("operands for which the assertion holds")

@@ -100,7 +100,7 @@ def reader_and_writer(config: Config, *, has_table: bool) -> Architecture:
     def decode(parameters: Parameters, ids: Any, positions: Any, attend: Attend, pairs: Any, real: Any) -> Any:
         h = embedded(parameters, "decoder", ids, positions)
         for n, (k, v) in enumerate(pairs):
-            cross = partial(nn.attention, k=k, v=v, num_heads=heads["decoder"], mask=real)
+            cross = partial(nn.attention, key=k, value=v, num_heads=heads["decoder"], mask=real)
             h = blocks["decoder"](parameters, f"decoder.layers.{n}", h, partial(attend, n), cross)
         return h
 
@@ -110,7 +110,7 @@ def reader_and_writer(config: Config, *, has_table: bool) -> Architecture:
 
     def function(parameters: Parameters, ids: Any, mask: Any, decoder_ids: Any) -> Any:
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return nn.attention(q, k, v, num_heads=heads["decoder"], causal=True)
+            return nn.attention(q, k, v, num_heads=heads["decoder"], is_causal=True)
 
         places = rlx.arange(decoder_ids.shape[1])
         return logits(parameters, decode(parameters, decoder_ids, places, attend, *read(parameters, ids, mask)))

@@ -106,7 +106,7 @@ def texts(config: Config, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, rlx.
         h = nn.embedding(ids, parameters["text_model.embeddings.token_embedding.weight"])
         h = h + parameters["text_model.embeddings.position_embedding.weight"][: ids.shape[1]]
         for n in range(count):
-            attend = partial(nn.attention, num_heads=heads, causal=True)
+            attend = partial(nn.attention, num_heads=heads, is_causal=True)
             h = block(parameters, f"text_model.encoder.layers.{n}", h, attend)
         h = norm(parameters, "text_model.final_layer_norm", h, block.eps)
         ends = ids if end == OLD_END else rlx.astype(rlx.equal(ids, end), rlx.i64)

@@ -11,7 +11,7 @@ import typer
 from attrs import asdict, frozen
 
 import rlx_core as rlx
-from rlx_core.cli.session import Session
+from rlx_core.cli.session import CliSession
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError
 from rlx_torch.pretrained.generation import generate
 from rlx_torch.pretrained.loading import from_pretrained
@@ -64,7 +64,7 @@ def command(
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
     }
-    Session.of(ctx).answer(
+    CliSession.of(ctx).answer(
         lambda: continuation(folder, text, tokens, target, drawing, stop or ()), asdict if as_json else None, layout
     )
 

@@ -158,7 +158,7 @@ def decoder(
 
         def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
             window = scores.window(number)
-            options = {"num_heads": heads.queries, "num_kv_heads": heads.keys, "causal": True, **scores.options}
+            options = {"num_heads": heads.queries, "num_kv_heads": heads.keys, "is_causal": True, **scores.options}
             if sinks is None:
                 before = None if window is None else window - 1  # besides its own
                 return nn.attention(q, k, v, window=before, bias=biases, **options)

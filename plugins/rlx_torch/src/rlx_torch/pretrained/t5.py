@@ -117,7 +117,7 @@ def t5(config: Config) -> Architecture:
         biases = near(parameters, "decoder", places, places)
 
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return nn.attention(q, k, v, num_heads=heads, causal=True, bias=biases, scale=1.0)
+            return nn.attention(q, k, v, num_heads=heads, is_causal=True, bias=biases, scale=1.0)
 
         cross = crossing(*read(parameters, ids, mask))
         return logits(parameters, layers(parameters, "decoder", decoder_ids, attend, cross))

@@ -84,7 +84,7 @@ def whisper(config: Config) -> Architecture:
 
     def function(parameters: Parameters, features: Any, ids: Any) -> Any:
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return nn.attention(q, k, v, num_heads=heads["decoder"], causal=True)
+            return nn.attention(q, k, v, num_heads=heads["decoder"], is_causal=True)
 
         (pairs,) = read(parameters, features)
         return logits(parameters, decode(parameters, ids, rlx.arange(ids.shape[1]), attend, pairs))

@@ -22,7 +22,7 @@ from rlx_cpu.native.llvm.stored import Stored
 __all__ = ["clear_bias", "sum_bias"]
 
 
-def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, ...]) -> None:
+def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.FunctionArgument, ...]) -> None:
     """A part's share of the rows of dbias."""
     buffers, part, parts, _ = arguments
     p, simd, operands = plan.problem, plan.simd, len(plan.layout.operands)
@@ -49,7 +49,7 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, 
                 stored.store_row(b, value, offset(b, there, (key, at.key)), at.key, key, p.keys)
 
 
-def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:
+def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> None:
     """Nothing depends on the bias: its cotangent is 0."""
     place = plan.layout.results[DBIAS]
     at, stored = ScoresStrides.of(place, is_mask=False), Stored(plan.simd, place.type.dtype)
@@ -62,7 +62,7 @@ def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:
         counting(b, 0, keys) as key,
     ):
         there = offset(b, start, (batch, at.batch), (head, at.head), (query, at.query), (key, at.key))
-        stored.store_scalar(b, ir.Constant(plan.simd.element, 0.0), there)
+        stored.store_scalar(b, ir.LlvmConstant(plan.simd.element, 0.0), there)
 
 
 def _shape(plan: BackwardPlan) -> tuple[Dim, Dim, Dim, Dim]:
@@ -71,7 +71,7 @@ def _shape(plan: BackwardPlan) -> tuple[Dim, Dim, Dim, Dim]:
     return batch, heads, queries, keys
 
 
-def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.Value, axes: Sequence[tuple[Dim, Dim]]) -> ir.Value:
+def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.LlvmValue, axes: Sequence[tuple[Dim, Dim]]) -> ir.LlvmValue:
     """The sum of vectors over axes, each with its size and the bytes of a step; the last runs fastest."""
     simd = plan.simd
     total = register(b, simd, simd.zero)

@@ -81,17 +81,17 @@ class Head:
         dw: Where the head's cotangents of logits go, if a bias wants them.
     """
 
-    batch: ir.Value
-    head: ir.Value
-    q: ir.Value
-    dy: ir.Value
-    dq: ir.Value
-    q_ready: ir.Value
-    dy_ready: ir.Value
-    k_ready: ir.Value
+    batch: ir.LlvmValue
+    head: ir.LlvmValue
+    q: ir.LlvmValue
+    dy: ir.LlvmValue
+    dq: ir.LlvmValue
+    q_ready: ir.LlvmValue
+    dy_ready: ir.LlvmValue
+    k_ready: ir.LlvmValue
     logits: Logits
-    memory: dict[str, ir.Value]
-    dw: ir.Value | None
+    memory: dict[str, ir.LlvmValue]
+    dw: ir.LlvmValue | None
 
 
 @frozen(eq=False)

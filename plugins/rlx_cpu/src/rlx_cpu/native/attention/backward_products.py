@@ -16,15 +16,15 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.microkernel import Arguments, Microkernel, Result, Right
+from rlx_cpu.native.products.microkernel import Microkernel, MicrokernelArguments, ResultTile, Right
 
-__all__ = ["Products"]
+__all__ = ["BackwardProducts"]
 
 Kernels = dict[tuple[int, int], ir.Function]
 """Microkernels by rows and vectors."""
 
 
-class Products:
+class BackwardProducts:
     """The microkernels of the five products, and the loops that call them.
 
     Args:
@@ -49,7 +49,12 @@ class Products:
         }
 
     def scores(
-        self, b: ir.IRBuilder, head: Head, tiles: tuple[ir.Value, ir.Value], first: ir.Value, end: ir.Value
+        self,
+        b: ir.IRBuilder,
+        head: Head,
+        tiles: tuple[ir.LlvmValue, ir.LlvmValue],
+        first: ir.LlvmValue,
+        end: ir.LlvmValue,
     ) -> None:
         """`u = q·kᵀ` and `dp = do·vᵀ` of a block, up to the last key that it sees."""
         plan, p, simd = self._plan, self._plan.problem, self._plan.simd
@@ -68,7 +73,7 @@ class Products:
                         right = offset(b, head.memory[packed], (vector, simd.nbytes * depth))
                         place = offset(b, head.memory[block], line, (vector, simd.nbytes))
 
-                        def packed_panel(vectors: int, right: ir.Value = right) -> ir.Value:
+                        def packed_panel(vectors: int, right: ir.LlvmValue = right) -> ir.LlvmValue:
                             return right
 
                         size = index(depth)
@@ -76,7 +81,14 @@ class Products:
                             b, name, (plan.cut.rows, tile), (plan.cut.panels, panel), a, packed_panel, place, size
                         )
 
-    def dq(self, b: ir.IRBuilder, head: Head, tiles: tuple[ir.Value, ir.Value], first: ir.Value, end: ir.Value) -> None:
+    def dq(
+        self,
+        b: ir.IRBuilder,
+        head: Head,
+        tiles: tuple[ir.LlvmValue, ir.LlvmValue],
+        first: ir.LlvmValue,
+        end: ir.LlvmValue,
+    ) -> None:
         """`dq = du·k` of a block, over keys before `end`."""
         plan = self._plan
         at, right = plan.result(Q), plan.right(K)
@@ -87,12 +99,14 @@ class Products:
                 vector = start_of(b, right.panels, panel)
                 place = offset(b, head.dq, (start, at.position), (times(b, vector, plan.cut.lanes), at.feature))
 
-                def panel_at(vectors: int, vector: ir.Value = vector) -> ir.Value:
+                def panel_at(vectors: int, vector: ir.LlvmValue = vector) -> ir.LlvmValue:
                     return right.panel(b, head.k_ready, vector, index(0), vectors)
 
                 self._call(b, "dq", (plan.cut.rows, tile), (right.panels, panel), a, panel_at, place, end)
 
-    def add(self, b: ir.IRBuilder, head: Head, name: str, first: ir.Value, count: ir.Value, end: ir.Value) -> None:
+    def add(
+        self, b: ir.IRBuilder, head: Head, name: str, first: ir.LlvmValue, count: ir.LlvmValue, end: ir.LlvmValue
+    ) -> None:
         """Add the product of a block's transpose with rows of q or dy to dk or dv, for keys before `end`.
 
         Args:
@@ -110,7 +124,7 @@ class Products:
                 vector = start_of(b, right.panels, panel)
                 place = offset(b, head.memory[name], (key, right.columns * simd.itemsize), (vector, simd.nbytes))
 
-                def panel_at(vectors: int, vector: ir.Value = vector) -> ir.Value:
+                def panel_at(vectors: int, vector: ir.LlvmValue = vector) -> ir.LlvmValue:
                     return right.panel(b, ready, vector, first, vectors)
 
                 self._call(b, name, (key_rows, tile), (right.panels, panel), a, panel_at, place, count)
@@ -162,24 +176,26 @@ class Products:
             end = columns
         return Microkernel(
             words=words, rows=rows, vectors=vectors, a_strides=a,
-            right=side, result=Result(result or plain.stored, c, end), accumulates=adds,
+            right=side, result=ResultTile(result or plain.stored, c, end), accumulates=adds,
         )  # fmt: skip
 
     def _call(
         self,
         b: ir.IRBuilder,
         name: str,
-        tile: tuple[Cut, ir.Value],
-        panel: tuple[Cut, ir.Value],
-        a: ir.Value,
-        right: Callable[[int], ir.Value],
-        place: ir.Value,
-        depth: ir.Value,
+        tile: tuple[Cut, ir.LlvmValue],
+        panel: tuple[Cut, ir.LlvmValue],
+        a: ir.LlvmValue,
+        right: Callable[[int], ir.LlvmValue],
+        place: ir.LlvmValue,
+        depth: ir.LlvmValue,
     ) -> None:
         """Call the microkernel of a tile's height and a panel's width; one that adds up finds earlier sums or zeros."""
         column = times(b, start_of(b, *panel), self._plan.simd.lanes)
         pitch = None if is_known(self._plan.row_nbytes) else sized(b, self._plan.row_nbytes)
         for rows in by_size(b, *tile):
             for vectors in by_size(b, *panel):
-                arguments = Arguments.alone(a, right(vectors), place, depth, column, is_first=ir.Constant(I1, 0))
+                arguments = MicrokernelArguments.alone(
+                    a, right(vectors), place, depth, column, is_first=ir.LlvmConstant(I1, 0)
+                )
                 b.call(self._kernels[name][rows, vectors], arguments._replace(pitch=pitch).present)

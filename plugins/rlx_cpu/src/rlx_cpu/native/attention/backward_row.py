@@ -7,7 +7,7 @@ from math import inf
 
 from rlx_core.ops import activation
 from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
-from rlx_cpu.native.attention.parts import Rows, number, register
+from rlx_cpu.native.attention.parts import ScoreRows, number, register
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.scalars.table import NATIVE
@@ -16,29 +16,29 @@ __all__ = ["differentiate_row"]
 
 
 def differentiate_row(
-    b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: Rows, row: ir.Value, end: ir.Value
+    b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: ScoreRows, row: ir.LlvmValue, end: ir.LlvmValue
 ) -> None:
     """u into p, dp into du, and dw where a bias wants it; all 0 from `end` on."""
     simd, op, logits, problem = plan.simd, plan.op, head.logits, plan.problem
     weights, du, slopes = (offset(b, head.memory[name], (row, plan.row_nbytes)) for name in ("weights", "du", "slopes"))
     dw = None if head.dw is None else offset(b, head.dw, (b.add(rows.first, row), plan.row_nbytes))
 
-    def over(body: Callable[[ir.Value, ir.Value], None]) -> None:
+    def over(body: Callable[[ir.LlvmValue, ir.LlvmValue], None]) -> None:
         with counting(b, 0, end, simd.lanes) as key:
             body(key, times(b, key, simd.itemsize))
 
-    def load(line: ir.Value, at: ir.Value) -> ir.Value:
+    def load(line: ir.LlvmValue, at: ir.LlvmValue) -> ir.LlvmValue:
         return simd.load(b, offset(b, line, at), align=simd.nbytes)
 
-    def store(value: ir.Value, line: ir.Value, at: ir.Value) -> None:
+    def store(value: ir.LlvmValue, line: ir.LlvmValue, at: ir.LlvmValue) -> None:
         simd.store(b, value, offset(b, line, at), align=simd.nbytes)
 
-    def fold(place: ir.Value) -> ir.Value:
+    def fold(place: ir.LlvmValue) -> ir.LlvmValue:
         return b.load(place, typ=simd.vector, align=simd.itemsize)
 
     largest = register(b, simd, simd.constant(-inf))
 
-    def find_largest(key: ir.Value, at: ir.Value) -> None:
+    def find_largest(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
         z, slope = logits.at(b, rows, row, key, load(weights, at))
         store(z, weights, at)
         if slope is not None:
@@ -52,7 +52,7 @@ def differentiate_row(
     total, mixed = register(b, simd, simd.zero), register(b, simd, simd.zero)
     all_hidden = simd.splat(b, is_hidden)
 
-    def exponentials(key: ir.Value, at: ir.Value) -> None:
+    def exponentials(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
         z = load(weights, at)
         if plan.is_uniform(logits):
             # All keys that there are get weight 1, which nothing depends on.
@@ -70,7 +70,7 @@ def differentiate_row(
         inverse = b.select(is_empty, number(simd, 0.0), inverse)
     factor = simd.splat(b, inverse)
 
-    def normalise(key: ir.Value, at: ir.Value) -> None:
+    def normalise(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
         share_of_key = b.fmul(load(weights, at), factor)
         store(share_of_key, weights, at)
         b.store(simd.multiply_add(b, share_of_key, load(du, at), fold(mixed)), mixed, align=simd.itemsize)
@@ -78,7 +78,7 @@ def differentiate_row(
     over(normalise)
     mean = simd.splat(b, simd.reduce(b, fold(mixed), "add"))
 
-    def differentiate(key: ir.Value, at: ir.Value) -> None:
+    def differentiate(key: ir.LlvmValue, at: ir.LlvmValue) -> None:
         change = b.fmul(load(weights, at), b.fsub(load(du, at), mean))
         if plan.is_uniform(logits):
             change = b.select(all_hidden, simd.zero, change)

@@ -17,10 +17,10 @@ from rlx_core.codegen.attention import HeadStrides
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.backward_bias import clear_bias, sum_bias
 from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
-from rlx_cpu.native.attention.backward_products import Products
+from rlx_cpu.native.attention.backward_products import BackwardProducts
 from rlx_cpu.native.attention.backward_row import differentiate_row
 from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, Rows, least, most, number, register
+from rlx_cpu.native.attention.parts import Logits, ScoreRows, least, most, number, register
 from rlx_cpu.native.attention.plan import DY, K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
@@ -36,12 +36,12 @@ __all__ = ["Backward"]
 class Pointers:
     """Where the operands and results begin, by their positions, and the memory that threads share."""
 
-    operands: Mapping[int, ir.Value]
-    results: Mapping[int, ir.Value]
-    shared: ir.Value
+    operands: Mapping[int, ir.LlvmValue]
+    results: Mapping[int, ir.LlvmValue]
+    shared: ir.LlvmValue
 
     @classmethod
-    def of(cls, b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> Pointers:
+    def of(cls, b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> Pointers:
         operands, results = len(plan.layout.operands), len(plan.layout.results)
         read = {position: pointer_at(b, buffers, position) for position in (Q, K, V, DY)}
         written = {position: pointer_at(b, buffers, operands + position) for position in (Q, K, V)}
@@ -53,16 +53,16 @@ class SharedHead:
     """A head of keys and values, which several query heads may share, with the thread's memory."""
 
     pointers: Pointers
-    batch: ir.Value
-    kv_head: ir.Value
-    memory: dict[str, ir.Value]
+    batch: ir.LlvmValue
+    kv_head: ir.LlvmValue
+    memory: dict[str, ir.LlvmValue]
 
-    def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.Value) -> ir.Value:
+    def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Where a head of an operand begins."""
         at = plan.operand(position)
         return offset(b, self.pointers.operands[position], (self.batch, at.batch), (head, at.head))
 
-    def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.Value) -> ir.Value:
+    def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
         """Where a head of a result begins."""
         at = plan.result(position)
         return offset(b, self.pointers.results[position], (self.batch, at.batch), (head, at.head))
@@ -113,7 +113,7 @@ class Backward:
     def _function(self, name: str) -> ir.Function:
         return ir.Function(self.plan.simd.module, KERNEL, name)
 
-    def _clear(self, b: ir.IRBuilder, buffers: ir.Value) -> None:
+    def _clear(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> None:
         """Nothing attends to anything: all cotangents are 0."""
         plan, p = self.plan, self.plan.problem
         zero = number(plan.simd, 0.0)
@@ -134,11 +134,11 @@ class Backward:
         if plan.bias is not None:
             clear_bias(b, plan, buffers)
 
-    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
         """A part's share of heads of keys, or of segments of their queries."""
         buffers, part, parts, thread = arguments
         plan, p, segments = self.plan, self.plan.problem, self.plan.segments
-        products, logits = Products(plan, self.name), Logits(plan.placed, plan.simd, buffers)
+        products, logits = BackwardProducts(plan, self.name), Logits(plan.placed, plan.simd, buffers)
         pointers = Pointers.of(b, plan, buffers)
         own, place = {}, offset(b, pointers.shared, plan.shared, (thread, plan.own))
         for name, nbytes in plan.memory.items():
@@ -158,7 +158,7 @@ class Backward:
                     out = shared_head.result(b, plan, position, kv_head)
                     self._deliver(b, memory[name], out, plan.result(position), right)
 
-    def _prepare(self, b: ir.IRBuilder, shared: SharedHead) -> ir.Value:
+    def _prepare(self, b: ir.IRBuilder, shared: SharedHead) -> ir.LlvmValue:
         """Pack a head's keys and values, and clear the sums of dk and dv; where the keys are the right side of dq."""
         plan, p, simd, memory = self.plan, self.plan.problem, self.plan.simd, shared.memory
         keys, values = (shared.operand(b, plan, position, shared.kv_head) for position in (K, V))
@@ -175,9 +175,9 @@ class Backward:
         self,
         b: ir.IRBuilder,
         shared: SharedHead,
-        segment: ir.Value,
-        k_ready: ir.Value,
-        products: Products,
+        segment: ir.LlvmValue,
+        k_ready: ir.LlvmValue,
+        products: BackwardProducts,
         logits: Logits,
     ) -> None:
         """The blocks of a segment: of some of the query heads that share a head of keys."""
@@ -211,7 +211,9 @@ class Backward:
                 blocks,
             )
 
-    def _head(self, b: ir.IRBuilder, head: Head, products: Products, blocks: tuple[ir.Value, ir.Value]) -> None:
+    def _head(
+        self, b: ir.IRBuilder, head: Head, products: BackwardProducts, blocks: tuple[ir.LlvmValue, ir.LlvmValue]
+    ) -> None:
         """A range of blocks of queries of one query head."""
         plan, p = self.plan, self.plan.problem
         with counting(b, *blocks) as block:
@@ -225,14 +227,14 @@ class Backward:
             # A block that sees no key at all still writes its zeros, through vectors of one key.
             end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
             products.scores(b, self._widened(b, head, first, count), (tile, tile_end), first, end)
-            rows = Rows(head.batch, head.head, first)
+            rows = ScoreRows(head.batch, head.head, first)
             with counting(b, 0, count) as row:
                 differentiate_row(b, plan, head, rows, row, end)
             products.dq(b, head, (tile, tile_end), first, end)
             for name in ("dk", "dv"):
                 products.add(b, head, name, first, count, end)
 
-    def _widened(self, b: ir.IRBuilder, head: Head, first: ir.Value, count: ir.Value) -> Head:
+    def _widened(self, b: ir.IRBuilder, head: Head, first: ir.LlvmValue, count: ir.LlvmValue) -> Head:
         """A head whose q and dy are rows of words: where they lie, or a block of them copied."""
         plan, p = self.plan, self.plan.problem
         if plan.stored.is_same:
@@ -243,7 +245,7 @@ class Backward:
             copy_rows(b, plan.words, offset(b, source, (first, at.position)), at, place, count, features)
         return evolve(head, q=q, dy=dy)
 
-    def _combine(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+    def _combine(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
         """Add up the segments of each item, key by key."""
         buffers, part, parts, _ = arguments
         plan, p, operands = self.plan, self.plan.problem, len(self.plan.layout.operands)
@@ -261,11 +263,11 @@ class Backward:
     def _deliver(
         self,
         b: ir.IRBuilder,
-        sums: ir.Value,
-        out: ir.Value,
+        sums: ir.LlvmValue,
+        out: ir.LlvmValue,
         at: HeadStrides,
         right: ByPosition,
-        keys: tuple[ir.Value, ir.Value] | None = None,
+        keys: tuple[ir.LlvmValue, ir.LlvmValue] | None = None,
     ) -> None:
         """The sum of a head's segments of dk or dv, to where the result lies."""
         plan, simd = self.plan, self.plan.simd

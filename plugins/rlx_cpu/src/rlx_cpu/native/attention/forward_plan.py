@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from rlx_core.system.records import frozen
 from rlx_cpu.native.attention.operands import ByPosition
-from rlx_cpu.native.attention.parts import Rows
+from rlx_cpu.native.attention.parts import ScoreRows
 from rlx_cpu.native.attention.plan import AttentionPlan, K, Q, V
 from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["ForwardPlan", "Tile"]
+__all__ = ["AttentionTile", "ForwardPlan"]
 
 
 @frozen(eq=False)
-class Tile:
+class AttentionTile:
     """What the code of one row tile is built from: whose rows it has, its operands, and the thread's memory."""
 
-    at: Rows
+    at: ScoreRows
     rows: int
-    q: ir.Value
-    keys: ir.Value
-    values: ir.Value
-    out: ir.Value
-    scores: ir.Value
-    sums: ir.Value
-    maxima: ir.Value
-    totals: ir.Value
-    queries: ir.Value
+    q: ir.LlvmValue
+    keys: ir.LlvmValue
+    values: ir.LlvmValue
+    out: ir.LlvmValue
+    scores: ir.LlvmValue
+    sums: ir.LlvmValue
+    maxima: ir.LlvmValue
+    totals: ir.LlvmValue
+    queries: ir.LlvmValue
 
 
 @frozen(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
+from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
 from rlx_cpu.native.attention.parts import least, register
 from rlx_cpu.native.attention.plan import K, Q
 from rlx_cpu.native.llvm import ir
@@ -12,12 +12,12 @@ from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_tiles import UNROLL
-from rlx_cpu.native.products.microkernel import Arguments, Microkernel, Result, Right
+from rlx_cpu.native.products.microkernel import Microkernel, MicrokernelArguments, ResultTile, Right
 
-__all__ = ["Products"]
+__all__ = ["ForwardProducts"]
 
 
-class Products:
+class ForwardProducts:
     """The microkernels of both products, by rows and vectors, and the loops that call them.
 
     Args:
@@ -26,7 +26,7 @@ class Products:
         buffers: The kernel's argument.
     """
 
-    def __init__(self, plan: ForwardPlan, name: str, buffers: ir.Value) -> None:
+    def __init__(self, plan: ForwardPlan, name: str, buffers: ir.LlvmValue) -> None:
         self._plan = plan
         self._buffers = buffers
         self._scores: dict[tuple[int, int], ir.Function] = {}
@@ -40,7 +40,11 @@ class Products:
                 self._values[rows, vectors] = made.emit(f"{name}.values{rows}x{vectors}")
 
     def scores(
-        self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], keys: tuple[ir.Value, ir.Value]
+        self,
+        b: ir.IRBuilder,
+        tile: AttentionTile,
+        panels: tuple[ir.LlvmValue, ir.LlvmValue],
+        keys: tuple[ir.LlvmValue, ir.LlvmValue],
     ) -> None:
         """Products of a tile's queries with a block of keys, which `panels` hold if they are transposed."""
         if self._plan.reads_keys:
@@ -48,10 +52,10 @@ class Products:
         else:
             self._score_panels(b, tile, panels, keys[1])
 
-    def add_values(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, count: ir.Value) -> None:
+    def add_values(self, b: ir.IRBuilder, tile: AttentionTile, first_key: ir.LlvmValue, count: ir.LlvmValue) -> None:
         """Add the weights of a block times its values to a tile's sums."""
         simd, right = self._plan.simd, self._plan.values
-        false = ir.Constant(I1, 0)
+        false = ir.LlvmConstant(I1, 0)
         with counting(b, 0, self._plan.cut.outputs.pieces) as panel:
             start = start_of(b, self._plan.cut.outputs, panel)
             column = times(b, start, simd.lanes)
@@ -59,10 +63,12 @@ class Products:
             for vectors in by_size(b, self._plan.cut.outputs, panel):
                 there = right.panel(b, tile.values, start, first_key, vectors)
                 # Sums start at zero in memory, so no block is treated as the first.
-                arguments = Arguments.alone(tile.scores, there, place, count, column, is_first=false)
+                arguments = MicrokernelArguments.alone(tile.scores, there, place, count, column, is_first=false)
                 b.call(self._values[tile.rows, vectors], arguments.present)
 
-    def _score_panels(self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], end: ir.Value) -> None:
+    def _score_panels(
+        self, b: ir.IRBuilder, tile: AttentionTile, panels: tuple[ir.LlvmValue, ir.LlvmValue], end: ir.LlvmValue
+    ) -> None:
         """With keys transposed."""
         p, simd = self._plan.problem, self._plan.simd
         first_panel = start_of(b, self._plan.cut.panels, panels[0])
@@ -73,10 +79,10 @@ class Products:
                 packed = offset(b, tile.keys, (start, simd.nbytes * p.features))
                 place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
                 for vectors in by_size(b, self._plan.cut.panels, panel):
-                    arguments = Arguments.alone(tile.q, packed, place, index(p.features), column)
+                    arguments = MicrokernelArguments.alone(tile.q, packed, place, index(p.features), column)
                     b.call(self._scores[tile.rows, vectors], arguments.present)
 
-    def _dot_products(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, end: ir.Value) -> None:
+    def _dot_products(self, b: ir.IRBuilder, tile: AttentionTile, first_key: ir.LlvmValue, end: ir.LlvmValue) -> None:
         """With keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
         plan, p, simd, stored = self._plan, self._plan.problem, self._plan.simd, self._plan.stored
         q, k = plan.operand(Q), plan.operand(K)
@@ -96,7 +102,10 @@ class Products:
             sums = [register(b, simd, simd.zero) for _ in rows]
 
             def add(
-                feature: ir.Value, mask: ir.Value | None, query: ir.Value = query, rows: list[ir.Value] = rows
+                feature: ir.LlvmValue,
+                mask: ir.LlvmValue | None,
+                query: ir.LlvmValue = query,
+                rows: list[ir.LlvmValue] = rows,
             ) -> None:
                 at = times(b, feature, stored.itemsize)
                 factor = stored.load(b, offset(b, query, at), mask)
@@ -125,7 +134,7 @@ class Products:
             words=plain, rows=rows, vectors=vectors,
             a_strides=copied if plan.copies_queries else (q.position, q.feature),
             right=Right(vectors * simd.nbytes, simd.nbytes),
-            result=Result(plain.stored, (plan.score_nbytes, simd.itemsize)),
+            result=ResultTile(plain.stored, (plan.score_nbytes, simd.itemsize)),
             is_even=p.features > 0 and p.features % UNROLL == 0,
         )  # fmt: skip
 
@@ -134,7 +143,7 @@ class Products:
         return Microkernel(
             words=plan.words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
             right=Right(right.stride(vectors), right.align, right.is_partial, right.makes_words),
-            result=Result(
+            result=ResultTile(
                 Words.plain(simd).stored, (plan.sum_nbytes, simd.itemsize), p.width if right.is_partial else None
             ),
             accumulates=plan.cut.blocks > 1,

@@ -8,7 +8,7 @@ from typing import Self
 
 from rlx_core.ops import activation
 from rlx_core.system.records import frozen
-from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
+from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
 from rlx_cpu.native.attention.parts import Logits, number, register
 from rlx_cpu.native.attention.plan import Q
 from rlx_cpu.native.llvm import ir
@@ -24,7 +24,7 @@ INTERLEAVED = 8
 """Rows whose weights are made in turns: an exponential is a long chain, and so are a maximum and a sum over lanes."""
 
 
-def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile) -> None:
+def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile) -> None:
     """Rows that have seen no key yet: no maximum, no total, sums of 0."""
     simd = plan.simd
     with counting(b, 0, tile.rows) as row:
@@ -35,7 +35,12 @@ def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile) -> None:
 
 
 def weigh_rows(
-    b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits, first_key: ir.Value, count: ir.Value
+    b: ir.IRBuilder,
+    plan: ForwardPlan,
+    tile: AttentionTile,
+    logits: Logits,
+    first_key: ir.LlvmValue,
+    count: ir.LlvmValue,
 ) -> None:
     """Scores of a tile and a block of keys into weights; rows' maxima, totals and sums so far are rescaled to match."""
     for first in range(0, tile.rows, INTERLEAVED):
@@ -46,11 +51,11 @@ def weigh_rows(
 def _weigh(
     b: ir.IRBuilder,
     plan: ForwardPlan,
-    tile: Tile,
+    tile: AttentionTile,
     logits: Logits,
-    rows: Sequence[ir.Value],
-    first_key: ir.Value,
-    count: ir.Value,
+    rows: Sequence[ir.LlvmValue],
+    first_key: ir.LlvmValue,
+    count: ir.LlvmValue,
 ) -> None:
     """Some rows side by side: each step waits for the one before it in its row, and for nothing in the others."""
     simd = plan.simd
@@ -79,7 +84,7 @@ def _weigh(
             b.store(added, total_place, align=simd.itemsize)
             continue
         shrink = _exp(b, plan, b.fsub(simd.splat(b, pivot.before), pivot.value))
-        factor = b.extract_element(shrink, ir.Constant(I32, 0))
+        factor = b.extract_element(shrink, ir.LlvmConstant(I32, 0))
         b.store(b.fadd(b.fmul(simd.load_scalar(b, total_place), factor), added), total_place, align=simd.itemsize)
         b.store(pivot.now, offset(b, tile.maxima, (row, simd.itemsize)), align=simd.itemsize)
         with counting(b, 0, plan.cut.output_columns, simd.lanes) as column:
@@ -91,12 +96,14 @@ def _weigh(
 class _Pivot:
     """A row's maximum before this block of keys and now, and what is subtracted from its scores, in all lanes."""
 
-    before: ir.Value
-    now: ir.Value
-    value: ir.Value
+    before: ir.LlvmValue
+    now: ir.LlvmValue
+    value: ir.LlvmValue
 
     @classmethod
-    def of(cls, b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, row: ir.Value, largest: ir.Value) -> Self:
+    def of(
+        cls, b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, largest: ir.LlvmValue
+    ) -> Self:
         simd = plan.simd
         before = simd.load_scalar(b, offset(b, tile.maxima, (row, simd.itemsize)))
         found = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
@@ -106,7 +113,7 @@ class _Pivot:
         return cls(before, now, simd.splat(b, pivot))
 
 
-def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits) -> None:
+def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, logits: Logits) -> None:
     """Sums over totals, to where the result lies."""
     p, simd, op, at = plan.problem, plan.simd, plan.op, plan.result(Q)
     with counting(b, 0, tile.rows) as row:
@@ -128,7 +135,7 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits)
             plan.stored.store_row(b, value, place, at.feature, column, p.width)
 
 
-def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, row: ir.Value) -> None:
+def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue) -> None:
     """The sum of all values, as the sum of a row that sees none of them."""
     p, simd, values = plan.problem, plan.simd, plan.values
     with counting(b, 0, plan.cut.output_columns, simd.lanes) as column:
@@ -145,10 +152,12 @@ def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, row: ir.Value) -
                 simd.store(b, b.fadd(simd.load(b, place, align=simd.nbytes), value), place, align=simd.nbytes)
 
 
-def _sum(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, row: ir.Value, column: ir.Value) -> ir.Value:
+def _sum(
+    b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, column: ir.LlvmValue
+) -> ir.LlvmValue:
     """Where the sums of a row are, from `column` on."""
     return offset(b, tile.sums, (row, plan.sum_nbytes), (column, plan.simd.itemsize))
 
 
-def _exp(b: ir.IRBuilder, plan: ForwardPlan, x: ir.Value) -> ir.Value:
+def _exp(b: ir.IRBuilder, plan: ForwardPlan, x: ir.LlvmValue) -> ir.LlvmValue:
     return NATIVE.call(b, activation.exp.op, plan.problem.dtype, (x,))

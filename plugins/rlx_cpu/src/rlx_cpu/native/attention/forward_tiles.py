@@ -11,11 +11,11 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlx_core.system.records import frozen
-from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
-from rlx_cpu.native.attention.forward_products import Products
+from rlx_cpu.native.attention.forward_plan import AttentionTile, ForwardPlan
+from rlx_cpu.native.attention.forward_products import ForwardProducts
 from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh_rows
 from rlx_cpu.native.attention.operands import copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, Rows, least
+from rlx_cpu.native.attention.parts import Logits, ScoreRows, least
 from rlx_cpu.native.attention.plan import K, Q, V
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
@@ -53,10 +53,10 @@ class Forward:
             },
         )
 
-    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.FunctionArgument, ...]) -> None:
         buffers, part, parts, thread = arguments
         plan, p = self.plan, self.plan.problem
-        products = Products(plan, self.name, buffers)
+        products = ForwardProducts(plan, self.name, buffers)
         operands = len(plan.layout.operands)
         q, k, v, out = (pointer_at(b, buffers, i) for i in (Q, K, V, operands))
         own = offset(b, pointer_at(b, buffers, operands + 1), (thread, plan.workspace))
@@ -87,8 +87,8 @@ class Forward:
             with counting(b, *pieces_of(b, row_item, plan.cut.group, plan.cut.rows.pieces)) as piece:
                 first = start_of(b, plan.cut.rows, piece)
                 for rows in by_size(b, plan.cut.rows, piece):
-                    tile = Tile(
-                        Rows(batch, head, first), rows,
+                    tile = AttentionTile(
+                        ScoreRows(batch, head, first), rows,
                         offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
                         keys if plan.reads_keys else own, values,
                         offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
@@ -96,7 +96,7 @@ class Forward:
                     )  # fmt: skip
                     self._tile(b, tile, products, logits)
 
-    def _tile(self, b: ir.IRBuilder, tile: Tile, products: Products, logits: Logits) -> None:
+    def _tile(self, b: ir.IRBuilder, tile: AttentionTile, products: ForwardProducts, logits: Logits) -> None:
         """All blocks of keys that a tile's rows may see, then the division by the totals."""
         plan, p, lanes = self.plan, self.plan.problem, self.plan.simd.lanes
         clear_rows(b, plan, tile)

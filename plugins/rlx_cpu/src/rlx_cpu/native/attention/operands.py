@@ -59,7 +59,7 @@ class ByPosition:
         """Whether elements are widened when a product reads them."""
         return self.is_direct and not self.words.stored.is_same
 
-    def vector(self, b: ir.IRBuilder, line: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+    def vector(self, b: ir.IRBuilder, line: ir.LlvmValue, j: int, mask: ir.LlvmValue | None) -> ir.LlvmValue:
         """Vector `j` of a panel's row."""
         if self.is_direct:
             return self.words.stored.load(b, offset(b, line, j * self.words.stored.nbytes), mask)
@@ -88,7 +88,7 @@ class ByPosition:
     def align(self) -> int:
         return self.words.stored.itemsize if self.is_direct else self.simd.nbytes
 
-    def ready(self, b: ir.IRBuilder, head: ir.Value, memory: ir.Value) -> ir.Value:
+    def ready(self, b: ir.IRBuilder, head: ir.LlvmValue, memory: ir.LlvmValue) -> ir.LlvmValue:
         """The head where products read it; packed into `memory` if need be."""
         if self.is_direct:
             return head
@@ -96,7 +96,9 @@ class ByPosition:
         pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features)
         return memory
 
-    def panel(self, b: ir.IRBuilder, head: ir.Value, start: ir.Value, position: ir.Value, vectors: int) -> ir.Value:
+    def panel(
+        self, b: ir.IRBuilder, head: ir.LlvmValue, start: ir.LlvmValue, position: ir.LlvmValue, vectors: int
+    ) -> ir.LlvmValue:
         """Where the panel that begins with vector `start` has its row `position`."""
         if self.is_direct:
             column = times(b, start, self.simd.lanes)
@@ -107,9 +109,9 @@ class ByPosition:
 def pack_head(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
+    source: ir.LlvmValue,
     strides: tuple[int, int],
-    packed: ir.Value,
+    packed: ir.LlvmValue,
     panels: Cut,
     depth: int,
     columns: int,
@@ -123,10 +125,10 @@ def pack_head(
 def copy_rows(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
+    source: ir.LlvmValue,
     at: HeadStrides,
-    place: ir.Value,
-    rows: int | ir.Value,
+    place: ir.LlvmValue,
+    rows: int | ir.LlvmValue,
     features: int,
 ) -> None:
     """Rows of a head as dense rows of words."""

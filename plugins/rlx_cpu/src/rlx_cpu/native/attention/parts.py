@@ -24,7 +24,7 @@ from rlx_cpu.native.scalars.table import NATIVE
 
 __all__ = [
     "Logits",
-    "Rows",
+    "ScoreRows",
     "fitting_dtypes",
     "least",
     "most",
@@ -41,12 +41,12 @@ def fitting_dtypes(node: Node) -> bool:
 
 
 @frozen(eq=False)
-class Rows:
+class ScoreRows:
     """Which rows of scores: of a batch entry and a head, from query `first` on."""
 
-    batch: ir.Value
-    head: ir.Value
-    first: ir.Value
+    batch: ir.LlvmValue
+    head: ir.LlvmValue
+    first: ir.LlvmValue
 
 
 @frozen(eq=False)
@@ -59,14 +59,16 @@ class Logits:
 
     problem: PlacedAttention
     simd: Simd
-    buffers: ir.Value
+    buffers: ir.LlvmValue
 
     @property
     def may_hide(self) -> bool:
         """Whether a row can be left without a visible key."""
         return self.problem.may_hide
 
-    def visible(self, b: ir.IRBuilder, first: ir.Value, rows: ir.Value | int) -> tuple[ir.Value, ir.Value]:
+    def visible(
+        self, b: ir.IRBuilder, first: ir.LlvmValue, rows: ir.LlvmValue | int
+    ) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """The keys that one of `rows` queries from `first` on may see, by position alone."""
         keys, shift, window = self.problem.sizes[KEY], self.problem.offset, self.problem.op.window
         if shift is None:
@@ -76,8 +78,8 @@ class Logits:
         return index(0) if window is None else b.add(first, sized(b, shift - window)), high
 
     def at(
-        self, b: ir.IRBuilder, rows: Rows, row: ir.Value, key: ir.Value, u: ir.Value
-    ) -> tuple[ir.Value, ir.Value | None]:
+        self, b: ir.IRBuilder, rows: ScoreRows, row: ir.LlvmValue, key: ir.LlvmValue, u: ir.LlvmValue
+    ) -> tuple[ir.LlvmValue, ir.LlvmValue | None]:
         """Products with keys from `key` on as logits, -inf where the key is hidden; and the slope of the cap."""
         scores, simd, keys = self.problem.scores, self.simd, self.problem.sizes[KEY]
         terms, known = scores.kernel.values, {scores.element: u}
@@ -93,7 +95,7 @@ class Logits:
             z = b.select(simd.below(b, key, sized(b, keys)), z, simd.constant(-inf))
         return z, None if scores.slope is None else known[scores.slope]
 
-    def _leaf(self, b: ir.IRBuilder, term: Scalar, at: Mapping[int, ir.Value]) -> ir.Value:
+    def _leaf(self, b: ir.IRBuilder, term: Scalar, at: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A number, a position or an element, one a key."""
         if isinstance(term, Const):
             return constant(register_type(term.dtype, self.simd.lanes), term.number)
@@ -111,15 +113,15 @@ class Logits:
         largest = max((sizes[t.axis] + abs(t.offset) for t in terms if isinstance(t, Index)), default=0)
         return I32 if largest < 1 << 31 else I64
 
-    def _position(self, b: ir.IRBuilder, term: Index, here: ir.Value) -> ir.Value:
+    def _position(self, b: ir.IRBuilder, term: Index, here: ir.LlvmValue) -> ir.LlvmValue:
         """The position of a query in every lane, or of a key a lane."""
         integer, place = self._integer, b.add(here, sized(b, term.offset))
         found = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
         if term.axis != KEY:
             return found
-        return b.add(found, ir.Constant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
+        return b.add(found, ir.LlvmConstant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
 
-    def _load(self, b: ir.IRBuilder, term: Load, at: Mapping[int, ir.Value]) -> ir.Value:
+    def _load(self, b: ir.IRBuilder, term: Load, at: Mapping[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A vector of a mask or bias; keys beyond the last repeat the last."""
         simd, keys = self.simd, self.problem.sizes[KEY]
         stored, step = Stored(simd, term.dtype), term.strides[KEY]
@@ -131,27 +133,27 @@ class Logits:
             return stored.load(b, offset(b, start, (at[KEY], step)))
         if step == stored.itemsize and not is_known(keys):
             return stored.load(b, offset(b, start, (at[KEY], step)), simd.below(b, at[KEY], sized(b, keys)))
-        value: ir.Value = ir.Constant(register_type(term.dtype, simd.lanes), ir.Undefined)
+        value: ir.LlvmValue = ir.LlvmConstant(register_type(term.dtype, simd.lanes), ir.Undefined)
         for lane in range(simd.lanes):
             nearest = least(b, b.add(at[KEY], index(lane)), sized(b, keys - 1))
             one = stored.load_scalar(b, offset(b, start, (nearest, step)))
-            value = b.insert_element(value, one, ir.Constant(I32, lane))
+            value = b.insert_element(value, one, ir.LlvmConstant(I32, lane))
         return value
 
 
-def number(simd: Simd, value: float) -> ir.Constant:
-    return ir.Constant(simd.element, value)
+def number(simd: Simd, value: float) -> ir.LlvmConstant:
+    return ir.LlvmConstant(simd.element, value)
 
 
-def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+def least(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
     return b.select(b.icmp_signed("<", x, y), x, y)
 
 
-def most(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+def most(b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
     return b.select(b.icmp_signed(">", x, y), x, y)
 
 
-def register(b: ir.IRBuilder, simd: Simd, value: ir.Value) -> ir.Value:
+def register(b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue) -> ir.LlvmValue:
     """A vector that a loop updates: memory until LLVM makes it a register."""
     place = variable(b, simd.vector)
     b.store(value, place, align=simd.itemsize)

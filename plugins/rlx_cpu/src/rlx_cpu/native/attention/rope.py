@@ -66,7 +66,7 @@ class Turner:
     tables: tuple[Place, Place]
     sign: int
 
-    def head(self, source: ir.Value, to: ir.Value, rows: Sequence[ir.Value]) -> None:
+    def head(self, source: ir.LlvmValue, to: ir.LlvmValue, rows: Sequence[ir.LlvmValue]) -> None:
         """One head of one position, with its rows of the tables."""
         pairs, lanes = self.op.pairs, self.isa.lanes(self.x.place.type.dtype.accumulator)
         whole = pairs // lanes * lanes
@@ -77,7 +77,9 @@ class Turner:
         with counting(self.builder, 2 * pairs, self.op.head_dim) as feature:
             self._write(to, feature, self._read(self.x.place, source, self.x.feature, feature, 1))
 
-    def _turn(self, source: ir.Value, to: ir.Value, rows: Sequence[ir.Value], pair: ir.Value, lanes: int) -> None:
+    def _turn(
+        self, source: ir.LlvmValue, to: ir.LlvmValue, rows: Sequence[ir.LlvmValue], pair: ir.LlvmValue, lanes: int
+    ) -> None:
         b = self.builder
         cos, sin = (
             self._read(table, row, table.strides[1], pair, lanes) for table, row in zip(self.tables, rows, strict=True)
@@ -98,35 +100,35 @@ class Turner:
         else:
             self._write(to, b.mul(pair, index(2)), self._interleaved(y1, y2, lanes))
 
-    def _chosen(self, vector: ir.Value, lanes: list[int]) -> ir.Value:
+    def _chosen(self, vector: ir.LlvmValue, lanes: list[int]) -> ir.LlvmValue:
         b = self.builder
         if len(lanes) == 1:
-            return b.extract_element(vector, ir.Constant(I32, lanes[0]))
-        return b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+            return b.extract_element(vector, ir.LlvmConstant(I32, lanes[0]))
+        return b.shuffle_vector(vector, vector, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), lanes))
 
-    def _interleaved(self, first: ir.Value, second: ir.Value, lanes: int) -> ir.Value:
+    def _interleaved(self, first: ir.LlvmValue, second: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
         b = self.builder
         if lanes > 1:
             order = [k for pair in zip(range(lanes), range(lanes, 2 * lanes), strict=True) for k in pair]
-            return b.shuffle_vector(first, second, ir.Constant(ir.VectorType(I32, 2 * lanes), order))
-        both: ir.Value = ir.Constant(ir.VectorType(first.type, 2), ir.Undefined)
+            return b.shuffle_vector(first, second, ir.LlvmConstant(ir.VectorType(I32, 2 * lanes), order))
+        both: ir.LlvmValue = ir.LlvmConstant(ir.VectorType(first.type, 2), ir.Undefined)
         for k, value in enumerate((first, second)):
-            both = b.insert_element(both, value, ir.Constant(I32, k))
+            both = b.insert_element(both, value, ir.LlvmConstant(I32, k))
         return both
 
-    def _read(self, place: Place, start: ir.Value, stride: int, at: ir.Value, lanes: int) -> ir.Value:
+    def _read(self, place: Place, start: ir.LlvmValue, stride: int, at: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
         """`lanes` elements from number `at`, wherever they lie."""
         b, dtype = self.builder, place.type.dtype
         first = offset(b, start, (at, stride))
         if stride == dtype.itemsize or lanes == 1:
             return load_elements(b, self.isa, dtype, first, lanes)
-        found: ir.Value = ir.Constant(held_type(dtype, lanes), ir.Undefined)
+        found: ir.LlvmValue = ir.LlvmConstant(held_type(dtype, lanes), ir.Undefined)
         for k in range(lanes):
             one = load_elements(b, self.isa, dtype, address(b, first, k * stride))
-            found = b.insert_element(found, one, ir.Constant(I32, k))
+            found = b.insert_element(found, one, ir.LlvmConstant(I32, k))
         return found
 
-    def _write(self, to: ir.Value, at: ir.Value, value: ir.Value) -> None:
+    def _write(self, to: ir.LlvmValue, at: ir.LlvmValue, value: ir.LlvmValue) -> None:
         dtype = self.y.place.type.dtype
         store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (at, dtype.itemsize)))
 
@@ -160,7 +162,7 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     with counting(b, low, high) as unit:
         sequence, position = b.udiv(unit, index(seq)), b.urem(unit, index(seq))
 
-        def turn(row: ir.Value) -> None:
+        def turn(row: ir.LlvmValue) -> None:
             rows = [offset(b, p, (row, t.strides[0])) for p, t in zip(pointers[1:], (cos, sin), strict=True)]
             own = offset(b, pointers[0], (sequence, read.batch), (position, read.position))
             to = offset(b, result_at, (sequence, written.batch), (position, written.position))

@@ -21,11 +21,11 @@ from rlx_cpu.native.llvm.simd import index
 from rlx_cpu.native.llvm.team import SHARE, SHARED
 from rlx_cpu.native.movement.boxes import emit_boxes
 
-__all__ = ["Body", "Inside", "Room", "move", "whole"]
+__all__ = ["Body", "BodyMemory", "BodyStep", "move", "whole"]
 
 
 @frozen(eq=False)
-class Inside:
+class BodyStep:
     """A step of a body: its function, and where its addresses stand in the table.
 
     Attributes:
@@ -45,7 +45,7 @@ class Inside:
 
 
 @frozen(eq=False)
-class Room:
+class BodyMemory:
     """Memory that a body's calls are given, and who calls.
 
     Attributes:
@@ -57,13 +57,13 @@ class Room:
         status: The step's status words, if it has some.
     """
 
-    arena: ir.Value
-    scratch: ir.Value
-    held: ir.Value
-    packs: Sequence[ir.Value]
-    thread: ir.Value
-    team: ir.Value
-    status: ir.Value | None
+    arena: ir.LlvmValue
+    scratch: ir.LlvmValue
+    held: ir.LlvmValue
+    packs: Sequence[ir.LlvmValue]
+    thread: ir.LlvmValue
+    team: ir.LlvmValue
+    status: ir.LlvmValue | None
 
 
 @define(eq=False)
@@ -79,12 +79,12 @@ class Body:
     """
 
     lir: Lir
-    steps: tuple[Inside, ...]
+    steps: tuple[BodyStep, ...]
     words: int
-    constants: dict[Value, ir.Value]
-    table: ir.Value | None = None
-    room: Room | None = None
-    statuses: list[tuple[ir.Value, Fault | None]] = field(factory=list)
+    constants: dict[Value, ir.LlvmValue]
+    table: ir.LlvmValue | None = None
+    room: BodyMemory | None = None
+    statuses: list[tuple[ir.LlvmValue, Fault | None]] = field(factory=list)
 
     @property
     def workspace(self) -> int:
@@ -110,7 +110,7 @@ class Body:
         """Whether a step may be left."""
         return any(s.emitted.polls for s in self.steps)
 
-    def begin(self, b: ir.IRBuilder, room: Room, inputs: Sequence[ir.Value]) -> None:
+    def begin(self, b: ir.IRBuilder, room: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> None:
         """Fill the table, given the addresses of the graph's inputs, and pack what is held."""
         self.room = room
         with b.goto_entry_block():
@@ -137,7 +137,7 @@ class Body:
             for held in inside.emitted.held:
                 self._call(b, inside, held.function, is_shared=True)
 
-    def _begin_status(self, b: ir.IRBuilder, inside: Inside, room: Room) -> None:
+    def _begin_status(self, b: ir.IRBuilder, inside: BodyStep, room: BodyMemory) -> None:
         assert inside.status is not None, "it has a place"
         with b.goto_entry_block():
             words = b.alloca(I64, 4)
@@ -151,14 +151,14 @@ class Body:
         b.store(words, self._word(b, inside.status), align=8)
         self.statuses.append((words, inside.emitted.fault))
 
-    def place(self, b: ir.IRBuilder, number: int, pointer: ir.Value) -> None:
+    def place(self, b: ir.IRBuilder, number: int, pointer: ir.LlvmValue) -> None:
         """Have an input lie elsewhere from now on."""
         root = self.lir.graph.inputs[number]
         for word, at in self._addresses():
             if at.root is root:
                 b.store(address(b, pointer, at.byte_offset), self._word(b, word), align=8)
 
-    def turn(self, b: ir.IRBuilder, turn: ir.Value) -> None:
+    def turn(self, b: ir.IRBuilder, turn: ir.LlvmValue) -> None:
         """Have packs that each round has its own of lie where this round's are."""
         assert self.room is not None, "begin comes first"
         for inside in self.steps:
@@ -174,7 +174,7 @@ class Body:
                 if name is not None:
                     self._call(b, inside, name, is_shared=inside.emitted.uses_threads)
 
-    def _call(self, b: ir.IRBuilder, inside: Inside, name: str, *, is_shared: bool) -> None:
+    def _call(self, b: ir.IRBuilder, inside: BodyStep, name: str, *, is_shared: bool) -> None:
         """Call a function of a step; with the threads that wait, if there are any and it can be shared."""
         assert self.table is not None, "begin comes first"
         assert self.room is not None, "begin comes first"
@@ -192,7 +192,7 @@ class Body:
             with otherwise:
                 b.call(function, alone)
 
-    def output(self, b: ir.IRBuilder, number: int, room: Room, inputs: Sequence[ir.Value]) -> ir.Value:
+    def output(self, b: ir.IRBuilder, number: int, room: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """The address of an output's first element."""
         at = self.placed(number)
         return self._base(b, at, room, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
@@ -212,7 +212,7 @@ class Body:
             and at.strides == dense_strides(root.type)
         )
 
-    def _base(self, b: ir.IRBuilder, at: Alias, room: Room, inputs: dict[Value, ir.Value]) -> ir.Value:
+    def _base(self, b: ir.IRBuilder, at: Alias, room: BodyMemory, inputs: dict[Value, ir.LlvmValue]) -> ir.LlvmValue:
         if at.root in inputs:
             return address(b, inputs[at.root], at.byte_offset)
         if at.root in self.constants:
@@ -228,7 +228,7 @@ class Body:
                 if value is not None:
                     yield inside.first + i, placement(value, self.lir.aliases)
 
-    def _word(self, b: ir.IRBuilder, number: int) -> ir.Value:
+    def _word(self, b: ir.IRBuilder, number: int) -> ir.LlvmValue:
         assert self.table is not None, "begin comes first"
         return address(b, self.table, 8 * number)
 
@@ -238,7 +238,7 @@ def whole(value: Value) -> Alias:
     return Alias(value, 0, dense_strides(value.type))
 
 
-def move(b: ir.IRBuilder, isa: Isa, value: Value, at: Alias, source: ir.Value, to: ir.Value) -> None:
+def move(b: ir.IRBuilder, isa: Isa, value: Value, at: Alias, source: ir.LlvmValue, to: ir.LlvmValue) -> None:
     """Copy a value to where it lies densely."""
     if not value.type.size:
         return

@@ -20,9 +20,17 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import STATUS_ASK, STATUS_LEFT, STATUS_RECORD, EmitNested, EmitStep, Emitted, aligned
-from rlx_cpu.native.control.bodies import Body, Room, move, whole
-from rlx_cpu.native.control.making import Bodies, Origin
+from rlx_cpu.native.contract import (
+    STATUS_ASK,
+    STATUS_LEFT,
+    STATUS_RECORD,
+    EmitNested,
+    EmitStep,
+    Emitted,
+    aligned,
+)
+from rlx_cpu.native.control.bodies import Body, BodyMemory, move, whole
+from rlx_cpu.native.control.making import Bodies, InputOrigin
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I8, I64, POINTER, address, counted, variable
 from rlx_cpu.native.llvm.isa import Isa
@@ -34,7 +42,7 @@ __all__ = ["emit_control"]
 
 
 @frozen(eq=False)
-class Frame:
+class LoopFrame:
     """A function under construction, and what it was given.
 
     Attributes:
@@ -43,11 +51,11 @@ class Frame:
 
     b: ir.IRBuilder
     isa: Isa
-    operands: Sequence[ir.Value]
-    results: Sequence[ir.Value]
-    room: Room
-    aside: ir.Value
-    status: ir.Value | None
+    operands: Sequence[ir.LlvmValue]
+    results: Sequence[ir.LlvmValue]
+    room: BodyMemory
+    aside: ir.LlvmValue
+    status: ir.LlvmValue | None
     unasked: int
     kinds: Mapping[Fault, int]
 
@@ -84,7 +92,7 @@ class Frame:
         with b.if_then(b.icmp_signed("==", b.load(status, typ=I64, align=8), index(STATUS_LEFT)), likely=False):
             b.branch(left)
 
-    def _report(self, words: ir.Value, before: int) -> None:
+    def _report(self, words: ir.LlvmValue, before: int) -> None:
         """Hand on the status words of a step, whose kinds of faults come after so many others."""
         b, status = self.b, self.status
         assert status is not None, "who holds a fault has one"
@@ -156,9 +164,9 @@ def emit_control(
     word += bool(faults) or polls
     has_arena = any(plan.arena_nbytes for plan in plans.values())
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
-    room = Room(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
+    room = BodyMemory(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team, status)
     turns = max(int(POLL_US / max(us, POLL_US / MOST_UNASKED)), 1) if asks else 0
-    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns, kinds)
+    frame = LoopFrame(b, isa, pointers[:count], pointers[count:], room, scratch, status, turns, kinds)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, made["then"], made["otherwise"])
@@ -190,27 +198,27 @@ def _numbered(steps: Iterable[Fault]) -> tuple[list[Fault], dict[Fault, int]]:
     return kinds, before
 
 
-def origins(op: Op, plan: Lir, layout: Layout) -> list[Origin]:
+def origins(op: Op, plan: Lir, layout: Layout) -> list[InputOrigin]:
     """Where the inputs of one of an op's graphs come from."""
     bound = [place is not None and place.is_bound for place in layout.operands]
     count = len(plan.graph.inputs)
     if isinstance(op, If):
-        return [Origin(1 + i, is_bound=bound[1 + i]) for i in range(count)]
+        return [InputOrigin(1 + i, is_bound=bound[1 + i]) for i in range(count)]
     if isinstance(op, Scan):
         assert isinstance(op.length, int), "sizes are known when code is made"
         rounds, first = op.length, op.carries + op.consts
     else:
         assert isinstance(op, While), "no other op holds graphs here"
         rounds, first = FEWEST_ROUNDS if op.max_steps is None else op.max_steps, count
-    carried = [Origin()] * op.carries
-    consts = (Origin(i, is_bound=bound[i], is_held=rounds >= FEWEST_ROUNDS) for i in range(op.carries, first))
-    return [*carried, *consts, *(Origin(i, rounds, is_bound=bound[i]) for i in range(first, count))]
+    carried = [InputOrigin()] * op.carries
+    consts = (InputOrigin(i, is_bound=bound[i], is_held=rounds >= FEWEST_ROUNDS) for i in range(op.carries, first))
+    return [*carried, *consts, *(InputOrigin(i, rounds, is_bound=bound[i]) for i in range(first, count))]
 
 
 # ------------------------------------------------------------------------------------------------ the ops
 
 
-def _choose(f: Frame, then: Body, otherwise: Body) -> None:
+def _choose(f: LoopFrame, then: Body, otherwise: Body) -> None:
     b, x = f.b, f.operands[1:]
     with b.if_else(_holds(b, f.operands[0])) as branches:
         for branch, body in zip(branches, (then, otherwise), strict=True):
@@ -221,7 +229,7 @@ def _choose(f: Frame, then: Body, otherwise: Body) -> None:
                     move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, x), f.results[number])
 
 
-def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
+def _repeat(f: LoopFrame, op: While, cond: Body, body: Body) -> None:
     b = f.b
     given = [*f.results, *f.operands[op.carries :]]
     _enter(f, op.carries, body)
@@ -252,7 +260,7 @@ def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
     b.position_at_end(done)
 
 
-def _step_through(f: Frame, op: Scan, body: Body) -> None:
+def _step_through(f: LoopFrame, op: Scan, body: Body) -> None:
     b, first = f.b, op.carries + op.consts
     assert isinstance(op.length, int), "sizes are known when code is made"
     given = [*f.results[: op.carries], *f.operands[op.carries :]]
@@ -280,7 +288,7 @@ def _step_through(f: Frame, op: Scan, body: Body) -> None:
 # ------------------------------------------------------------------------------------------------ carries
 
 
-def _enter(f: Frame, carries: int, body: Body) -> None:
+def _enter(f: LoopFrame, carries: int, body: Body) -> None:
     """The carries of the first step."""
     for number, value in enumerate(body.lir.graph.inputs[:carries]):
         move(f.b, f.isa, value, whole(value), f.operands[number], f.results[number])
@@ -296,11 +304,11 @@ def _crossing(body: Body, carries: int) -> list[int]:
     ]
 
 
-def _carry(f: Frame, carries: int, body: Body, given: Sequence[ir.Value]) -> None:
+def _carry(f: LoopFrame, carries: int, body: Body, given: Sequence[ir.LlvmValue]) -> None:
     """The carries of the next step."""
     b, outputs = f.b, body.lir.graph.outputs
     crossing = _crossing(body, carries)
-    places: dict[int, ir.Value] = {}
+    places: dict[int, ir.LlvmValue] = {}
     start = 0
     for number in crossing:
         places[number] = address(b, f.aside, start)
@@ -322,8 +330,8 @@ def _aside_nbytes(op: Any, bodies: Mapping[str, Body]) -> int:
     return sum(aligned(outputs[number].type.static_nbytes) for number in _crossing(body, op.carries))
 
 
-def _holds(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
-    return b.icmp_signed("!=", b.load(place, typ=I8, align=1), ir.Constant(I8, 0))
+def _holds(b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
+    return b.icmp_signed("!=", b.load(place, typ=I8, align=1), ir.LlvmConstant(I8, 0))
 
 
 native.register(If, While, Scan, accepts_strides=False, runs_nested=True, name="control")(EmitNested(emit_control))

@@ -12,15 +12,15 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of, place_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import EmitStep, Emitted, Pack, View, aligned
-from rlx_cpu.native.control.bodies import Body, Inside
+from rlx_cpu.native.contract import EmitStep, Emitted, OperandView, Pack, aligned
+from rlx_cpu.native.control.bodies import Body, BodyStep
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["Bodies", "Origin"]
+__all__ = ["Bodies", "InputOrigin"]
 
 
 @frozen
-class Origin:
+class InputOrigin:
     """Where an input of a graph comes from.
 
     Attributes:
@@ -56,14 +56,14 @@ class Bodies:
         self.packs: dict[Pack, int] = {}
         self.held = 0
 
-    def of(self, lir: Lir, origins: Sequence[Origin]) -> Body:
+    def of(self, lir: Lir, origins: Sequence[InputOrigin]) -> Body:
         """The body of a plan, its functions in the module.
 
         Args:
             origins: Of its graph's inputs.
         """
         sources = dict(zip(lir.graph.inputs, origins, strict=True))
-        steps: list[Inside] = []
+        steps: list[BodyStep] = []
         words = 0
         for step in lir.steps:
             if all(t.size == 0 for t in step.node.types):
@@ -79,20 +79,20 @@ class Bodies:
             words += arena is not None
             packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
             held = tuple(self._hold(each.nbytes) for each in emitted.held)
-            steps.append(Inside(step, emitted, first, workspace, pack_words, status, arena, packs, held))
+            steps.append(BodyStep(step, emitted, first, workspace, pack_words, status, arena, packs, held))
         constants = {
             n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
         }
         return Body(lir, tuple(steps), words, constants)
 
-    def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> tuple[int, int]:
+    def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> tuple[int, int]:
         """Which pack of the outer step a step's pack is, or is a round's of, and the bytes from one round's to the next's."""
         value = step.node.operands[pack.operand]
         assert value is not None, "a pack is of an operand that is there"
         at = placement(value, lir.aliases)
         origin = sources[at.root]
         assert origin.operand is not None, "what is carried is not bound"
-        seen = pack.view or View(value.type.static_shape, at.strides, 0)
+        seen = pack.view or OperandView(value.type.static_shape, at.strides, 0)
         seen = evolve(seen, offset=seen.offset + at.byte_offset)
         if origin.rounds is not None:
             shape, strides = (origin.rounds, *seen.shape), (at.root.type.static_nbytes, *seen.strides)
@@ -113,18 +113,18 @@ class Bodies:
                 self._module.globals[name].linkage = "internal"  # so that LLVM may put it where it is called
         return self._known[key]
 
-    def _constant(self, data: bytes) -> ir.Value:
+    def _constant(self, data: bytes) -> ir.LlvmValue:
         self._data += 1
         return self._module.data(f"{self._name}_data{self._data}", data)
 
 
-def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> Layout:
+def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> Layout:
     """Where the operands and results of a body's step lie, and which of them are the same, or others, in every round or run."""
 
     def known(value: Value | None) -> Place | None:
         if value is None:
             return None
-        origin = sources.get(lir.root_of(value), Origin())
+        origin = sources.get(lir.root_of(value), InputOrigin())
         is_fresh = origin.rounds is not None
         return evolve(place_of(value, lir), is_bound=origin.is_bound, is_held=origin.is_held, is_fresh=is_fresh)
 

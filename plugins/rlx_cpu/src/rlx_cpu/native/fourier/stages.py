@@ -28,22 +28,22 @@ __all__ = ["Interleaved", "Planes", "Stages"]
 class Number:
     """Complex numbers, one a lane."""
 
-    re: ir.Value
-    im: ir.Value
+    re: ir.LlvmValue
+    im: ir.LlvmValue
 
 
 @frozen(eq=False)
 class Planes:
     """n complex numbers with all real parts in front of all imaginary ones."""
 
-    pointer: ir.Value
+    pointer: ir.LlvmValue
     plane: int
 
-    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.Value) -> Number:
+    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.LlvmValue) -> Number:
         place = offset(b, self.pointer, (at, stages.itemsize))
         return Number(*(stages.load(b, each) for each in (place, offset(b, place, self.plane))))
 
-    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.Value) -> None:
+    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.LlvmValue) -> None:
         place = offset(b, self.pointer, (at, stages.itemsize))
         for part, each in ((number.re, place), (number.im, offset(b, place, self.plane))):
             b.store(part, each, align=stages.itemsize)
@@ -53,14 +53,14 @@ class Planes:
 class Interleaved:
     """Complex numbers as arrays have them: each real part in front of its imaginary one."""
 
-    pointer: ir.Value
+    pointer: ir.LlvmValue
 
-    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.Value) -> Number:
+    def load(self, stages: Stages, b: ir.IRBuilder, at: ir.LlvmValue) -> Number:
         place = offset(b, self.pointer, (at, 2 * stages.itemsize))
         low, high = (stages.load(b, offset(b, place, n * stages.lanes * stages.itemsize)) for n in (0, 1))
         return Number(*(stages.dealt(b, low, high, range(n, 2 * stages.lanes, 2)) for n in (0, 1)))
 
-    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.Value) -> None:
+    def store(self, stages: Stages, b: ir.IRBuilder, number: Number, at: ir.LlvmValue) -> None:
         place, lanes = offset(b, self.pointer, (at, 2 * stages.itemsize)), stages.lanes
         for n in (0, 1):
             order = [x for lane in range(n * lanes // 2, (n + 1) * lanes // 2) for x in (lane, lanes + lane)]
@@ -100,12 +100,12 @@ class Stages:
     def vector(self) -> ir.VectorType:
         return ir.VectorType(self.element, self.lanes)
 
-    def load(self, b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    def load(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
         return b.load(place, typ=self.vector, align=self.itemsize)
 
-    def dealt(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    def dealt(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, lanes: Sequence[int]) -> ir.LlvmValue:
         """Lanes of two vectors, counted through both."""
-        return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+        return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
     def run(self, b: ir.IRBuilder, source: Interleaved, rooms: Sequence[Planes], to: Interleaved, scale: float) -> None:
         """All stages of one transform, from `source` through `rooms` in turn to `to`; each result times `scale`."""
@@ -135,7 +135,7 @@ class Stages:
             place = offset(b, roots, (b.sdiv(i, index(lanes)), 6 * groups * self.itemsize))
             kind = ir.VectorType(self.element, groups)
 
-            def root(number: int, place: ir.Value = place, kind: Any = kind) -> ir.Value:
+            def root(number: int, place: ir.LlvmValue = place, kind: Any = kind) -> ir.LlvmValue:
                 few = b.load(offset(b, place, number * groups * self.itemsize), typ=kind, align=self.itemsize)
                 return self.dealt(b, few, few, repeated)
 
@@ -145,10 +145,10 @@ class Stages:
             for k, (re, im) in enumerate(zip(*parts, strict=True)):
                 to.store(self, b, Number(re, im), b.add(first, index(k * lanes)))
 
-    def _grouped(self, b: ir.IRBuilder, y: Sequence[ir.Value], s: int) -> list[ir.Value]:
+    def _grouped(self, b: ir.IRBuilder, y: Sequence[ir.LlvmValue], s: int) -> list[ir.LlvmValue]:
         """Groups of s lanes of four vectors in turn: the first of each, the second of each, …"""
         lanes = self.lanes
-        found: list[ir.Value] = []
+        found: list[ir.LlvmValue] = []
         for half in (0, 1):
             order = [
                 which * lanes + start + q
@@ -212,7 +212,7 @@ class Stages:
         first, third = (plus, minus) if self.is_inverse else (minus, plus)
         return [self._sum(b, even, odd), first, self._difference(b, even, odd), third]
 
-    def _turned(self, b: ir.IRBuilder, y: Sequence[Number], root: Callable[[int], ir.Value]) -> list[Number]:
+    def _turned(self, b: ir.IRBuilder, y: Sequence[Number], root: Callable[[int], ir.LlvmValue]) -> list[Number]:
         """All but the first times their roots, of which there are three, each a real and an imaginary part."""
         roots = [Number(root(2 * k), root(2 * k + 1)) for k in range(3)]
         return [y[0], *(self._product(b, v, w) for v, w in zip(y[1:], roots, strict=True))]
@@ -221,7 +221,7 @@ class Stages:
         re = self._multiply_add(b, x.re, w.re, b.fneg(b.fmul(x.im, w.im)))
         return Number(re, self._multiply_add(b, x.re, w.im, b.fmul(x.im, w.re)))
 
-    def _multiply_add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    def _multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         return intrinsic(b, "llvm.fmuladd", x, y, z)
 
     def _sum(self, b: ir.IRBuilder, x: Number, y: Number) -> Number:
@@ -230,7 +230,7 @@ class Stages:
     def _difference(self, b: ir.IRBuilder, x: Number, y: Number) -> Number:
         return Number(b.fsub(x.re, y.re), b.fsub(x.im, y.im))
 
-    def _roots(self, s: int, groups: int) -> ir.Value:
+    def _roots(self, s: int, groups: int) -> ir.LlvmValue:
         """The address of a stage's roots: for every `groups` of p, those of the results 1 to 3, real parts before imaginary."""
         m = self.n // (4 * s)
         angle = np.arange(m)[:, None] * np.arange(1, 4) * (2 * np.pi / (4 * m))

@@ -42,7 +42,7 @@ def is_power_of_two(node: Node) -> bool:
 
 
 @frozen
-class Rows:
+class TransformRows:
     """Rows that are transformed each for itself.
 
     Attributes:
@@ -56,7 +56,7 @@ class Rows:
     dtype: DType
 
     @classmethod
-    def of(cls, x: TensorType) -> Rows:
+    def of(cls, x: TensorType) -> TransformRows:
         *outer, n = x.static_shape
         return cls(prod(outer), n, x.dtype.component)
 
@@ -73,7 +73,7 @@ class Rows:
 @native.register(Fft, dtypes="c64 c128", when=is_power_of_two, in_place=(0,), accepts_strides=False, name="transform")
 def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Stages of four, and one of two where the length is no power of four, through two rooms of a thread."""
-    op, rows = node.op, Rows.of(layout.results[0].type)
+    op, rows = node.op, TransformRows.of(layout.results[0].type)
     assert isinstance(op, Fft), "registered for it alone"
     element = register_type(rows.dtype)
     lanes = min(isa.lanes(rows.dtype), rows.n // 4)

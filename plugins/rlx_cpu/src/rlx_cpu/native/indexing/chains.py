@@ -35,7 +35,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, share
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.machine import Machine
+from rlx_cpu.native.machine import CpuMachine
 
 __all__ = ["Chains", "is_worth_chains"]
 
@@ -45,7 +45,7 @@ INTERLEAVED = 8
 _WORD = 4  # bytes of a link
 
 
-def is_worth_chains(problem: Indexing, row: int, machine: Machine) -> bool:
+def is_worth_chains(problem: Indexing, row: int, machine: CpuMachine) -> bool:
     """Whether a table with rows of so many bytes is large, and has not many rows without updates.
 
     Where a table stays in a core's cache, one update after the other costs little.
@@ -70,10 +70,10 @@ class Chains:
     problem: Indexing
     dtype: DType
     inner: int
-    updates: ir.Value
-    indices: ir.Value
-    result: ir.Value
-    workspace: ir.Value
+    updates: ir.LlvmValue
+    indices: ir.LlvmValue
+    result: ir.LlvmValue
+    workspace: ir.LlvmValue
     is_nontemporal: bool = False
 
     @classmethod
@@ -86,16 +86,16 @@ class Chains:
         return self.inner * self.dtype.itemsize
 
     @property
-    def heads(self) -> ir.Value:
+    def heads(self) -> ir.LlvmValue:
         """For each row, the number of its first update; -1 where it has none."""
         return self.workspace
 
     @property
-    def links(self) -> ir.Value:
+    def links(self) -> ir.LlvmValue:
         """For each update, the number of the next one of its row; -1 for the last."""
         return address(self.builder, self.workspace, _WORD * self.problem.size)
 
-    def write(self, tid: ir.Value, nthreads: ir.Value) -> None:
+    def write(self, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
         """The rows that are this thread's."""
         b, problem = self.builder, self.problem
         low, high = share(b, problem.size, tid, nthreads)
@@ -112,17 +112,17 @@ class Chains:
 
         either_way(b, self.isa, [self.result] if is_large else [], write)
 
-    def _chain(self, low: ir.Value, high: ir.Value) -> None:
+    def _chain(self, low: ir.LlvmValue, high: ir.LlvmValue) -> None:
         """Chain the updates of rows `low` to `high`."""
         b, problem = self.builder, self.problem
         memset = declare(b.module, "llvm.memset.p0.i64", VOID, [self.heads.type, I8, I64, ir.IntType(1)])
         nbytes = b.mul(b.sub(high, low), index(_WORD))
-        nothing, is_volatile = ir.Constant(I8, 0xFF), ir.Constant(ir.IntType(1), 0)
+        nothing, is_volatile = ir.LlvmConstant(I8, 0xFF), ir.LlvmConstant(ir.IntType(1), 0)
         b.call(memset, [offset(b, self.heads, (low, _WORD)), nothing, nbytes, is_volatile])
         with counting(b, 0, problem.count) as done:
             i = b.sub(sized(b, problem.count - 1), done)
 
-            def use(place: ir.Value) -> None:
+            def use(place: ir.LlvmValue) -> None:
                 is_mine = b.and_(b.icmp_signed(">=", place, low), b.icmp_signed("<", place, high))
                 with b.if_then(is_mine):
                     head = offset(b, self.heads, (place, _WORD))
@@ -131,7 +131,7 @@ class Chains:
 
             with_index(b, problem, self.indices, i, None, use)
 
-    def _sum(self, n: ir.Value, high: ir.Value) -> None:
+    def _sum(self, n: ir.LlvmValue, high: ir.LlvmValue) -> None:
         """Row `n` of those below `high`."""
         b, lanes = self.builder, self.isa.lanes(self.dtype.accumulator)
         later = b.add(n, index(self.isa.machine.indexing.prefetch_rows))
@@ -145,7 +145,7 @@ class Chains:
         if whole < self.inner:
             self._columns(n, to, index(whole), tuple(pieces(0, self.inner - whole, lanes)))
 
-    def _columns(self, n: ir.Value, to: ir.Value, at: ir.Value, vectors: Sequence[tuple[int, int]]) -> None:
+    def _columns(self, n: ir.LlvmValue, to: ir.LlvmValue, at: ir.LlvmValue, vectors: Sequence[tuple[int, int]]) -> None:
         """The columns of row `n` in some vectors, (first element, lanes) each, from element `at` on."""
         b, size = self.builder, self.dtype.itemsize
         totals = [variable(b, held_type(self.dtype, lanes)) for _, lanes in vectors]
@@ -167,7 +167,7 @@ class Chains:
                 store_elements(b, self.isa, self.dtype, value, place)
 
     @contextmanager
-    def _chained(self, n: ir.Value) -> Iterator[ir.Value]:
+    def _chained(self, n: ir.LlvmValue) -> Iterator[ir.LlvmValue]:
         """What is built inside runs for the number of every update of row `n`, in their order."""
         b = self.builder
         again, body, done = (b.append_basic_block(name) for name in ("chain", "update", "chained"))
@@ -183,6 +183,6 @@ class Chains:
         b.branch(again)
         b.position_at_end(done)
 
-    def _number(self, words: ir.Value, at: ir.Value) -> ir.Value:
+    def _number(self, words: ir.LlvmValue, at: ir.LlvmValue) -> ir.LlvmValue:
         b = self.builder
         return b.sext(b.load(offset(b, words, (at, _WORD)), typ=I32, align=_WORD), I64)

@@ -47,7 +47,7 @@ class Reader:
     problem: Indexing
     dtype: DType
     fill: complex
-    buffers: ir.Value
+    buffers: ir.LlvmValue
 
     @property
     def row(self) -> int:
@@ -64,7 +64,7 @@ class Reader:
     def blocks(self) -> int:
         return (self.problem.count + self.rows - 1) // self.rows
 
-    def read(self, tid: ir.Value, nthreads: ir.Value) -> None:
+    def read(self, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
         """This thread's share of the result."""
         b, problem = self.builder, self.problem
         table, indices, result = (pointer_at(b, self.buffers, k) for k in (TABLE, INDICES, RESULT))
@@ -84,7 +84,7 @@ class Reader:
             with counting(b, start, end) as i:
                 place = offset(b, to, (i, self.row))
 
-                def copy(found: ir.Value) -> None:
+                def copy(found: ir.LlvmValue) -> None:
                     self._move(place, offset(b, own, (found, self.row)), self.dtype.itemsize)
 
                 def clear() -> None:
@@ -93,7 +93,7 @@ class Reader:
 
                 with_index(b, problem, numbers, i, status, copy, clear)
 
-    def _filler(self) -> ir.Value:
+    def _filler(self) -> ir.LlvmValue:
         """The address of one element with the fill."""
         b = self.builder
         bits = np.asarray(self.fill, self.dtype.numpy).tobytes() + bytes(2 * WIDEST)
@@ -104,7 +104,7 @@ class Reader:
             b.store(index(word), address(b, found, k * WIDEST), align=8)
         return found
 
-    def _move(self, to: ir.Value, source: ir.Value, step: int) -> None:
+    def _move(self, to: ir.LlvmValue, source: ir.LlvmValue, step: int) -> None:
         """A row from elements `step` bytes apart: the size of one, or 0 for the same again and again."""
         b, itemsize = self.builder, self.dtype.itemsize
         mover = Rows(b, self.isa, min(itemsize, WIDEST))

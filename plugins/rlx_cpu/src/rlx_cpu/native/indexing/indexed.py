@@ -16,10 +16,10 @@ __all__ = ["check_indices", "with_index"]
 def with_index(
     b: ir.IRBuilder,
     problem: Indexing,
-    indices: ir.Value,
-    number: ir.Value,
-    status: ir.Value | None,
-    use: Callable[[ir.Value], None],
+    indices: ir.LlvmValue,
+    number: ir.LlvmValue,
+    status: ir.LlvmValue | None,
+    use: Callable[[ir.LlvmValue], None],
     otherwise: Callable[[], None] | None = None,
 ) -> None:
     """Code that uses index `number` where it is inside, or reports it, or does `otherwise`.
@@ -33,7 +33,9 @@ def with_index(
     inside = b.icmp_unsigned("<", place, sized(b, problem.size))
     if problem.oob == "clip":
         # As a signed number a huge unsigned one is negative too, but its nearest end is the last.
-        is_low = b.icmp_signed("<", place, index(0)) if problem.dtype.kind == "int" else ir.Constant(ir.IntType(1), 0)
+        is_low = (
+            b.icmp_signed("<", place, index(0)) if problem.dtype.kind == "int" else ir.LlvmConstant(ir.IntType(1), 0)
+        )
         nearest = b.select(is_low, index(0), sized(b, problem.size - 1))
         use(b.select(inside, place, nearest))
         return
@@ -47,13 +49,13 @@ def with_index(
                 otherwise()
 
 
-def check_indices(b: ir.IRBuilder, problem: Indexing, indices: ir.Value, status: ir.Value) -> None:
+def check_indices(b: ir.IRBuilder, problem: Indexing, indices: ir.LlvmValue, status: ir.LlvmValue) -> None:
     """Report an index outside where there is nothing to read or write."""
     with counting(b, 0, problem.batch * problem.count) as i:
         with_index(b, problem, indices, i, status, lambda place: None)
 
 
-def _report(b: ir.IRBuilder, status: ir.Value, place: ir.Value) -> None:
+def _report(b: ir.IRBuilder, status: ir.LlvmValue, place: ir.LlvmValue) -> None:
     is_first = b.icmp_unsigned("==", b.load(status, typ=I64, align=8), index(0))
     with b.if_then(is_first):
         b.store(place, address(b, status, 8), align=8)

@@ -37,7 +37,7 @@ class Writer:
     isa: Isa
     plan: Scattering
     cut: ScatterCut
-    buffers: ir.Value
+    buffers: ir.LlvmValue
 
     @property
     def problem(self) -> Indexing:
@@ -48,7 +48,7 @@ class Writer:
         """Blocks of columns."""
         return -(-self.plan.inner // self.cut.block)
 
-    def write(self, tid: ir.Value, nthreads: ir.Value) -> None:
+    def write(self, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
         if self.cut.shares_rows:
             low, high = share(self.builder, self.problem.size, tid, nthreads)
             with counting(self.builder, 0, self.problem.lines) as line:
@@ -68,11 +68,13 @@ class Writer:
                 with whole:
                     self._part(line, start, self.cut.block, None)
 
-    def _part(self, line: ir.Value, start: ir.Value | int, width: int, rows: tuple[ir.Value, ir.Value] | None) -> None:
+    def _part(
+        self, line: ir.LlvmValue, start: ir.LlvmValue | int, width: int, rows: tuple[ir.LlvmValue, ir.LlvmValue] | None
+    ) -> None:
         """A block of columns of one table, or a range of its rows."""
         b, problem, size = self.builder, self.problem, self.plan.dtype.itemsize
         operands = 3 if self.plan.is_started else 2
-        first = b.mul(start, index(size)) if isinstance(start, ir.Value) else index(start * size)
+        first = b.mul(start, index(size)) if isinstance(start, ir.LlvmValue) else index(start * size)
         table = result = offset(b, pointer_at(b, self.buffers, operands), (line, problem.size * self.plan.row), first)
         updates = offset(b, pointer_at(b, self.buffers, operands - 2), (line, problem.count * self.plan.row), first)
         low, high = rows or (index(0), sized(b, problem.size))
@@ -89,7 +91,7 @@ class Writer:
         status = pointer_at(b, self.buffers, operands + 1 + self.plan.is_rounded) if problem.has_fault else None
         with counting(b, 0, problem.count) as i:
 
-            def use(place: ir.Value) -> None:
+            def use(place: ir.LlvmValue) -> None:
                 new = offset(b, updates, (i, self.plan.row))
                 if rows is None:
                     self._combine(offset(b, table, (place, self.plan.pitch)), new, width)
@@ -103,7 +105,14 @@ class Writer:
             self._converted(table, self.plan.accumulator, result, self.plan.dtype, low, high, width)
 
     def _converted(
-        self, source: ir.Value, own: DType, to: ir.Value, target: DType, low: ir.Value, high: ir.Value, width: int
+        self,
+        source: ir.LlvmValue,
+        own: DType,
+        to: ir.LlvmValue,
+        target: DType,
+        low: ir.LlvmValue,
+        high: ir.LlvmValue,
+        width: int,
     ) -> None:
         """Rows `low` to `high` of a part in the dtype of another table."""
         b, lanes = self.builder, self.isa.lanes(self.plan.accumulator)
@@ -112,7 +121,7 @@ class Writer:
             read = offset(b, source, (n, self.plan.inner * own.itemsize))
             written = offset(b, to, (n, self.plan.inner * target.itemsize))
 
-            def move(at: ir.Value, count: int) -> None:
+            def move(at: ir.LlvmValue, count: int) -> None:
                 value = load_elements(b, self.isa, own, offset(b, read, (at, own.itemsize)), count)
                 store_elements(b, self.isa, target, value, offset(b, written, (at, target.itemsize)))
 
@@ -121,7 +130,9 @@ class Writer:
             for start, count in pieces(whole, width, lanes):
                 move(index(start), count)
 
-    def _begin(self, to: ir.Value, origin: ir.Value | None, low: ir.Value, high: ir.Value, width: int) -> None:
+    def _begin(
+        self, to: ir.LlvmValue, origin: ir.LlvmValue | None, low: ir.LlvmValue, high: ir.LlvmValue, width: int
+    ) -> None:
         """What was there, in rows `low` to `high` of a part; nothing is to be done where it lies there already."""
         b = self.builder
         if origin is None:
@@ -132,7 +143,9 @@ class Writer:
             with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(origin, I64), b.ptrtoint(to, I64))):
                 self._start(to, origin, low, high, width)
 
-    def _start(self, to: ir.Value, source: ir.Value | None, low: ir.Value, high: ir.Value, width: int) -> None:
+    def _start(
+        self, to: ir.LlvmValue, source: ir.LlvmValue | None, low: ir.LlvmValue, high: ir.LlvmValue, width: int
+    ) -> None:
         """Rows `low` to `high` of a part copied, or cleared."""
         b, nbytes = self.builder, width * self.plan.accumulator.itemsize
         if width == self.plan.inner:
@@ -143,16 +156,16 @@ class Writer:
             own = None if source is None else offset(b, source, (n, self.plan.pitch))
             self._fill(offset(b, to, (n, self.plan.pitch)), own, index(nbytes))
 
-    def _fill(self, to: ir.Value, source: ir.Value | None, nbytes: ir.Value) -> None:
-        b, is_volatile = self.builder, ir.Constant(ir.IntType(1), 0)
+    def _fill(self, to: ir.LlvmValue, source: ir.LlvmValue | None, nbytes: ir.LlvmValue) -> None:
+        b, is_volatile = self.builder, ir.LlvmConstant(ir.IntType(1), 0)
         if source is None:
             function = declare(b.module, "llvm.memset.p0.i64", VOID, [to.type, I8, I64, ir.IntType(1)])
-            b.call(function, [to, ir.Constant(I8, 0), nbytes, is_volatile])
+            b.call(function, [to, ir.LlvmConstant(I8, 0), nbytes, is_volatile])
         else:
             function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [to.type, to.type, I64, ir.IntType(1)])
             b.call(function, [to, source, nbytes, is_volatile])
 
-    def _combine(self, to: ir.Value, new: ir.Value, width: int) -> None:
+    def _combine(self, to: ir.LlvmValue, new: ir.LlvmValue, width: int) -> None:
         """One update into one row."""
         b, size = self.builder, self.plan.dtype.itemsize
         if self.plan.mode == "set":
@@ -172,7 +185,7 @@ class Writer:
         for at, count in pieces(bundles, width, lanes):
             self._vector(to, new, at, count)
 
-    def _vector(self, to: ir.Value, new: ir.Value, at: int, lanes: int) -> None:
+    def _vector(self, to: ir.LlvmValue, new: ir.LlvmValue, at: int, lanes: int) -> None:
         b = self.builder
         place = address(b, to, at * self.plan.accumulator.itemsize)
         old = load_elements(b, self.isa, self.plan.accumulator, place, lanes)
@@ -182,7 +195,7 @@ class Writer:
         )
 
 
-def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.Value, new: ir.Value) -> ir.Value:
+def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.LlvmValue, new: ir.LlvmValue) -> ir.LlvmValue:
     """An element and an update as one."""
     if mode == "add":
         return b.fadd(old, new) if dtype.is_float else b.add(old, new)

@@ -13,7 +13,7 @@ from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.system.records import frozen
 from rlx_cpu.native.indexing.chains import Chains, is_worth_chains
-from rlx_cpu.native.machine import Machine
+from rlx_cpu.native.machine import CpuMachine
 
 __all__ = ["ScatterCut", "Scattering", "mode_of"]
 
@@ -68,7 +68,7 @@ class Scattering:
         inner = problem.inner * held.itemsize // element.itemsize
         return cls(problem, mode, element, inner, operands, op.name.rpartition(".")[2])
 
-    def cut(self, machine: Machine) -> ScatterCut:
+    def cut(self, machine: CpuMachine) -> ScatterCut:
         """How it is shared out, for known sizes."""
         sizes, lines = machine.indexing, self.problem.lines
         is_whole = lines >= sizes.fewest_units or self.inner < 2 * sizes.columns
@@ -115,7 +115,7 @@ class Scattering:
             max(problem.lines * problem.size * self.pitch, 1) if self.is_rounded and problem.lines * self.inner else 0
         )
 
-    def uses_threads(self, machine: Machine) -> bool:
+    def uses_threads(self, machine: CpuMachine) -> bool:
         """Whether threads share it, for known sizes."""
         problem = self.problem
         return (problem.size + problem.count) * problem.lines * self.row >= machine.serial_nbytes

@@ -23,7 +23,7 @@ from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waitin
 from rlx_cpu.native.llvm.boundary import is_entered
 from rlx_cpu.native.threads import started, usable_cpus
 
-__all__ = ["Later", "later", "share_out", "yielding"]
+__all__ = ["JobFuture", "later", "share_out", "yielding"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -37,7 +37,7 @@ _STARTS_WITHIN: Final = 1.0
 """Seconds after which a thread that was started and does nothing is taken to have found no memory to begin with."""
 
 
-class Later(Generic[T]):
+class JobFuture(Generic[T]):
     """What a job will have come to. The job may be done more than once, if it fails or a signal handler asks for it."""
 
     def __init__(self, job: Callable[[], T]) -> None:
@@ -102,16 +102,16 @@ class Later(Generic[T]):
 
 # ------------------------------------------------------------------------------------------- threads
 
-_jobs: deque[Later[Any]] = deque()
-_doing: dict[int, Later[Any]] = {}
+_jobs: deque[JobFuture[Any]] = deque()
+_doing: dict[int, JobFuture[Any]] = {}
 """Worker → the job that it has in hand."""
 _workers: dict[object, float] = {}
 """Every worker, and when it was started; once it is there, infinity."""
 
 
-def later(job: Callable[[], T]) -> Later[T]:
+def later(job: Callable[[], T]) -> JobFuture[T]:
     """Run a job in the background."""
-    made = Later(job)
+    made = JobFuture(job)
     if is_entered():  # a signal handler's: until it returns, nobody else gets into LLVM
         return made
     _jobs.append(made)
@@ -176,7 +176,7 @@ in_child(_forget)
 
 def share_out(work: Callable[[K], None], keys: Iterable[K], threads: int) -> None:
     """Do the work for every key, with so many threads at most, the caller among them; what one raises is raised."""
-    jobs = [Later(partial(work, key)) for key in keys]
+    jobs = [JobFuture(partial(work, key)) for key in keys]
 
     def take() -> None:
         with suppress(BaseException):  # the caller comes to the one that failed, and has the error

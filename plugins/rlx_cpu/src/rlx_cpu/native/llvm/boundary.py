@@ -284,7 +284,7 @@ def _unlocked(function: Any) -> Any:
 
 
 @frozen(eq=False)
-class _Line:
+class _CodegenPipeline:
     """What modules go through one after the other. It is used again, because a new target machine works out its processor's
     properties anew, which takes as long as a small module does."""
 
@@ -307,11 +307,11 @@ class _Line:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(made)
 
 
-_idle: defaultdict[Processor, deque[_Line]] = defaultdict(deque)
+_idle: defaultdict[Processor, deque[_CodegenPipeline]] = defaultdict(deque)
 
 
 @contextmanager
-def _line(processor: Processor) -> Iterator[_Line]:
+def _line(processor: Processor) -> Iterator[_CodegenPipeline]:
     """A line that nobody else uses meanwhile."""
     try:
         line = _idle[processor].pop()
@@ -321,7 +321,7 @@ def _line(processor: Processor) -> Iterator[_Line]:
     _idle[processor].append(line)
 
 
-def _new_line(processor: Processor) -> _Line:
+def _new_line(processor: Processor) -> _CodegenPipeline:
     """A line with the few passes that modules need.
 
     Kernels are vectors and tiles already; what remains scalar is so on purpose. So the path of `-O2` (inlining by cost, loops
@@ -338,4 +338,4 @@ def _new_line(processor: Processor) -> _Line:
     passes.add_simplify_cfg_pass()
     target = _machine(processor)
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
-    return _Line(target, builder, passes)
+    return _CodegenPipeline(target, builder, passes)

@@ -84,37 +84,37 @@ def _integer(dtype: DType) -> ir.IntType:
     return ir.IntType(8 * dtype.itemsize)
 
 
-def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+def splat(builder: ir.IRBuilder, value: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
     """A scalar in every lane."""
     if lanes == 1 or width(value) == lanes:
         return value
     type = ir.VectorType(value.type, lanes)
-    if isinstance(value, ir.Constant):
-        return ir.Constant(type, [value] * lanes)
-    undefined = ir.Constant(type, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+    if isinstance(value, ir.LlvmConstant):
+        return ir.LlvmConstant(type, [value] * lanes)
+    undefined = ir.LlvmConstant(type, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.LlvmConstant(I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.LlvmConstant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
 CACHE_LINE = 64
 """Bytes."""
 
 
-def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, locality: int = 3) -> None:
+def prefetch(b: ir.IRBuilder, place: ir.LlvmValue, *, is_written: bool = False, locality: int = 3) -> None:
     """Fetch a line before it is read or written, into L1, or L2 (`locality` 2). A place that is nowhere
     does no harm."""
     function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-    b.call(function, [place, *(ir.Constant(I32, x) for x in (int(is_written), locality, 1))])
+    b.call(function, [place, *(ir.LlvmConstant(I32, x) for x in (int(is_written), locality, 1))])
 
 
-def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | Dim) -> ir.Value:
+def address(builder: ir.IRBuilder, base: ir.LlvmValue, nbytes: ir.LlvmValue | Dim) -> ir.LlvmValue:
     """`base` moved by a number of bytes."""
     if isinstance(nbytes, int) and nbytes == 0:
         return base
-    return builder.moved(base, nbytes if isinstance(nbytes, ir.Value) else sized(builder, nbytes))
+    return builder.moved(base, nbytes if isinstance(nbytes, ir.LlvmValue) else sized(builder, nbytes))
 
 
-def scaled(builder: ir.IRBuilder, index: ir.Value, factor: Dim) -> ir.Value:
+def scaled(builder: ir.IRBuilder, index: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:
     """`index * factor`, without an instruction where there is nothing to do."""
     if factor == 1:
         return index
@@ -136,7 +136,7 @@ def align_of(type: Any) -> int:
 
 
 @contextmanager
-def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: Dim = 1) -> Iterator[ir.Value]:
+def counted(builder: ir.IRBuilder, start: ir.LlvmValue, end: ir.LlvmValue, step: Dim = 1) -> Iterator[ir.LlvmValue]:
     """The block inside runs for `start`, `start + step`, … while less than `end`."""
     function = builder.function
     before = builder.block

@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm.sizes import sized
 __all__ = ["by_size", "is_larger", "pieces_of", "size_of", "start_in_line", "start_of"]
 
 
-def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
     """`cut.start` of a piece known only at run time."""
     if cut.lines == 1 or cut.many == cut.each:
         return start_in_line(b, cut, piece)
@@ -20,7 +20,7 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     return b.add(before, start_in_line(b, cut, _part_of(b, cut, piece)))
 
 
-def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.Value) -> ir.Value:
+def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.LlvmValue) -> ir.LlvmValue:
     """Where a piece of a line starts in it."""
     even = times(b, part, cut.size)
     if cut.many == cut.each:
@@ -29,14 +29,14 @@ def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.Value) -> ir.Value:
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
 
 
-def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> ir.Value:
+def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> ir.LlvmValue:
     """`cut.size_of` a piece known only at run time; `part` as for `is_larger`."""
     if len(cut.sizes) == 1 and not cut.most:
         return index(cut.size)
     return b.select(is_larger(b, cut, piece, part), sized(b, cut.size), sized(b, cut.size - 1))
 
 
-def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> ir.Value:
+def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> ir.LlvmValue:
     """Whether a piece known only at run time is of the larger size.
 
     Args:
@@ -45,7 +45,7 @@ def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None 
     return b.icmp_signed("<", _part_of(b, cut, piece) if part is None else part, sized(b, cut.many))
 
 
-def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = None) -> Iterator[int]:
+def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> Iterator[int]:
     """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more.
 
     Args:
@@ -64,12 +64,12 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value, part: ir.Value | None = 
             yield cut.size - 1
 
 
-def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
     """Which piece of its line a piece is."""
     return piece if cut.lines == 1 else b.srem(piece, sized(b, cut.each))
 
 
-def _by_value(b: ir.IRBuilder, value: ir.Value, low: int, high: int) -> Iterator[int]:
+def _by_value(b: ir.IRBuilder, value: ir.LlvmValue, low: int, high: int) -> Iterator[int]:
     """A branch for each number from `low` to `high`, of which the value is one."""
     if low == high:
         yield low
@@ -82,7 +82,7 @@ def _by_value(b: ir.IRBuilder, value: ir.Value, low: int, high: int) -> Iterator
             yield from _by_value(b, value, middle, high)
 
 
-def pieces_of(b: ir.IRBuilder, item: ir.Value, group: int, pieces: int) -> tuple[ir.Value, ir.Value]:
+def pieces_of(b: ir.IRBuilder, item: ir.LlvmValue, group: int, pieces: int) -> tuple[ir.LlvmValue, ir.LlvmValue]:
     """The range of pieces that an item of `group` pieces has."""
     low = times(b, item, group)
     high, end = b.add(low, sized(b, group)), sized(b, pieces)

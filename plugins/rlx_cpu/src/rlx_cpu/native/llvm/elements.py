@@ -22,18 +22,18 @@ def held_type(dtype: DType, lanes: int = 1) -> Any:
     return memory_type(dtype.accumulator, lanes)
 
 
-def load_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, place: ir.Value, lanes: int = 1) -> ir.Value:
+def load_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, place: ir.LlvmValue, lanes: int = 1) -> ir.LlvmValue:
     """`lanes` neighbours from memory."""
     value = b.load(place, typ=memory_type(dtype, lanes), align=dtype.itemsize)
     return widened(b, dtype, value, isa) if dtype.is_narrow else value
 
 
-def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value, place: ir.Value) -> None:
+def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
     """Neighbours to memory, rounded once."""
     b.store(for_memory(b, isa, dtype, value), place, align=dtype.itemsize)
 
 
-def for_memory(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value) -> ir.Value:
+def for_memory(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
     """What memory holds of a value in registers."""
     return narrowed(b, dtype, value, isa) if dtype.is_narrow else value
 

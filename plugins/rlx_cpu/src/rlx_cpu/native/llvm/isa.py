@@ -14,7 +14,7 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.dtypes import DType
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.host import Host, this_host
-from rlx_cpu.native.machine import MACHINE, Machine, assumed
+from rlx_cpu.native.machine import MACHINE, CpuMachine, assumed
 
 __all__ = ["ISAS", "Isa", "available", "host_isa", "named", "portable"]
 
@@ -44,7 +44,7 @@ class Isa:
     without: tuple[str, ...]
     pause: str | None
     fence: str | None
-    machine: Machine = MACHINE
+    machine: CpuMachine = MACHINE
     cpu: str | None = None
 
     def lanes(self, dtype: DType) -> int:

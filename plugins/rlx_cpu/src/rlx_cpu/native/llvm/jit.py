@@ -19,13 +19,13 @@ from rlx_core.plugins import stamp_of
 from rlx_core.system.disk import DiskCache
 from rlx_core.system.private import cache_directory
 from rlx_cpu.native.llvm import boundary, ir
-from rlx_cpu.native.llvm.background import Later, later
+from rlx_cpu.native.llvm.background import JobFuture, later
 from rlx_cpu.native.llvm.boundary import ExecutionEngine
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.optimise import generate, machine_words, processor
 
 __all__ = [
-    "Code",
+    "JitCode",
     "compile_module",
     "compile_named",
     "keeping",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Code:
+class JitCode:
     """Machine code in this process, or on its way there; addresses are valid as long as it lives.
 
     Args:
@@ -45,9 +45,9 @@ class Code:
 
     def __init__(
         self,
-        engine: ExecutionEngine | Later[ExecutionEngine],
+        engine: ExecutionEngine | JobFuture[ExecutionEngine],
         is_cached: bool,
-        stored: Later[bool] | None = None,
+        stored: JobFuture[bool] | None = None,
     ) -> None:
         self._engine = engine
         self._addresses: dict[str, int] = {}
@@ -55,7 +55,7 @@ class Code:
         self._stored = stored
 
     @classmethod
-    def of(cls, objects: Sequence[Later[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> Code:
+    def of(cls, objects: Sequence[JobFuture[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> JitCode:
         """The code of object files that are being made, which `store` keeps once it is linked."""
         engine = later(lambda: link([each.result() for each in objects], isa))
         stored = None if store is None else later(lambda: store([each.result() for each in objects]))
@@ -78,7 +78,7 @@ class Code:
         if known is not None:
             return known
         engine = self._engine
-        if isinstance(engine, Later):
+        if isinstance(engine, JobFuture):
             engine = self._engine = engine.result()
         found = engine.address(function)
         if not found:
@@ -114,7 +114,7 @@ def object_cache() -> ObjectStore | None:
     return default_cache(cache_directory() / "objects") if chosen is None else chosen[0]
 
 
-def compile_module(module: ir.Module, isa: Isa) -> Code:
+def compile_module(module: ir.Module, isa: Isa) -> JitCode:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
     made = _kept(text, lambda: text, isa)
@@ -122,13 +122,13 @@ def compile_module(module: ir.Module, isa: Isa) -> Code:
     return made
 
 
-def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
+def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> JitCode:
     """The code of a module that this package makes alike in every process, kept by its name and the package's stamp."""
     stamp = stamp_of(("rlx_cpu",))
     return compile_module(make(), isa) if stamp is None else _kept(f"{name} {stamp}", lambda: str(make()), isa)
 
 
-def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+def _kept(identity: str, text: Callable[[], str], isa: Isa) -> JitCode:
     """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     mark, kept = bytes.fromhex(key), None if store is None else store.get(key)
@@ -136,11 +136,11 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
         try:
             if not kept.startswith(mark):
                 raise RuntimeError("it is of another text")
-            return Code(link([kept.removeprefix(mark)], isa), is_cached=True)
+            return JitCode(link([kept.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
     made = later(lambda: generate(text(), isa))
-    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
+    return JitCode.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
 def link(objects: Sequence[bytes], isa: Isa) -> ExecutionEngine:

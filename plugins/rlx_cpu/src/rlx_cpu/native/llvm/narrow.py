@@ -16,14 +16,14 @@ from rlx_cpu.native.llvm.isa import Isa
 __all__ = ["narrowed", "widened"]
 
 
-def widened(b: ir.IRBuilder, dtype: DType, x: ir.Value, isa: Isa) -> ir.Value:
+def widened(b: ir.IRBuilder, dtype: DType, x: ir.LlvmValue, isa: Isa) -> ir.LlvmValue:
     """An f32 from 16 bits of memory; exact."""
     if dtype is f16 and isa.converts_f16:
         return b.fpext(x, in_lanes(FLOAT, width(x)))
     return conversion.widened(b, dtype, b.bits(x) if dtype is f16 else x)
 
 
-def narrowed(b: ir.IRBuilder, dtype: DType, x: ir.Value, isa: Isa) -> ir.Value:
+def narrowed(b: ir.IRBuilder, dtype: DType, x: ir.LlvmValue, isa: Isa) -> ir.LlvmValue:
     """16 bits for memory from an f32."""
     half = in_lanes(HALF, width(x))
     if dtype is f16 and isa.converts_f16:

@@ -30,9 +30,9 @@ def wants_nontemporal(isa: Isa, nbytes: int, vector: int = SMALLEST) -> bool:
 def either_way(
     b: ir.IRBuilder,
     isa: Isa,
-    results: Sequence[ir.Value],
+    results: Sequence[ir.LlvmValue],
     write: Callable[[bool], None],
-    operands: Sequence[ir.Value] = (),
+    operands: Sequence[ir.LlvmValue] = (),
 ) -> None:
     """Code of one thread's part: written twice where there are large results, nontemporally if they begin at cache lines.
 
@@ -56,6 +56,6 @@ def either_way(
             write(False)
 
 
-def store_nontemporal(b: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+def store_nontemporal(b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
     """A vector past the caches, at a multiple of its size."""
     b.store(value, place, align=width(value) * align_of(value.type), is_nontemporal=True)

@@ -26,11 +26,11 @@ from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Emitted, Held, Pack, View
+from rlx_cpu.native.contract import Emitted, HoistedPack, OperandView, Pack
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.background import Later, later, yielding
+from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code, link, object_cache
+from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 
 __all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
@@ -57,7 +57,7 @@ class Library:
     """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
 
     emitted: tuple[Emitted | None, ...]
-    code: Code | None
+    code: JitCode | None
 
 
 @frozen(eq=False)
@@ -65,7 +65,7 @@ class Making:
     """The object files of modules, made in the background; what several of them call is made once."""
 
     isa: Isa
-    objects: list[Later[bytes]] = field(factory=list)
+    objects: list[JobFuture[bytes]] = field(factory=list)
     _apart: set[str] = field(factory=set)
 
     def add(self, module: ir.Module) -> None:
@@ -130,7 +130,7 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
     def put(made: Sequence[bytes]) -> bool:
         return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
 
-    return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
+    return Library(tuple(emitted), JitCode.of(objects, isa, None if kept is None else put))
 
 
 def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = frozenset()) -> str | None:
@@ -186,7 +186,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         if len(emitted) != count or ends[-1] != len(entry):
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
         objects = [entry[a:b] for a, b in pairwise(ends)]
-        code = Code(link(objects, isa), is_cached=True) if objects else None
+        code = JitCode(link(objects, isa), is_cached=True) if objects else None
         for each in emitted:
             if each is not None and code is not None:
                 code.address(each.function)
@@ -200,12 +200,12 @@ def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
     fault = None if row["fault"] is None else Fault.from_json(row["fault"])
-    held, packs = tuple(Held(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
+    held, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
     return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
 
 
 def _pack(row: Any) -> Pack:
     seen = row["view"]
     if seen is not None:
-        seen = View(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
+        seen = OperandView(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
     return Pack(**{**row, "sizes": tuple(row["sizes"]), "view": seen})

@@ -32,28 +32,30 @@ from rlx_cpu.native.llvm.sizes import sized
 __all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
 
 
-def index(value: int) -> ir.Constant:
+def index(value: int) -> ir.LlvmConstant:
     """A constant of the type that sizes and offsets have."""
-    return ir.Constant(I64, value)
+    return ir.LlvmConstant(I64, value)
 
 
-def times(b: ir.IRBuilder, value: ir.Value, factor: Dim) -> ir.Value:
+def times(b: ir.IRBuilder, value: ir.LlvmValue, factor: Dim) -> ir.LlvmValue:
     """`value * factor`, for a factor that no loop changes; a constant if both are."""
     if isinstance(factor, Expr):
         return b.mul(value, sized(b, factor))
-    if isinstance(value, ir.Constant):
+    if isinstance(value, ir.LlvmConstant):
         return index(value.constant * factor)
     return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
 
 
-def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: Dim | ir.Value | tuple[ir.Value, Dim]) -> ir.Value:
+def offset(
+    b: ir.IRBuilder, pointer: ir.LlvmValue, *terms: Dim | ir.LlvmValue | tuple[ir.LlvmValue, Dim]
+) -> ir.LlvmValue:
     """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
     fixed = 0
     for term in terms:
         moved = times(b, *term) if isinstance(term, tuple) else term
         if isinstance(moved, int):
             fixed += moved
-        elif isinstance(moved, ir.Constant):
+        elif isinstance(moved, ir.LlvmConstant):
             fixed += moved.constant
         else:
             pointer = address(b, pointer, moved)
@@ -61,34 +63,36 @@ def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: Dim | ir.Value | tuple[ir
 
 
 def counting(
-    b: ir.IRBuilder, start: Dim | ir.Value, stop: Dim | ir.Value, step: Dim = 1
-) -> AbstractContextManager[ir.Value]:
+    b: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
+) -> AbstractContextManager[ir.LlvmValue]:
     """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
-    first, end = (x if isinstance(x, ir.Value) else sized(b, x) for x in (start, stop))
+    first, end = (x if isinstance(x, ir.LlvmValue) else sized(b, x) for x in (start, stop))
     return counted(b, first, end, step)
 
 
-def pointer_at(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
+def pointer_at(b: ir.IRBuilder, buffers: ir.LlvmValue, position: int) -> ir.LlvmValue:
     """One of the pointers that a kernel is given."""
     return b.load(offset(b, buffers, 8 * position), typ=POINTER, align=8)
 
 
-def share(b: ir.IRBuilder, items: Dim | ir.Value, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
+def share(
+    b: ir.IRBuilder, items: Dim | ir.LlvmValue, tid: ir.LlvmValue, nthreads: ir.LlvmValue
+) -> tuple[ir.LlvmValue, ir.LlvmValue]:
     """The range of `items` that one thread does: contiguous, and as long as any other's within one."""
-    count = items if isinstance(items, ir.Value) else sized(b, items)
+    count = items if isinstance(items, ir.LlvmValue) else sized(b, items)
     low = b.sdiv(b.mul(tid, count), nthreads)
     high = b.sdiv(b.mul(b.add(tid, index(1)), count), nthreads)
     return low, high
 
 
-def transposed(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+def transposed(b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
     """Vectors of as many lanes as there are vectors, as a matrix, transposed: log₂ rounds of interleaving."""
     lanes = len(rows)
     half = lanes // 2
     kind = ir.VectorType(I32, lanes)
     pairs = [(i, lanes + i) for i in range(lanes)]
-    low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
-    high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+    low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
+    high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
     vectors = list(rows)
     for _ in range(lanes.bit_length() - 1):
         # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
@@ -119,34 +123,36 @@ class Simd:
 
     # ------------------------------------------------------------------------------------- values
 
-    def constant(self, value: float) -> ir.Constant:
+    def constant(self, value: float) -> ir.LlvmConstant:
         """The same number in every lane."""
         return constant(self.vector, value)
 
     @property
-    def zero(self) -> ir.Constant:
+    def zero(self) -> ir.LlvmConstant:
         return self.constant(0.0)
 
-    def splat(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+    def splat(self, b: ir.IRBuilder, scalar: ir.LlvmValue) -> ir.LlvmValue:
         """A value in every lane; of any element type."""
         return splat(b, scalar, self.lanes)
 
-    def positions(self, b: ir.IRBuilder, start: ir.Value) -> ir.Value:
+    def positions(self, b: ir.IRBuilder, start: ir.LlvmValue) -> ir.LlvmValue:
         """`start, start + 1, …`, one a lane."""
-        lanes = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
+        lanes = ir.LlvmConstant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
         return b.add(self.splat(b, start), lanes)
 
-    def below(self, b: ir.IRBuilder, start: ir.Value, bound: Dim | ir.Value) -> ir.Value:
+    def below(self, b: ir.IRBuilder, start: ir.LlvmValue, bound: Dim | ir.LlvmValue) -> ir.LlvmValue:
         """A mask of the lanes whose position, counted from `start`, is less than `bound`."""
-        end = bound if isinstance(bound, ir.Value) else sized(b, bound)
+        end = bound if isinstance(bound, ir.LlvmValue) else sized(b, bound)
         return b.icmp_signed("<", self.positions(b, start), self.splat(b, end))
 
     # ------------------------------------------------------------------------------------- memory
 
-    def load_scalar(self, b: ir.IRBuilder, pointer: ir.Value, align: int = 0) -> ir.Value:
+    def load_scalar(self, b: ir.IRBuilder, pointer: ir.LlvmValue, align: int = 0) -> ir.LlvmValue:
         return b.load(pointer, typ=self.element, align=align or self.itemsize)
 
-    def load(self, b: ir.IRBuilder, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0) -> ir.Value:
+    def load(
+        self, b: ir.IRBuilder, pointer: ir.LlvmValue, mask: ir.LlvmValue | None = None, align: int = 0
+    ) -> ir.LlvmValue:
         """Consecutive elements; 0 in lanes that the mask hides, which are not touched.
 
         Args:
@@ -157,10 +163,15 @@ class Simd:
             return b.load(pointer, typ=self.vector, align=align)
         kind = [POINTER, I32, self.mask, self.vector]
         function = self.intrinsic(f"llvm.masked.load.{self.suffix}.p0", self.vector, kind)
-        return b.call(function, [pointer, ir.Constant(I32, align), mask, self.zero])
+        return b.call(function, [pointer, ir.LlvmConstant(I32, align), mask, self.zero])
 
     def store(
-        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0
+        self,
+        b: ir.IRBuilder,
+        value: ir.LlvmValue,
+        pointer: ir.LlvmValue,
+        mask: ir.LlvmValue | None = None,
+        align: int = 0,
     ) -> None:
         """Consecutive elements; lanes that the mask hides stay as they were."""
         align = align or self.itemsize
@@ -169,10 +180,16 @@ class Simd:
             return
         kind = [self.vector, POINTER, I32, self.mask]
         function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", VOID, kind)
-        b.call(function, [value, pointer, ir.Constant(I32, align), mask])
+        b.call(function, [value, pointer, ir.LlvmConstant(I32, align), mask])
 
     def store_spread(
-        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None, align: int = 0
+        self,
+        b: ir.IRBuilder,
+        value: ir.LlvmValue,
+        pointer: ir.LlvmValue,
+        stride: int,
+        count: ir.LlvmValue | None,
+        align: int = 0,
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them.
 
@@ -181,7 +198,7 @@ class Simd:
         """
         align = align or self.itemsize
         for lane in range(self.lanes):
-            element = b.extract_element(value, ir.Constant(I32, lane))
+            element = b.extract_element(value, ir.LlvmConstant(I32, lane))
             place = offset(b, pointer, lane * stride)
             if count is None:
                 b.store(element, place, align=align)
@@ -191,40 +208,40 @@ class Simd:
 
     # --------------------------------------------------------------------------------- arithmetic
 
-    def multiply_add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         """`x * y + z`, rounded once where the machine can."""
         function = self.intrinsic(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
         return b.call(function, [x, y, z])
 
-    def maximum(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    def maximum(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """The larger of two; `y` where `x` is NaN, `x` where `y` is."""
         return b.select(b.fcmp_ordered(">", x, y), x, y)
 
-    def reduce(self, b: ir.IRBuilder, value: ir.Value, combine: str) -> ir.Value:
+    def reduce(self, b: ir.IRBuilder, value: ir.LlvmValue, combine: str) -> ir.LlvmValue:
         """All lanes combined by `add` or `max` in a fixed tree: halves on halves."""
         width = self.lanes
         while width > 1:
             width //= 2
             kind = ir.VectorType(I32, width)
             low, high = (
-                b.shuffle_vector(value, value, ir.Constant(kind, list(range(s, s + width)))) for s in (0, width)
+                b.shuffle_vector(value, value, ir.LlvmConstant(kind, list(range(s, s + width)))) for s in (0, width)
             )
             value = b.fadd(low, high) if combine == "add" else self.maximum(b, low, high)
-        return b.extract_element(value, ir.Constant(I32, 0))
+        return b.extract_element(value, ir.LlvmConstant(I32, 0))
 
-    def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
         """As many vectors as lanes, as a matrix, transposed."""
         assert len(rows) == self.lanes, "a square block"
         return transposed(b, rows)
 
-    def sums(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
+    def sums(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """The sum of each of as many vectors as lanes, one a lane: halves on halves, as in `reduce`, all at once."""
         assert len(rows) == self.lanes, "a square block"
         half = self.lanes // 2
         kind = ir.VectorType(I32, self.lanes)
         pairs = [(i, self.lanes + i) for i in range(self.lanes)]
-        low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
-        high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+        low = ir.LlvmConstant(kind, [x for p in pairs[:half] for x in p])
+        high = ir.LlvmConstant(kind, [x for p in pairs[half:] for x in p])
         vectors = list(rows)
         while len(vectors) > 1:
             middle = len(vectors) // 2

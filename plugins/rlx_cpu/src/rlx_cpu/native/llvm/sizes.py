@@ -14,7 +14,7 @@ from rlx_core.ir.dims import Dim, Expr
 from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["Sizes", "Unsized", "is_known", "sized", "sizes_of"]
+__all__ = ["ModuleSizes", "Unsized", "is_known", "sized", "sizes_of"]
 
 _I64: Final = ir.IntType(64)
 
@@ -24,7 +24,7 @@ class Unsized(Exception):
 
 
 @define(eq=False)
-class Sizes:
+class ModuleSizes:
     """What the functions of one module ask for.
 
     Attributes:
@@ -35,13 +35,13 @@ class Sizes:
 
     argument: int | None = None
     words: dict[Expr, int] = field(factory=dict)
-    _values: dict[tuple[str, Expr], ir.Value] = field(factory=dict)
+    _values: dict[tuple[str, Expr], ir.LlvmValue] = field(factory=dict)
 
-    def given(self, b: ir.IRBuilder, size: Expr, value: ir.Value) -> None:
+    def given(self, b: ir.IRBuilder, size: Expr, value: ir.LlvmValue) -> None:
         """What a size is in the function that is being written, where that is known from its caller."""
         self._values[b.function.name, size] = value
 
-    def value(self, b: ir.IRBuilder, size: Expr) -> ir.Value:
+    def value(self, b: ir.IRBuilder, size: Expr) -> ir.LlvmValue:
         """A size in the function that is being written, whose first argument is where its addresses are."""
         key = b.function.name, size
         if key not in self._values:
@@ -49,7 +49,7 @@ class Sizes:
             word = self.words.setdefault(size, len(self.words))
             with b.goto_entry_block():
                 nbytes = -8 * (word + 1) if self.argument is None else 8 * word
-                place = b.moved(b.function.args[self.argument or 0], ir.Constant(_I64, nbytes))
+                place = b.moved(b.function.args[self.argument or 0], ir.LlvmConstant(_I64, nbytes))
                 self._values[key] = b.load(place, typ=_I64, align=8)
         return self._values[key]
 
@@ -59,13 +59,13 @@ def is_known(size: Dim) -> bool:
     return isinstance(size, int)
 
 
-def sized(b: ir.IRBuilder, size: Dim) -> ir.Value:
+def sized(b: ir.IRBuilder, size: Dim) -> ir.LlvmValue:
     """A number as i64: a constant where it is known."""
-    return ir.Constant(_I64, size) if isinstance(size, int) else sizes_of(b).value(b, size)
+    return ir.LlvmConstant(_I64, size) if isinstance(size, int) else sizes_of(b).value(b, size)
 
 
-def sizes_of(b: ir.IRBuilder) -> Sizes:
+def sizes_of(b: ir.IRBuilder) -> ModuleSizes:
     """What the functions of the module that is being written are told."""
     found = b.module.sizes
-    assert isinstance(found, Sizes), "a module whose functions are told sizes has a place for them"
+    assert isinstance(found, ModuleSizes), "a module whose functions are told sizes has a place for them"
     return found

@@ -9,12 +9,12 @@ from rlx_cpu.native.llvm.simd import index
 __all__ = ["is_lowest", "report_lowest"]
 
 
-def report_lowest(b: ir.IRBuilder, status: ir.Value, number: ir.Value) -> None:
+def report_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> None:
     """Report a number unless a lower one is reported, by whichever thread: what is raised does not depend on their order."""
     b.atomic_rmw("min", address(b, status, 8), number, "monotonic")
     b.store(index(1), status, align=8)
 
 
-def is_lowest(b: ir.IRBuilder, status: ir.Value, number: ir.Value) -> ir.Value:
+def is_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> ir.LlvmValue:
     """Whether no number up to this one is reported so far."""
     return b.icmp_signed("<", number, b.load_atomic(address(b, status, 8), "monotonic", 8, typ=I64))

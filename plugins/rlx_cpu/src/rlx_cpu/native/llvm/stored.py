@@ -47,33 +47,42 @@ class Stored:
         """Whether memory and registers hold the same."""
         return self.dtype is self.simd.dtype
 
-    def load_scalar(self, b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    def load_scalar(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
         if self.is_same:
             return self.simd.load_scalar(b, place)
         return self._widened(b, b.load(place, typ=self._element, align=self.itemsize))
 
-    def load(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None = None, align: int = 0) -> ir.Value:
+    def load(
+        self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None = None, align: int = 0
+    ) -> ir.LlvmValue:
         """Consecutive elements; 0 in lanes that the mask hides, which are not touched."""
         if self.is_same:
             return self.simd.load(b, place, mask, align)
         return self._widened(b, self.load_bits(b, place, mask, align))
 
-    def load_bits(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None, align: int = 0) -> ir.Value:
+    def load_bits(
+        self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None, align: int = 0
+    ) -> ir.LlvmValue:
         """The same as memory has it."""
         kind, align = self._vector, align or self.itemsize
         if mask is None:
             return b.load(place, typ=kind, align=align)
         name = f"llvm.masked.load.{self._suffix}.p0"
         function = self.simd.intrinsic(name, kind, [POINTER, I32, self.simd.mask, kind])
-        return b.call(function, [place, ir.Constant(I32, align), mask, constant(kind, 0)])
+        return b.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(kind, 0)])
 
-    def load_some(self, b: ir.IRBuilder, place: ir.Value, count: int) -> ir.Value:
+    def load_some(self, b: ir.IRBuilder, place: ir.LlvmValue, count: int) -> ir.LlvmValue:
         """`count` consecutive elements, however many lanes a vector has."""
         value = b.load(place, typ=ir.VectorType(self._element, count), align=self.itemsize)
         return value if self.is_same else self._widened(b, value)
 
     def store(
-        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, mask: ir.Value | None = None, align: int = 0
+        self,
+        b: ir.IRBuilder,
+        value: ir.LlvmValue,
+        place: ir.LlvmValue,
+        mask: ir.LlvmValue | None = None,
+        align: int = 0,
     ) -> None:
         """Consecutive elements; lanes that the mask hides stay as they were."""
         if self.is_same:
@@ -86,20 +95,20 @@ class Stored:
             return
         name = f"llvm.masked.store.{self._suffix}.p0"
         function = self.simd.intrinsic(name, VOID, [kind, POINTER, I32, self.simd.mask])
-        b.call(function, [value, place, ir.Constant(I32, align), mask])
+        b.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
 
-    def store_scalar(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+    def store_scalar(self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
         b.store(value if self.is_same else self._narrowed(b, value), place, align=self.itemsize)
 
     def store_spread(
-        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, count: ir.Value | None
+        self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, count: ir.LlvmValue | None
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them."""
         value = value if self.is_same else self._narrowed(b, value)
         self.simd.store_spread(b, value, place, stride, count, self.itemsize)
 
     def store_row(
-        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: Dim
+        self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, column: ir.LlvmValue, size: Dim
     ) -> None:
         """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
         if stride != self.itemsize:
@@ -122,10 +131,10 @@ class Stored:
     def _suffix(self) -> str:
         return suffix(self._vector)
 
-    def _like(self, value: ir.Value, element: Any) -> Any:
+    def _like(self, value: ir.LlvmValue, element: Any) -> Any:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
-    def _widened(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    def _widened(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
         if self.dtype is bool_:
             return b.icmp_unsigned("!=", value, constant(value.type, 0))
         if self.dtype is not f32:
@@ -133,7 +142,7 @@ class Stored:
             value = widened(b, self.dtype, bits, self.simd.isa)
         return value if self.simd.dtype is f32 else b.fpext(value, self._like(value, self.simd.element))
 
-    def _narrowed(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    def _narrowed(self, b: ir.IRBuilder, value: ir.LlvmValue) -> ir.LlvmValue:
         assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
         assert self.simd.dtype is f32, "16 bits are f32 in registers"
         found = narrowed(b, self.dtype, value, self.simd.isa)

@@ -41,7 +41,9 @@ _FEWEST_ALONE, _MOST_ALONE, _DECAY = 256, 1 << 16, 8
 """So many steps are not shared then, and the more the sooner it happens again; what is remembered of it fades by 2^-8 a step."""
 
 
-def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> None:
+def team_functions(
+    module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue], ir.LlvmValue]
+) -> None:
     """Add `share`, and `help` (parts of what is shared, until none is free).
 
     Args:
@@ -73,7 +75,7 @@ def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value
     b.ret_void()
 
 
-def _judge(b: ir.IRBuilder, team: ir.Value, turns: ir.Value, work: ir.Value, worked: ir.Value) -> None:
+def _judge(b: ir.IRBuilder, team: ir.LlvmValue, turns: ir.LlvmValue, work: ir.LlvmValue, worked: ir.LlvmValue) -> None:
     """Go on alone for a while after a wait that was far too long; twice as long as the last time, if that is not long ago."""
     penalty = b.load(_at(b, team, _PENALTY), typ=I64, align=8)
     milder = b.sub(penalty, b.lshr(penalty, _word(_DECAY)))
@@ -88,13 +90,13 @@ def _judge(b: ir.IRBuilder, team: ir.Value, turns: ir.Value, work: ir.Value, wor
             b.store(steps, _at(b, team, _ALONE), align=8)
 
 
-def begin_team(b: ir.IRBuilder, team: ir.Value, threads: ir.Value) -> None:
+def begin_team(b: ir.IRBuilder, team: ir.LlvmValue, threads: ir.LlvmValue) -> None:
     """Note what threads find there; nothing is shared yet."""
     b.store(threads, _at(b, team, _THREADS), align=8)
     b.store(b.ptrtoint(b.module.globals["share"], I64), _at(b, team, SHARE), align=8)
 
 
-def help_others(b: ir.IRBuilder, team: ir.Value, tid: ir.Value) -> None:
+def help_others(b: ir.IRBuilder, team: ir.LlvmValue, tid: ir.LlvmValue) -> None:
     """Take parts of what is shared, if any is free."""
     is_any = b.icmp_signed("!=", _free(b, _claimed(b, team)), _word(0))
     with b.if_then(is_any, likely=False):
@@ -131,21 +133,21 @@ def _help(module: ir.Module) -> None:
     b.ret_void()
 
 
-def _lowest(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
-    return b.call(declare(b.module, "llvm.cttz.i64", I64, [I64, I1]), [bits, ir.Constant(I1, 1)])
+def _lowest(b: ir.IRBuilder, bits: ir.LlvmValue) -> ir.LlvmValue:
+    return b.call(declare(b.module, "llvm.cttz.i64", I64, [I64, I1]), [bits, ir.LlvmConstant(I1, 1)])
 
 
-def _claimed(b: ir.IRBuilder, team: ir.Value) -> ir.Value:
+def _claimed(b: ir.IRBuilder, team: ir.LlvmValue) -> ir.LlvmValue:
     return b.load_atomic(_at(b, team, _CLAIM), "seq_cst", 8, typ=I64)
 
 
-def _free(b: ir.IRBuilder, claim: ir.Value) -> ir.Value:
+def _free(b: ir.IRBuilder, claim: ir.LlvmValue) -> ir.LlvmValue:
     return b.and_(claim, _word((1 << _HALF) - 1))
 
 
-def _at(b: ir.IRBuilder, team: ir.Value, nbytes: int) -> ir.Value:
+def _at(b: ir.IRBuilder, team: ir.LlvmValue, nbytes: int) -> ir.LlvmValue:
     return address(b, b.inttoptr(team, POINTER), nbytes)
 
 
-def _word(number: int) -> ir.Constant:
-    return ir.Constant(I64, number)
+def _word(number: int) -> ir.LlvmConstant:
+    return ir.LlvmConstant(I64, number)

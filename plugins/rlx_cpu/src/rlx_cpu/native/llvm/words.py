@@ -75,7 +75,7 @@ class Words:
 
     # ----------------------------------------------------------------------------------- from memory
 
-    def scalar(self, b: ir.IRBuilder, place: ir.Value, by_k: int, *, is_whole: bool = True) -> ir.Value:
+    def scalar(self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, *, is_whole: bool = True) -> ir.LlvmValue:
         """One word, whose elements are `by_k` bytes apart; the second half is 0 if it is not whole."""
         if not self.is_pair:
             return self.stored.load_scalar(b, place)
@@ -85,18 +85,18 @@ class Words:
         if not is_whole:
             return b.bitcast(low, FLOAT)
         high = b.zext(b.load(offset(b, place, by_k), typ=I16, align=2), I32)
-        return b.bitcast(b.or_(low, b.shl(high, ir.Constant(I32, 16))), FLOAT)
+        return b.bitcast(b.or_(low, b.shl(high, ir.LlvmConstant(I32, 16))), FLOAT)
 
     def across(
         self,
         b: ir.IRBuilder,
-        place: ir.Value,
+        place: ir.LlvmValue,
         by_k: int,
-        mask: ir.Value | None = None,
+        mask: ir.LlvmValue | None = None,
         align: int = 0,
         *,
         is_whole: bool = True,
-    ) -> ir.Value:
+    ) -> ir.LlvmValue:
         """A vector of words of one step, of columns that are neighbours in memory."""
         if not self.is_pair:
             return self.stored.load(b, place, mask, align)
@@ -106,13 +106,15 @@ class Words:
             low = b.or_(low, b.shl(high, constant(high.type, 16)))
         return b.bitcast(low, self.simd.vector)
 
-    def along(self, b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    def along(self, b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
         """A vector of words of consecutive steps, of elements that are neighbours along k; pairs are whole."""
         if not self.is_pair:
             return self.stored.load(b, place)
         return self.simd.load(b, place, align=self.align)
 
-    def some(self, b: ir.IRBuilder, place: ir.Value, by_k: int, count: int, *, is_whole: bool = True) -> ir.Value:
+    def some(
+        self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, count: int, *, is_whole: bool = True
+    ) -> ir.LlvmValue:
         """A vector of `count` words of one step, of rows that are neighbours in memory."""
         if not self.is_pair:
             return self.stored.load_some(b, place, count)
@@ -122,15 +124,15 @@ class Words:
             low = b.or_(low, b.shl(high, constant(high.type, 16)))
         return b.bitcast(low, ir.VectorType(FLOAT, count))
 
-    def _bits(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None) -> ir.Value:
+    def _bits(self, b: ir.IRBuilder, place: ir.LlvmValue, mask: ir.LlvmValue | None) -> ir.LlvmValue:
         return b.zext(self.stored.load_bits(b, place, mask), ir.VectorType(I32, self.simd.lanes))
 
-    def _some_bits(self, b: ir.IRBuilder, place: ir.Value, count: int) -> ir.Value:
+    def _some_bits(self, b: ir.IRBuilder, place: ir.LlvmValue, count: int) -> ir.LlvmValue:
         return b.zext(b.load(place, typ=ir.VectorType(I16, count), align=2), ir.VectorType(I32, count))
 
     # ------------------------------------------------------------------------------------ arithmetic
 
-    def multiply_add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    def multiply_add(self, b: ir.IRBuilder, x: ir.LlvmValue, y: ir.LlvmValue, z: ir.LlvmValue) -> ir.LlvmValue:
         """`x * y + z`: a product a lane, or two."""
         simd = self.simd
         if not self.is_pair:

@@ -9,8 +9,8 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, I64, counted, scaled, variable
-from rlx_cpu.native.loops.tiles import Tiles
-from rlx_cpu.native.loops.values import Values
+from rlx_cpu.native.loops.tiles import TransposedTiles
+from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Bands"]
@@ -24,8 +24,8 @@ class Bands:
         step: Computes and stores the values at one vector of a line.
     """
 
-    values: Values
-    step: Callable[[Nest, Sequence[At], dict[int, list[ir.Value]], int], None]
+    values: KernelValues
+    step: Callable[[Nest, Sequence[At], dict[int, list[ir.LlvmValue]], int], None]
 
     @property
     def builder(self) -> ir.IRBuilder:
@@ -35,39 +35,41 @@ class Bands:
     def shape(self) -> Shape:
         return self.values.shape
 
-    def write(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
+    def write(self, index: dict[int, ir.LlvmValue], piece: ir.LlvmValue) -> None:
         """A band of tiles of an element-wise kernel with transposed loads."""
         b, shape = self.builder, self.shape
         axis, side = shape.crossing, shape.side
         assert axis is not None, "tiles cross the lanes"
-        zero, whole_side = ir.Constant(I64, 0), ir.Constant(I64, side)
-        size = ir.Constant(I64, self.shape.kernel.extents[axis])
+        zero, whole_side = ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, side)
+        size = ir.LlvmConstant(I64, self.shape.kernel.extents[axis])
         start = scaled(b, index[axis], side * shape.sizes.tile_rows)
-        end = self._at_most(b.add(start, ir.Constant(I64, side * shape.sizes.tile_rows)), size)
+        end = self._at_most(b.add(start, ir.LlvmConstant(I64, side * shape.sizes.tile_rows)), size)
         wide = side * shape.sizes.tile_columns
         left_end = scaled(b, piece, wide)
-        right_end = self._at_most(b.add(left_end, ir.Constant(I64, wide)), ir.Constant(I64, shape.size))
-        self.values.tiles = Tiles(b, shape, self.values.memory, self._places(axis))
+        right_end = self._at_most(b.add(left_end, ir.LlvmConstant(I64, wide)), ir.LlvmConstant(I64, shape.size))
+        self.values.tiles = TransposedTiles(b, shape, self.values.memory, self._places(axis))
         with counted(b, start, end, side) as first, counted(b, left_end, right_end, side) as column:
             rows = self._at_most(b.sub(size, first), whole_side)
-            columns = self._at_most(b.sub(ir.Constant(I64, shape.size), column), whole_side)
+            columns = self._at_most(b.sub(ir.LlvmConstant(I64, shape.size), column), whole_side)
             is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
             self.values.tiles.fill(At({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole)
             with counted(b, zero, rows) as row:
                 self._line({**index, axis: b.add(first, row)}, column, row, columns)
 
-    def _line(self, line: dict[int, ir.Value], column: ir.Value, row: ir.Value, columns: ir.Value) -> None:
+    def _line(
+        self, line: dict[int, ir.LlvmValue], column: ir.LlvmValue, row: ir.LlvmValue, columns: ir.LlvmValue
+    ) -> None:
         """What a kernel computes along one line of a tile."""
         b, shape = self.builder, self.shape
         assert shape.crossing is not None, "tiles cross the lanes"
         (nest,) = shape.plan.nests
         self.values.start_unit()
-        below = {**line, shape.crossing: b.add(line[shape.crossing], ir.Constant(I64, shape.side))}
+        below = {**line, shape.crossing: b.add(line[shape.crossing], ir.LlvmConstant(I64, shape.side))}
         for number in nest.stores:
             store = self.shape.kernel.stores[number]
             self.values.memory.prefetch_result(store, At({**below, shape.lane: column}, shape.lanes))
-        vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
-        with counted(b, ir.Constant(I64, 0), vectors, shape.lanes) as along:
+        vectors = b.sub(columns, b.urem(columns, ir.LlvmConstant(I64, shape.lanes)))
+        with counted(b, ir.LlvmConstant(I64, 0), vectors, shape.lanes) as along:
             here = {**line, shape.lane: b.add(column, along)}
             self.step(nest, [At(here, shape.lanes, tile=(row, along))], {}, 0)
         left = shape.size % shape.lanes
@@ -76,13 +78,13 @@ class Bands:
                 here = {**line, shape.lane: b.add(column, vectors)}
                 self.step(nest, [At(here, left, tile=(row, vectors))], {}, 0)
 
-    def _at_most(self, value: ir.Value, limit: ir.Value) -> ir.Value:
+    def _at_most(self, value: ir.LlvmValue, limit: ir.LlvmValue) -> ir.LlvmValue:
         return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)
 
-    def _places(self, axis: int) -> dict[int, ir.Value]:
+    def _places(self, axis: int) -> dict[int, ir.LlvmValue]:
         """Stack memory for the tiles, with room for a vector that reads beyond the last element."""
         shape = self.shape
-        places: dict[int, ir.Value] = {}
+        places: dict[int, ir.LlvmValue] = {}
         for number in shape.transposed_loads(axis):
             nbytes = shape.side * shape.side * self.shape.kernel.values[number].dtype.itemsize + 8 * shape.lanes
             tile = variable(self.builder, ir.ArrayType(I8, nbytes))

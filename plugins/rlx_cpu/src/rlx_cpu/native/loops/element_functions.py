@@ -26,7 +26,7 @@ from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I1, I8, I64, POINTER, VOID, counted, declare
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.loops.rows import emit_loop, reason_of
@@ -51,7 +51,7 @@ class NativeFunction:
 
     result: np.dtype[Any]
     call: Callable[..., None]
-    code: Code
+    code: JitCode
 
     def __call__(self, *operands: np.ndarray) -> np.ndarray:
         shape = operands[0].shape
@@ -106,12 +106,12 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     *bases, size = function.args
     places = b.alloca(I64, len(sizes))
-    is_short = b.icmp_signed("<", size, ir.Constant(I64, BLOCK))
+    is_short = b.icmp_signed("<", size, ir.LlvmConstant(I64, BLOCK))
 
-    def run(addresses: Sequence[ir.Value]) -> None:
+    def run(addresses: Sequence[ir.LlvmValue]) -> None:
         for i, address in enumerate(addresses):
-            b.store(address, b.moved(places, ir.Constant(I64, 8 * i)), align=8)
-        b.call(module.globals["block"], [places, ir.Constant(I64, 0), ir.Constant(I64, 1)])
+            b.store(address, b.moved(places, ir.LlvmConstant(I64, 8 * i)), align=8)
+        b.call(module.globals["block"], [places, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, 1)])
 
     with b.if_else(is_short) as (short, long):
         with short:
@@ -119,19 +119,22 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
             for buffer, base, itemsize in zip(padded[:-1], bases[:-1], sizes[:-1], strict=True):
                 # The rest of the block is computed too, and discarded: of zeros, because code may branch on what it loads.
                 fill = declare(module, "llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
-                b.call(fill, [buffer, ir.Constant(I8, 0), ir.Constant(I64, BLOCK * itemsize), ir.Constant(I1, 0)])
-                copy(b, buffer, base, b.mul(size, ir.Constant(I64, itemsize)))
+                b.call(
+                    fill,
+                    [buffer, ir.LlvmConstant(I8, 0), ir.LlvmConstant(I64, BLOCK * itemsize), ir.LlvmConstant(I1, 0)],
+                )
+                copy(b, buffer, base, b.mul(size, ir.LlvmConstant(I64, itemsize)))
             run(padded)
-            copy(b, bases[-1], padded[-1], b.mul(size, ir.Constant(I64, sizes[-1])))
+            copy(b, bases[-1], padded[-1], b.mul(size, ir.LlvmConstant(I64, sizes[-1])))
         with long:
-            last = b.sub(size, ir.Constant(I64, BLOCK))
-            with counted(b, ir.Constant(I64, 0), size, BLOCK) as index:
+            last = b.sub(size, ir.LlvmConstant(I64, BLOCK))
+            with counted(b, ir.LlvmConstant(I64, 0), size, BLOCK) as index:
                 start = b.select(b.icmp_signed("<", index, last), index, last)
-                run([b.moved(x, b.mul(start, ir.Constant(I64, n))) for x, n in zip(bases, sizes, strict=True)])
+                run([b.moved(x, b.mul(start, ir.LlvmConstant(I64, n))) for x, n in zip(bases, sizes, strict=True)])
     b.ret_void()
 
 
-def copy(b: ir.IRBuilder, target: ir.Value, source: ir.Value, nbytes: ir.Value) -> None:
+def copy(b: ir.IRBuilder, target: ir.LlvmValue, source: ir.LlvmValue, nbytes: ir.LlvmValue) -> None:
     """Copy bytes between buffers that do not overlap."""
     function = declare(b.module, "llvm.memcpy.p0.p0.i64", VOID, [POINTER, POINTER, I64, I1])
-    b.call(function, [target, source, nbytes, ir.Constant(I1, 0)])
+    b.call(function, [target, source, nbytes, ir.LlvmConstant(I1, 0)])

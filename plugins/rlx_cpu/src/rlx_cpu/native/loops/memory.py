@@ -33,57 +33,57 @@ from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.walk import At, Shape
 
-__all__ = ["Memory"]
+__all__ = ["KernelBuffers"]
 
 
 @frozen(eq=False)
-class Memory:
+class KernelBuffers:
     """The buffers of one kernel."""
 
     builder: ir.IRBuilder
     shape: Shape
-    buffers: Sequence[ir.Value]
+    buffers: Sequence[ir.LlvmValue]
     nontemporal: tuple[Store, ...] = ()
     """What is stored past the caches, where it is whole vectors."""
     loop: int = 0
     """Which loop over a row is written."""
-    found: dict[tuple[Load | Store, int, int], ir.Value] | None = None
+    found: dict[tuple[Load | Store, int, int], ir.LlvmValue] | None = None
     """What has been read where code is written, and where accesses begin there: by access, bytes and lanes from its position
     on; `None` where it may have changed since."""
 
-    def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
+    def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.LlvmValue:
         """The byte offset of an access at the first lane."""
         b = self.builder
-        total: ir.Value = sized(b, offset)
+        total: ir.LlvmValue = sized(b, offset)
         for axis, stride in enumerate(strides):
             if stride and axis in at.index:
                 step = scaled(b, at.index[axis], stride)
-                total = step if isinstance(total, ir.Constant) and total.constant == 0 else b.add(total, step)
+                total = step if isinstance(total, ir.LlvmConstant) and total.constant == 0 else b.add(total, step)
         return total
 
-    def mask(self, at: At) -> ir.Value:
+    def mask(self, at: At) -> ir.LlvmValue:
         """The lanes that exist, as a vector of bits."""
         return self._mask(self.shape.lanes, at.active)
 
-    def _mask(self, lanes: int, active: int | ir.Value) -> ir.Value:
-        if isinstance(active, ir.Value):
-            positions = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+    def _mask(self, lanes: int, active: int | ir.LlvmValue) -> ir.LlvmValue:
+        if isinstance(active, ir.LlvmValue):
+            positions = ir.LlvmConstant(ir.VectorType(I64, lanes), list(range(lanes)))
             return self.builder.icmp_signed("<", positions, splat(self.builder, active, lanes))
-        return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(k < active)) for k in range(lanes)])
+        return ir.LlvmConstant(ir.VectorType(I1, lanes), [ir.LlvmConstant(I1, int(k < active)) for k in range(lanes)])
 
-    def load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
+    def load(self, term: Load, at: At, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         """An element or a vector of them; `moved` are the values of the load's dynamic indices."""
-        if self.found is None or term.dynamic or isinstance(at.active, ir.Value):
+        if self.found is None or term.dynamic or isinstance(at.active, ir.LlvmValue):
             return self._load(term, at, moved)
         key = term, self._ahead(term, at), at.active
         if key not in self.found:
             self.found[key] = self._load(term, at, moved)
         return self.found[key]
 
-    def _load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
+    def _load(self, term: Load, at: At, moved: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
         b, lanes, dtype = self.builder, self.shape.lanes, term.dtype
         place = self.place(term, at)
-        spread: ir.Value | None = None
+        spread: ir.LlvmValue | None = None
         for index, (_, stride) in zip(moved, term.dynamic, strict=True):
             step = b.mul(index, splat(b, sized(b, stride), width(index)))
             if width(step) == 1:
@@ -104,12 +104,12 @@ class Memory:
             return self.to_register(dtype, self._masked_load(place, type, align, self.mask(at)))
         if spread is None and self.is_paired(term):
             return self._load_part(term, place, at)
-        whole: ir.Value = constant(memory_type(dtype, lanes), 0)
+        whole: ir.LlvmValue = constant(memory_type(dtype, lanes), 0)
         for k in self._single(at):
             one = address(b, place, k * stride)
             if spread is not None:
-                one = address(b, one, b.extract_element(spread, ir.Constant(I32, k)))
-            whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.Constant(I32, k))
+                one = address(b, one, b.extract_element(spread, ir.LlvmConstant(I32, k)))
+            whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.LlvmConstant(I32, k))
         return self.to_register(dtype, whole)
 
     def is_paired(self, access: Load | Store) -> bool:
@@ -117,7 +117,7 @@ class Memory:
         dtype = self.shape.kernel.buffers[access.buffer].dtype
         return dtype.is_complex and access.strides[self.shape.lane] == dtype.itemsize
 
-    def _load_part(self, term: Load, place: ir.Value, at: At) -> ir.Value:
+    def _load_part(self, term: Load, place: ir.LlvmValue, at: At) -> ir.LlvmValue:
         """The real or the imaginary parts of neighbours: both are loaded, and LLVM loads them once for both."""
         b, lanes, width = self.builder, self.shape.lanes, term.dtype.itemsize
         assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
@@ -128,9 +128,9 @@ class Memory:
             both = b.load(start, typ=type, align=width)
         else:
             both = self._masked_load(start, type, width, self._mask(2 * lanes, 2 * at.active))
-        return b.shuffle_vector(both, ir.Constant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
+        return b.shuffle_vector(both, ir.LlvmConstant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
 
-    def store_pair(self, store: Store, at: At, re: ir.Value, im: ir.Value) -> None:
+    def store_pair(self, store: Store, at: At, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
         """Write both parts of neighbours, side by side; `store` is that of the real parts."""
         b, lanes, width = self.builder, self.shape.lanes, self.shape.kernel.buffers[store.buffer].accessed.itemsize
         assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
@@ -142,13 +142,13 @@ class Memory:
         else:
             self._masked_store(both, place, width, self._mask(2 * lanes, 2 * at.active))
 
-    def _masked_load(self, place: ir.Value, type: Any, align: int, mask: ir.Value) -> ir.Value:
+    def _masked_load(self, place: ir.LlvmValue, type: Any, align: int, mask: ir.LlvmValue) -> ir.LlvmValue:
         function = declare(
             self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
         )
-        return self.builder.call(function, [place, ir.Constant(I32, align), mask, constant(type, 0)])
+        return self.builder.call(function, [place, ir.LlvmConstant(I32, align), mask, constant(type, 0)])
 
-    def store(self, store: Store, at: At, value: ir.Value) -> None:
+    def store(self, store: Store, at: At, value: ir.LlvmValue) -> None:
         """Write a value of the kernel to its result."""
         b, lanes = self.builder, self.shape.lanes
         dtype = self.shape.kernel.values[store.value].dtype
@@ -159,7 +159,7 @@ class Memory:
         # A tail of one lane is stored as a scalar: LLVM 22.1 writes 32 bits for the masked store of one lane that was just
         # truncated to 16 or 8 (tests/fuzz/cases/norm_of_columns_bf16.rlx.txt).
         if not is_spread or self.shape.size == 1 or (at.active == 1 and stride == dtype.itemsize):
-            one = value if width(value) == 1 else b.extract_element(value, ir.Constant(I32, 0))
+            one = value if width(value) == 1 else b.extract_element(value, ir.LlvmConstant(I32, 0))
             b.store(one, place, align=align)
             return
         value = splat(b, value, lanes)
@@ -172,20 +172,20 @@ class Memory:
                 self._masked_store(value, place, align, self.mask(at))
             return
         for k in self._single(at):
-            b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
+            b.store(b.extract_element(value, ir.LlvmConstant(I32, k)), address(b, place, k * stride), align=align)
 
-    def _masked_store(self, value: ir.Value, place: ir.Value, align: int, mask: ir.Value) -> None:
+    def _masked_store(self, value: ir.LlvmValue, place: ir.LlvmValue, align: int, mask: ir.LlvmValue) -> None:
         types = [value.type, POINTER, I32, mask.type]
         function = declare(self.builder.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
-        self.builder.call(function, [value, place, ir.Constant(I32, align), mask])
+        self.builder.call(function, [value, place, ir.LlvmConstant(I32, align), mask])
 
     def _single(self, at: At) -> range:
         """The lanes that are accessed one by one."""
-        if isinstance(at.active, ir.Value):
+        if isinstance(at.active, ir.LlvmValue):
             raise Unsized("elements side by side along an axis whose size is not known")
         return range(at.active)
 
-    def place(self, access: Load | Store, at: At) -> ir.Value:
+    def place(self, access: Load | Store, at: At) -> ir.LlvmValue:
         """The address of an access at the first lane."""
         start = None if self.found is None else self.found.get((access, 0, 0))
         if start is None:
@@ -204,13 +204,13 @@ class Memory:
         if store not in self.nontemporal:
             prefetch(self.builder, self.place(store, at), is_written=True)
 
-    def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
+    def to_register(self, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
         """What memory held, as registers hold it."""
         if dtype.is_narrow:
             return narrow.widened(self.builder, dtype, value, self.shape.isa)
         return self.builder.icmp_unsigned("!=", value, constant(value.type, 0)) if dtype.kind == "bool" else value
 
-    def _to_memory(self, dtype: DType, value: ir.Value) -> ir.Value:
+    def _to_memory(self, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
         if dtype.is_narrow:
             return narrow.narrowed(self.builder, dtype, value, self.shape.isa)
         if dtype.kind != "bool":
@@ -218,7 +218,7 @@ class Memory:
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
 
 
-def numbers(lanes: Iterable[int]) -> ir.Constant:
+def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
     """Which lanes a shuffle takes."""
     found = list(lanes)
-    return ir.Constant(ir.VectorType(I32, len(found)), found)
+    return ir.LlvmConstant(ir.VectorType(I32, len(found)), found)

@@ -25,12 +25,12 @@ from rlx_cpu.native.llvm.build import (
 from rlx_cpu.native.llvm.nontemporal import either_way
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.bands import Bands
-from rlx_cpu.native.loops.memory import Memory
+from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.partial import Partials
 from rlx_cpu.native.loops.reductions import UNROLL
 from rlx_cpu.native.loops.totals import Totals
 from rlx_cpu.native.loops.units import Units
-from rlx_cpu.native.loops.values import Values
+from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Loops"]
@@ -42,8 +42,8 @@ class Loops:
 
     builder: ir.IRBuilder
     shape: Shape
-    memory: Memory = field(init=False)
-    values: Values = field(init=False)
+    memory: KernelBuffers = field(init=False)
+    values: KernelValues = field(init=False)
     varies_row: tuple[bool, ...] = field(init=False)
 
     @property
@@ -65,14 +65,14 @@ class Loops:
         has_workspace = self.shape.keeps_rows or self.shape.has_chunks
         count = len(kernel.buffers) + has_workspace + kernel.has_check
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8) for i in range(count)]
-        self.memory = Memory(b, self.shape, buffers)
+        self.memory = KernelBuffers(b, self.shape, buffers)
         self.varies_row = kernel.varies
-        rows: dict[int, ir.Value] = {}
+        rows: dict[int, ir.LlvmValue] = {}
         if self.shape.keeps_rows:
             mine = address(b, buffers[len(kernel.buffers)], scaled(b, tid, self.shape.workspace))
             step = self.shape.workspace // len(self.shape.plan.kept)
             rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
-        self.values = Values(b, self.shape, self.memory, rows)
+        self.values = KernelValues(b, self.shape, self.memory, rows)
 
     def write_units(self) -> None:
         """The body of a kernel that is one function."""
@@ -100,26 +100,26 @@ class Loops:
         with self._share(self.shape.units) as unit:
             self.total(unit)
 
-    def _share(self, units: int) -> AbstractContextManager[ir.Value]:
+    def _share(self, units: int) -> AbstractContextManager[ir.LlvmValue]:
         """A loop over the units that are this thread's."""
         b = self.builder
         _, tid, threads = b.function.args
         count = sized(b, units)
         first = b.sdiv(b.mul(tid, count), threads)
-        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), count), threads)
+        last = b.sdiv(b.mul(b.add(tid, ir.LlvmConstant(I64, 1)), count), threads)
         return counted(b, first, last)
 
-    def store(self, numbers: Sequence[int], at: At, known: dict[int, ir.Value]) -> None:
+    def store(self, numbers: Sequence[int], at: At, known: dict[int, ir.LlvmValue]) -> None:
         """Write values that are known, or can be, to their results.
 
         Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
         """
         self._store_all(numbers, [at], [self._computed(numbers, at, known)])
 
-    def _computed(self, numbers: Sequence[int], at: At, known: dict[int, ir.Value]) -> list[ir.Value]:
+    def _computed(self, numbers: Sequence[int], at: At, known: dict[int, ir.LlvmValue]) -> list[ir.LlvmValue]:
         return [self.values.value(self.kernel.stores[number].value, at, known) for number in numbers]
 
-    def _store_all(self, numbers: Sequence[int], ats: Sequence[At], computed: Sequence[Sequence[ir.Value]]) -> None:
+    def _store_all(self, numbers: Sequence[int], ats: Sequence[At], computed: Sequence[Sequence[ir.LlvmValue]]) -> None:
         """Store what was computed at several places, one result after the other, the parts of complex elements together."""
         stores = [self.kernel.stores[number] for number in numbers]
         columns = list(zip(*computed, strict=True))
@@ -138,7 +138,7 @@ class Loops:
         width = self.kernel.buffers[first.buffer].accessed.itemsize
         return self.memory.is_paired(first) and second == evolve(first, value=second.value, offset=first.offset + width)
 
-    def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
+    def rows_of(self, ats: Sequence[At], block: ir.LlvmValue | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""
         self.values.start_unit()
         if self.shape.rows_at_once > 1:
@@ -160,10 +160,10 @@ class Loops:
             self.values.complete.update(nest.keeps)
         self.store(self.shape.plan.finish, at, self.values.fixed)
 
-    def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.Value]]:
+    def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.LlvmValue]]:
         """The reductions of several vectors of rows in one loop over the row: what is known at each afterwards."""
-        known: list[dict[int, ir.Value]] = []
-        totals: list[dict[int, list[ir.Value]]] = []
+        known: list[dict[int, ir.LlvmValue]] = []
+        totals: list[dict[int, list[ir.LlvmValue]]] = []
         for at in ats:
             self.values.start_unit()
             self._hoist(nest, at)
@@ -173,7 +173,7 @@ class Loops:
         windows = self.shape.windows
         written_out = () if windows is None else (windows.row_axis,)
 
-        def step(index: dict[int, ir.Value]) -> None:
+        def step(index: dict[int, ir.LlvmValue]) -> None:
             with self._shared():
                 for steps in self._steps(written_out):
                     for at, fixed, total in zip(ats, known, totals, strict=True):
@@ -199,7 +199,7 @@ class Loops:
         for steps in product(*(range(self.kernel.extents[a]) for a in axes)):
             yield dict(zip(axes, steps, strict=True))
 
-    def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.Value]], None]) -> None:
+    def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.LlvmValue]], None]) -> None:
         if not axes:
             step(at.index)
             return
@@ -213,7 +213,7 @@ class Loops:
     def partials(self) -> Partials:
         return Partials(self.builder, self.shape, self.memory.buffers[len(self.kernel.buffers)])
 
-    def part(self, number: ir.Value) -> None:
+    def part(self, number: ir.LlvmValue) -> None:
         """One chunk of a unit's row: its partial results go to memory."""
         shape = self.shape
         if shape.is_in_row:
@@ -223,7 +223,7 @@ class Loops:
             unit, chunk = self.units.split(number, shape.units)
         (nest,) = shape.plan.nests
 
-        def body(ats: Sequence[At], block: ir.Value | None) -> None:
+        def body(ats: Sequence[At], block: ir.LlvmValue | None) -> None:
             self.values.start_unit()
             here = [evolve(at, chunk=chunk) for at in ats]
             if shape.is_in_row:
@@ -237,12 +237,12 @@ class Loops:
 
         self.units.at(unit, body)
 
-    def total(self, unit: ir.Value) -> None:
+    def total(self, unit: ir.LlvmValue) -> None:
         """The chunks of a unit's row or rows combined, and what follows from them stored."""
         shape = self.shape
         (nest,) = shape.plan.nests
 
-        def body(ats: Sequence[At], block: ir.Value | None) -> None:
+        def body(ats: Sequence[At], block: ir.LlvmValue | None) -> None:
             for k, at in enumerate(ats):
                 self.values.start_unit()
                 for which, number in enumerate(nest.reduces):
@@ -256,7 +256,7 @@ class Loops:
 
     # ------------------------------------------------------------------------------------- a loop
 
-    def nest(self, nest: Nest, at: At, block: ir.Value | None) -> None:
+    def nest(self, nest: Nest, at: At, block: ir.LlvmValue | None) -> None:
         """One loop over the row."""
         self._hoist(nest, at)
         totals = {r: self.totals.start(r) for r in nest.reduces}
@@ -291,7 +291,7 @@ class Loops:
         return found
 
     def _over(
-        self, nest: Nest, at: At, axes: list[int], totals: dict[int, list[ir.Value]], slot: ir.Value | None
+        self, nest: Nest, at: At, axes: list[int], totals: dict[int, list[ir.LlvmValue]], slot: ir.LlvmValue | None
     ) -> None:
         """The loops over `axes` of the row, the lane axis innermost."""
         b = self.builder
@@ -305,16 +305,16 @@ class Loops:
                 self._over(nest, evolve(at, index={**at.index, axis: i}), rest, totals, line)
             return
         if not self.shape.is_in_row:
-            self.step(nest, [evolve(at, slot=slot or ir.Constant(I64, 0))], totals, 0)
+            self.step(nest, [evolve(at, slot=slot or ir.LlvmConstant(I64, 0))], totals, 0)
             return
         vectors = -(-self.shape.size // self.shape.lanes)
-        base = ir.Constant(I64, 0) if slot is None else scaled(b, slot, vectors)
+        base = ir.LlvmConstant(I64, 0) if slot is None else scaled(b, slot, vectors)
         if self.shape.has_known_lanes:
             self._along_lanes(nest, at, totals, base)
         else:
             self._along_unknown(nest, at, totals, base)
 
-    def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
+    def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue) -> None:
         """The lane axis from end to end: several vectors at once, single ones, then what is left."""
         b, shape = self.builder, self.shape
         whole = shape.size // shape.lanes
@@ -325,23 +325,23 @@ class Loops:
             start, end = self._bounds(at, shape.lane, bundles)
             with counted(b, start, end, unroll) as vector:
                 for first in range(0, unroll, line):
-                    ats = [self._at(at, b.add(vector, ir.Constant(I64, first + k)), base) for k in range(line)]
+                    ats = [self._at(at, b.add(vector, ir.LlvmConstant(I64, first + k)), base) for k in range(line)]
                     self.step(nest, ats, totals, first)
         with self._in_last_chunk(at):
             self._remainder(nest, at, totals, base, bundles)
 
-    def _along_unknown(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
+    def _along_unknown(self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue) -> None:
         """The same where the number of elements comes with the call."""
         b, shape = self.builder, self.shape
-        size, zero, lanes = sized(b, shape.size), ir.Constant(I64, 0), ir.Constant(I64, shape.lanes)
+        size, zero, lanes = sized(b, shape.size), ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.lanes)
         whole = b.udiv(size, lanes)
-        bundles: ir.Value = zero
+        bundles: ir.LlvmValue = zero
         if totals:
-            bundles = b.and_(whole, ir.Constant(I64, -UNROLL))
+            bundles = b.and_(whole, ir.LlvmConstant(I64, -UNROLL))
             start, end = self._bounds(at, shape.lane, bundles)
             with counted(b, start, end, UNROLL) as vector:
                 for which in range(UNROLL):
-                    self.step(nest, [self._at(at, b.add(vector, ir.Constant(I64, which)), base)], totals, which)
+                    self.step(nest, [self._at(at, b.add(vector, ir.LlvmConstant(I64, which)), base)], totals, which)
         with self._in_last_chunk(at):
             with counted(b, bundles, whole) as vector:
                 self.step(nest, [self._at(at, vector, base)], totals, 0)
@@ -356,27 +356,29 @@ class Loops:
             return nullcontext()
         return b.if_then(b.icmp_signed("==", at.chunk, sized(b, shape.chunks - 1)))
 
-    def _bounds(self, at: At, axis: int, size: int | ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _bounds(self, at: At, axis: int, size: int | ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
         b, shape = self.builder, self.shape
-        limit = size if isinstance(size, ir.Value) else sized(b, size)
+        limit = size if isinstance(size, ir.LlvmValue) else sized(b, size)
         if at.chunk is None or axis != shape.first_row_axis:
-            return ir.Constant(I64, 0), limit
+            return ir.LlvmConstant(I64, 0), limit
         start = scaled(b, at.chunk, shape.chunk)
         end = b.add(start, sized(b, shape.chunk))
         return start, b.select(b.icmp_signed("<", end, limit), end, limit)
 
-    def _remainder(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value, bundles: int) -> None:
+    def _remainder(
+        self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue, bundles: int
+    ) -> None:
         """Single vectors after the bundles, and what is left of one."""
         shape = self.shape
         whole = shape.size // shape.lanes
         for k in range(bundles, whole):
-            self.step(nest, [self._at(at, ir.Constant(I64, k), base)], totals, k - bundles)
+            self.step(nest, [self._at(at, ir.LlvmConstant(I64, k), base)], totals, k - bundles)
         left = shape.size % shape.lanes
         if left:
-            self.step(nest, [self._at(evolve(at, active=left), ir.Constant(I64, whole), base)], totals, 0)
+            self.step(nest, [self._at(evolve(at, active=left), ir.LlvmConstant(I64, whole), base)], totals, 0)
 
-    def _at(self, at: At, vector: ir.Value, base: ir.Value) -> At:
+    def _at(self, at: At, vector: ir.LlvmValue, base: ir.LlvmValue) -> At:
         """The place of a vector of the row, `base` vectors into what is kept of rows."""
         here = {**at.index, self.shape.lane: scaled(self.builder, vector, self.shape.lanes)}
         return At(here, at.active, self.builder.add(base, vector))
@@ -391,7 +393,7 @@ class Loops:
         sizes = [self.kernel.buffers[s.buffer].dtype.itemsize for s in self.memory.nontemporal if s in stored]
         return max(1, CACHE_LINE // (self.shape.lanes * min(sizes))) if sizes else 1
 
-    def _blocked(self, nest: Nest, at: At, block: ir.Value) -> None:
+    def _blocked(self, nest: Nest, at: At, block: ir.LlvmValue) -> None:
         """A block of an element-wise kernel; the last one has the tail."""
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
@@ -402,34 +404,34 @@ class Loops:
         left = shape.size - whole
         if whole:
             start = scaled(b, block, shape.block)
-            end = b.add(start, ir.Constant(I64, shape.block))
-            limit = ir.Constant(I64, whole)
+            end = b.add(start, ir.LlvmConstant(I64, shape.block))
+            limit = ir.LlvmConstant(I64, whole)
             end = b.select(b.icmp_signed("<", end, limit), end, limit)
             with counted(b, start, end, shape.lanes) as i:
                 self.step(nest, [evolve(at, index={**at.index, shape.lane: i})], {}, 0)
         if left:
-            tail = evolve(at, index={**at.index, shape.lane: ir.Constant(I64, whole)}, active=left)
+            tail = evolve(at, index={**at.index, shape.lane: ir.LlvmConstant(I64, whole)}, active=left)
             if shape.pieces == 1:
                 self.step(nest, [tail], {}, 0)
             else:
-                with b.if_then(b.icmp_unsigned("==", block, ir.Constant(I64, shape.pieces - 1))):
+                with b.if_then(b.icmp_unsigned("==", block, ir.LlvmConstant(I64, shape.pieces - 1))):
                     self.step(nest, [tail], {}, 0)
 
-    def _blocked_unknown(self, nest: Nest, at: At, block: ir.Value) -> None:
+    def _blocked_unknown(self, nest: Nest, at: At, block: ir.LlvmValue) -> None:
         """The same where the number of elements comes with the call."""
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
         start, size = scaled(b, block, shape.block), sized(b, shape.size)
-        last = b.add(start, ir.Constant(I64, shape.block))
+        last = b.add(start, ir.LlvmConstant(I64, shape.block))
         end = b.select(b.icmp_signed("<", last, size), last, size)
-        whole = b.and_(end, ir.Constant(I64, -shape.lanes))
+        whole = b.and_(end, ir.LlvmConstant(I64, -shape.lanes))
         with counted(b, start, whole, shape.lanes) as i:
             self.step(nest, [evolve(at, index={**at.index, shape.lane: i})], {}, 0)
         with b.if_then(b.icmp_signed("<", whole, end)):
             tail = evolve(at, index={**at.index, shape.lane: whole}, active=b.sub(end, whole))
             self.step(nest, [tail], {}, 0)
 
-    def step(self, nest: Nest, ats: Sequence[At], totals: dict[int, list[ir.Value]], which: int) -> None:
+    def step(self, nest: Nest, ats: Sequence[At], totals: dict[int, list[ir.LlvmValue]], which: int) -> None:
         """One pass of a loop: the values at one vector of the row, or at several before the first is stored."""
         b = self.builder
         computed = []

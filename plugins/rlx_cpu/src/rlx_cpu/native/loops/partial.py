@@ -25,24 +25,24 @@ class Partials:
 
     builder: ir.IRBuilder
     shape: Shape
-    base: ir.Value
+    base: ir.LlvmValue
 
-    def _place(self, unit: ir.Value, which: int, chunk: ir.Value) -> ir.Value:
+    def _place(self, unit: ir.LlvmValue, which: int, chunk: ir.LlvmValue) -> ir.LlvmValue:
         b, shape = self.builder, self.shape
         count = len(shape.plan.nests[0].reduces) * shape.strip
-        line = b.add(scaled(b, unit, count), ir.Constant(I64, which))
+        line = b.add(scaled(b, unit, count), ir.LlvmConstant(I64, which))
         return address(b, self.base, scaled(b, b.add(scaled(b, line, shape.chunks), chunk), shape.slot_bytes))
 
-    def put(self, unit: ir.Value, which: int, chunk: ir.Value, value: ir.Value) -> None:
+    def put(self, unit: ir.LlvmValue, which: int, chunk: ir.LlvmValue, value: ir.LlvmValue) -> None:
         """Write the result of one chunk."""
         self.builder.store(value, self._place(unit, which, chunk), align=align_of(value.type))
 
-    def total(self, unit: ir.Value, which: int, reduce: Reduce, type: Any) -> ir.Value:
+    def total(self, unit: ir.LlvmValue, which: int, reduce: Reduce, type: Any) -> ir.LlvmValue:
         """All chunks combined, the first one first."""
         b = self.builder
         result = variable(b, type)
         b.store(identity(reduce, type), result, align=align_of(type))
-        with counted(b, ir.Constant(I64, 0), sized(b, self.shape.chunks)) as chunk:
+        with counted(b, ir.LlvmConstant(I64, 0), sized(b, self.shape.chunks)) as chunk:
             part = b.load(self._place(unit, which, chunk), typ=type, align=align_of(type))
             before = b.load(result, typ=type, align=align_of(type))
             b.store(combined(b, reduce, before, part), result, align=align_of(type))

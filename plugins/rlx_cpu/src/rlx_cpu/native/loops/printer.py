@@ -21,11 +21,11 @@ from rlx_cpu.native.loops.nests import Loops
 from rlx_cpu.native.loops.walk import Shape
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["LlvmPrinter", "Printed"]
+__all__ = ["LlvmPrinter", "PrintedKernel"]
 
 
 @frozen
-class Printed:
+class PrintedKernel:
     """What the printer made: the function's name, that of its prologue, and what it needs at run time."""
 
     function: str
@@ -46,7 +46,7 @@ class LlvmPrinter:
     def refusal(self, op: Op, dtypes: tuple[DType, ...]) -> str | None:
         return NATIVE.refusal(op, dtypes)
 
-    def print(self, kernel: Kernel, name: str, *, in_chunks: bool = False) -> Printed:
+    def print(self, kernel: Kernel, name: str, *, in_chunks: bool = False) -> PrintedKernel:
         """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one.
 
         Args:
@@ -54,7 +54,7 @@ class LlvmPrinter:
         """
         if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
             self._function(name).ret_void()
-            return Printed(name, None, 0, 0, False, False)
+            return PrintedKernel(name, None, 0, 0, False, False)
         shape = evolve(Shape.of(kernel, self.isa), is_told_chunks=in_chunks)
         prologue = f"{name}.parts" if shape.has_chunks else None
         if prologue is not None:
@@ -69,7 +69,7 @@ class LlvmPrinter:
             loops.write_totals()
         builder.ret_void()
         shared = 0 if in_chunks else shape.shared_workspace  # which every call says itself
-        return Printed(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
+        return PrintedKernel(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
 
     def _function(self, name: str) -> ir.IRBuilder:
         function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)

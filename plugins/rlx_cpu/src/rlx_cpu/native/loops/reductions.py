@@ -15,7 +15,7 @@ UNROLL = 4
 """Independent accumulators of a reduction along lanes: additions take 3 to 4 cycles and two can start in each."""
 
 
-def identity(reduce: Reduce, type: Any) -> ir.Constant:
+def identity(reduce: Reduce, type: Any) -> ir.LlvmConstant:
     """What a reduction starts from: the element that changes nothing."""
     dtype = reduce.dtype
     if reduce.combine in ("sum", "prod"):
@@ -30,7 +30,7 @@ def identity(reduce: Reduce, type: Any) -> ir.Constant:
     return constant(type, low if is_max else high)
 
 
-def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.Value, y: ir.Value) -> ir.Value:
+def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
     """Two partial results of a reduction as one."""
     is_float = reduce.dtype.is_float
     if reduce.combine == "sum":
@@ -40,7 +40,7 @@ def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.Value, y: ir.Value) -> ir.Va
     return (larger if reduce.combine == "max" else smaller)(b, reduce.dtype, x, y)
 
 
-def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.Value) -> ir.Value:
+def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.LlvmValue) -> ir.LlvmValue:
     """All lanes combined into one, halves on halves."""
     undefined = ir.Undefined
     lanes = width(total)
@@ -49,13 +49,13 @@ def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.Value) -> ir.Value:
         low, high = (
             b.shuffle_vector(
                 total,
-                ir.Constant(total.type, undefined),
-                ir.Constant(ir.VectorType(I32, half), list(range(start, start + half))),
+                ir.LlvmConstant(total.type, undefined),
+                ir.LlvmConstant(ir.VectorType(I32, half), list(range(start, start + half))),
             )
             for start in (0, half)
         )
         if half == 1:
-            low, high = (b.extract_element(x, ir.Constant(I32, 0)) for x in (low, high))
+            low, high = (b.extract_element(x, ir.LlvmConstant(I32, 0)) for x in (low, high))
         total = combined(b, reduce, low, high)
         lanes = half
     return total

@@ -11,23 +11,23 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address, counted, memory_type, prefetch, scaled
 from rlx_cpu.native.llvm.simd import transposed
-from rlx_cpu.native.loops.memory import Memory
+from rlx_cpu.native.loops.memory import KernelBuffers
 from rlx_cpu.native.loops.walk import At, Shape
 
-__all__ = ["Tiles"]
+__all__ = ["TransposedTiles"]
 
 
 @frozen(eq=False)
-class Tiles:
+class TransposedTiles:
     """The tiles of one kernel, one for each transposed load."""
 
     builder: ir.IRBuilder
     shape: Shape
-    memory: Memory
-    places: dict[int, ir.Value]
+    memory: KernelBuffers
+    places: dict[int, ir.LlvmValue]
     """Load → its tile: `side` rows of the crossing axis, each of `side` elements along the lanes."""
 
-    def fill(self, at: At, rows: ir.Value, columns: ir.Value, is_whole: ir.Value) -> None:
+    def fill(self, at: At, rows: ir.LlvmValue, columns: ir.LlvmValue, is_whole: ir.LlvmValue) -> None:
         """Transpose the tiles at a place; `rows` and `columns` of it exist."""
         b = self.builder
         with b.if_else(is_whole) as (whole, part):
@@ -52,8 +52,8 @@ class Tiles:
         type = memory_type(load.dtype, block)
         step = load.strides[shape.lane]
         with (
-            counted(b, ir.Constant(I64, 0), ir.Constant(I64, shape.side), block) as column,
-            counted(b, ir.Constant(I64, 0), ir.Constant(I64, shape.side), block) as row,
+            counted(b, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.side), block) as column,
+            counted(b, ir.LlvmConstant(I64, 0), ir.LlvmConstant(I64, shape.side), block) as row,
         ):
             source = address(b, start, b.add(scaled(b, column, step), scaled(b, row, itemsize)))
             lines = [b.load(address(b, source, k * step), typ=type, align=itemsize) for k in range(block)]
@@ -64,24 +64,24 @@ class Tiles:
             for k, column_ in enumerate(transposed(b, lines)):
                 b.store(column_, address(b, target, k * line), align=itemsize)
 
-    def _part(self, number: int, at: At, rows: ir.Value, columns: ir.Value) -> None:
+    def _part(self, number: int, at: At, rows: ir.LlvmValue, columns: ir.LlvmValue) -> None:
         """A tile at an edge, element by element."""
         b, shape, load = self.builder, self.shape, self._load(number)
         start = self.memory.place(load, at)
         itemsize = load.dtype.itemsize
         type = memory_type(load.dtype)
-        zero = ir.Constant(I64, 0)
+        zero = ir.LlvmConstant(I64, 0)
         with counted(b, zero, columns) as column, counted(b, zero, rows) as row:
             away = b.add(scaled(b, column, load.strides[shape.lane]), scaled(b, row, itemsize))
             one = b.load(address(b, start, away), typ=type, align=itemsize)
             b.store(one, self._cell(number, row, column), align=itemsize)
 
-    def _cell(self, number: int, row: ir.Value, column: ir.Value) -> ir.Value:
+    def _cell(self, number: int, row: ir.LlvmValue, column: ir.LlvmValue) -> ir.LlvmValue:
         b, itemsize = self.builder, self._load(number).dtype.itemsize
         line = b.add(scaled(b, row, self.shape.side), column)
         return address(b, self.places[number], scaled(b, line, itemsize))
 
-    def read(self, number: int, at: At) -> ir.Value:
+    def read(self, number: int, at: At) -> ir.LlvmValue:
         """The lanes of a load from its tile; lanes that do not exist hold what was there."""
         assert at.tile is not None, "tiles are read where they were filled"
         load = self._load(number)

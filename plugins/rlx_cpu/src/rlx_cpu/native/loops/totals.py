@@ -9,7 +9,7 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import align_of, register_type, splat, variable
 from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lanes
-from rlx_cpu.native.loops.values import Values
+from rlx_cpu.native.loops.values import KernelValues
 from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Totals"]
@@ -19,7 +19,7 @@ __all__ = ["Totals"]
 class Totals:
     """Code for the totals of one kernel's reductions."""
 
-    values: Values
+    values: KernelValues
 
     @property
     def builder(self) -> ir.IRBuilder:
@@ -40,28 +40,28 @@ class Totals:
         in_lanes = self.shape.is_in_row or self.values.varies_lane[number]
         return register_type(self.reduce(number).dtype, self.shape.lanes if in_lanes else 1)
 
-    def start(self, number: int) -> list[ir.Value]:
+    def start(self, number: int) -> list[ir.LlvmValue]:
         """Variables that hold what changes nothing."""
         type = self.register(number)
         shape = self.shape
         is_long = not shape.has_known_lanes or shape.size // shape.lanes >= 2 * UNROLL
         count = UNROLL if shape.is_in_row and is_long else 1
-        variables: list[ir.Value] = [variable(self.builder, type) for _ in range(count)]
+        variables: list[ir.LlvmValue] = [variable(self.builder, type) for _ in range(count)]
         for each in variables:
             self.builder.store(identity(self.reduce(number), type), each, align=align_of(type))
         return variables
 
-    def add(self, number: int, into: ir.Value, value: ir.Value, at: At) -> None:
+    def add(self, number: int, into: ir.LlvmValue, value: ir.LlvmValue, at: At) -> None:
         """Combine a value into an accumulator; one that is equal in all lanes counts in each."""
         b, shape = self.builder, self.shape
         value = splat(b, value, shape.lanes) if shape.is_in_row else value
         before = b.load(into, typ=value.type, align=align_of(value.type))
         after = combined(b, self.reduce(number), before, value)
-        if shape.is_in_row and (isinstance(at.active, ir.Value) or at.active < shape.lanes):
+        if shape.is_in_row and (isinstance(at.active, ir.LlvmValue) or at.active < shape.lanes):
             after = b.select(self.values.memory.mask(at), after, before)
         b.store(after, into, align=align_of(value.type))
 
-    def finish(self, number: int, variables: list[ir.Value]) -> ir.Value:
+    def finish(self, number: int, variables: list[ir.LlvmValue]) -> ir.LlvmValue:
         """What the accumulators come to."""
         b, type, reduce = self.builder, self.register(number), self.reduce(number)
         parts = [b.load(v, typ=type, align=align_of(type)) for v in variables]

@@ -13,7 +13,7 @@ from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Body", "Units"]
 
-Body: TypeAlias = "Callable[[Sequence[At], ir.Value | None], None]"
+Body: TypeAlias = "Callable[[Sequence[At], ir.LlvmValue | None], None]"
 """What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
 
 
@@ -27,16 +27,16 @@ class Units:
 
     builder: ir.IRBuilder
     shape: Shape
-    tiled: Callable[[dict[int, ir.Value], ir.Value], None]
+    tiled: Callable[[dict[int, ir.LlvmValue], ir.LlvmValue], None]
 
-    def at(self, unit: ir.Value, body: Body) -> None:
+    def at(self, unit: ir.LlvmValue, body: Body) -> None:
         """One unit: `body` is given its place on the grid, and its block if it is one."""
         b, shape = self.builder, self.shape
         if shape.goes_by_pieces:
             rest, piece = self.split(unit, shape.units // shape.pieces)
         else:
             piece, rest = self.split(unit, shape.pieces)
-        index: dict[int, ir.Value] = {}
+        index: dict[int, ir.LlvmValue] = {}
         for axis in reversed(shape.outer):
             index[axis], rest = self.split(rest, shape.steps(axis))
         if shape.crossing is not None:
@@ -51,24 +51,24 @@ class Units:
             self.side_by_side(index, piece, body)
         assert not b.block.is_terminated, "a unit falls through to the next"
 
-    def split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
+    def split(self, number: ir.LlvmValue, size: int) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         b = self.builder
         if size == 1:
-            return ir.Constant(I64, 0), number
+            return ir.LlvmConstant(I64, 0), number
         count = sized(b, size)
         return b.urem(number, count), b.udiv(number, count)
 
-    def _unknown(self, index: dict[int, ir.Value], start: ir.Value, body: Body) -> None:
+    def _unknown(self, index: dict[int, ir.LlvmValue], start: ir.LlvmValue, body: Body) -> None:
         """A vector of rows, of which the last may have fewer, where the number of rows comes with the call."""
         b, shape = self.builder, self.shape
         left = b.sub(sized(b, shape.size), start)
-        with b.if_else(b.icmp_signed(">=", left, ir.Constant(I64, shape.lanes))) as (then, otherwise):
+        with b.if_else(b.icmp_signed(">=", left, ir.LlvmConstant(I64, shape.lanes))) as (then, otherwise):
             with then:
                 body([At({**index, shape.lane: start}, shape.lanes)], None)
             with otherwise:
                 body([At({**index, shape.lane: start}, left)], None)
 
-    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
+    def side_by_side(self, index: dict[int, ir.LlvmValue], piece: ir.LlvmValue, body: Body) -> None:
         """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
         width = shape.strip * shape.lanes
@@ -86,26 +86,26 @@ class Units:
         elif shape.size < width:
             strip(left)
         else:
-            is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
+            is_last = b.icmp_unsigned("==", piece, ir.LlvmConstant(I64, shape.pieces - 1))
             with b.if_else(is_last) as (then, otherwise):
                 with then:
                     strip(left)
                 with otherwise:
                     strip(width)
 
-    def _rows(self, index: dict[int, ir.Value], body: Body) -> None:
+    def _rows(self, index: dict[int, ir.LlvmValue], body: Body) -> None:
         """All vectors of several short rows."""
         b, shape, axis = self.builder, self.shape, self.shape.outer[-1]
-        index = {**index, axis: scaled(b, index[axis], shape.rows_at_once), shape.lane: ir.Constant(I64, 0)}
+        index = {**index, axis: scaled(b, index[axis], shape.rows_at_once), shape.lane: ir.LlvmConstant(I64, 0)}
         rows, firsts = range(shape.rows_at_once), range(0, shape.size, shape.lanes)
         steps = [{axis: row, shape.lane: first} for row in rows for first in firsts]
         body([At(index, min(shape.lanes, shape.size - each[shape.lane]), steps=each) for each in steps], None)
 
-    def _places(self, index: dict[int, ir.Value], rows: int, body: Body) -> None:
+    def _places(self, index: dict[int, ir.LlvmValue], rows: int, body: Body) -> None:
         """The vectors of a strip, at one place or at several side by side, of which the last unit may have fewer."""
         b, lane, lanes, windows = self.builder, self.shape.lane, self.shape.lanes, self.shape.windows
 
-        def at_places(index: dict[int, ir.Value], places: Sequence[Mapping[int, int]]) -> None:
+        def at_places(index: dict[int, ir.LlvmValue], places: Sequence[Mapping[int, int]]) -> None:
             firsts = range(0, rows, lanes)
             body([At(index, min(lanes, rows - f), steps={**place, lane: f}) for place in places for f in firsts], None)
 
@@ -120,7 +120,7 @@ class Units:
             at_places(index, places)
             return
         last = self.shape.kernel.extents[axis] - left
-        with b.if_else(b.icmp_unsigned("==", index[axis], ir.Constant(I64, last))) as (then, otherwise):
+        with b.if_else(b.icmp_unsigned("==", index[axis], ir.LlvmConstant(I64, last))) as (then, otherwise):
             with then:
                 at_places(index, places[:left])
             with otherwise:

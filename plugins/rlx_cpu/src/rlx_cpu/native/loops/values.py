@@ -13,28 +13,28 @@ from rlx_core.system.records import define
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.llvm.sizes import Unsized, sized
-from rlx_cpu.native.loops.memory import Memory
-from rlx_cpu.native.loops.tiles import Tiles
+from rlx_cpu.native.loops.memory import KernelBuffers
+from rlx_cpu.native.loops.tiles import TransposedTiles
 from rlx_cpu.native.loops.walk import At, Shape
 from rlx_cpu.native.scalars.table import NATIVE
 
-__all__ = ["Values"]
+__all__ = ["KernelValues"]
 
 
 @define(eq=False)
-class Values:
+class KernelValues:
     """What is known at a place, and how to come to know the rest. Mutable, because a builder is."""
 
     builder: ir.IRBuilder
     shape: Shape
-    memory: Memory
-    rows: dict[int, ir.Value]
+    memory: KernelBuffers
+    rows: dict[int, ir.LlvmValue]
     """Kept value → its row of scratch memory."""
     varies_lane: tuple[bool, ...] = field(init=False)
     rounded_by_stores: frozenset[int] = field(init=False)
     """Casts to narrow floats that are only stored, which rounds them anyway."""
-    tiles: Tiles | None = None
-    fixed: dict[int, ir.Value] = field(factory=dict)
+    tiles: TransposedTiles | None = None
+    fixed: dict[int, ir.LlvmValue] = field(factory=dict)
     """Values of the unit: what does not vary over the row, and finished reductions."""
     complete: set[int] = field(factory=set)
     """Kept values whose loop is over."""
@@ -56,7 +56,7 @@ class Values:
         """Forget what was known of another unit."""
         self.fixed, self.complete = {}, set()
 
-    def value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
+    def value(self, number: int, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A value here: a vector if it varies along lanes, a scalar otherwise. Without recursion, because chains are long."""
         waiting = [number]
         while waiting:
@@ -77,7 +77,7 @@ class Values:
     def _is_in_tile(self, number: int, at: At) -> bool:
         return self.tiles is not None and at.tile is not None and number in self.tiles.places
 
-    def _value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
+    def _value(self, number: int, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         """A value of which `known` has the operands."""
         b, term = self.builder, self.kernel.values[number]
         if number in self.complete:
@@ -101,7 +101,7 @@ class Values:
             return converted(b, args[0], dtypes[0].accumulator, f32)
         return NATIVE.apply(b, term.op, dtypes, tuple(splat(b, a, lanes) for a in args))
 
-    def _const(self, term: Const) -> ir.Value:
+    def _const(self, term: Const) -> ir.LlvmValue:
         """A number, or a size as one."""
         type = register_type(term.dtype)
         size: object = term.number
@@ -109,24 +109,24 @@ class Values:
             return converted(self.builder, sized(self.builder, size), i64, term.dtype.accumulator)
         return constant(type, term.number)
 
-    def kept(self, number: int, at: At) -> ir.Value:
+    def kept(self, number: int, at: At) -> ir.LlvmValue:
         """Where a kept value lies in its row of scratch memory."""
         b, dtype = self.builder, self.kernel.values[number].dtype
         assert at.slot is not None, "kept values have a place in the row"
         return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.accumulator.itemsize))
 
-    def _index(self, term: Index, at: At) -> ir.Value:
+    def _index(self, term: Index, at: At) -> ir.LlvmValue:
         b = self.builder
         position = at.index[term.axis]
         if at.steps.get(term.axis):
-            position = b.add(position, ir.Constant(I64, at.steps[term.axis]))
+            position = b.add(position, ir.LlvmConstant(I64, at.steps[term.axis]))
         if term.axis == self.shape.lane:
-            lanes = ir.Constant(ir.VectorType(I64, self.shape.lanes), list(range(self.shape.lanes)))
+            lanes = ir.LlvmConstant(ir.VectorType(I64, self.shape.lanes), list(range(self.shape.lanes)))
             position = b.add(splat(b, position, self.shape.lanes), lanes)
         scale, offset = (constant(position.type, n) for n in (term.scale, term.offset))
         return b.add(b.mul(position, scale), offset)
 
-    def _bound(self, term: Bound, at: At, known: dict[int, ir.Value]) -> ir.Value:
+    def _bound(self, term: Bound, at: At, known: dict[int, ir.LlvmValue]) -> ir.LlvmValue:
         b = self.builder
         index = known[term.arg]
         last = splat(b, sized(b, term.size - 1), width(index))
@@ -137,17 +137,17 @@ class Values:
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(inside, index, nearest)
 
-    def _report(self, index: ir.Value, inside: ir.Value, at: At) -> None:
+    def _report(self, index: ir.LlvmValue, inside: ir.LlvmValue, at: At) -> None:
         """Write the first index outside into the status words."""
         b, status = self.builder, self.memory.buffers[-1]
         lanes, numbers = [inside], [index]
         if width(index) > 1:
-            if isinstance(at.active, ir.Value):
+            if isinstance(at.active, ir.LlvmValue):
                 raise Unsized("checked indices along an axis whose size is known")
             lanes, numbers = (
-                [b.extract_element(x, ir.Constant(I32, k)) for k in range(at.active)] for x in (inside, index)
+                [b.extract_element(x, ir.LlvmConstant(I32, k)) for k in range(at.active)] for x in (inside, index)
             )
         for is_inside, number in zip(lanes, numbers, strict=True):
             with b.if_then(b.not_(is_inside), likely=False):
                 b.store(number, address(b, status, 8), align=8)
-                b.store(ir.Constant(I64, 1), status, align=8)
+                b.store(ir.LlvmConstant(I64, 1), status, align=8)

@@ -17,7 +17,7 @@ from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Sc
 from rlx_core.codegen.scalars.idioms import recognised
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.standard import IDIOMS
-from rlx_core.codegen.schedule import Nest, Schedule, schedule
+from rlx_core.codegen.schedule import LoopSchedule, Nest, schedule
 from rlx_core.codegen.unknown import unknown
 from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import DType, u16
@@ -30,7 +30,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.loops.short_rows import rows_at_once
-from rlx_cpu.native.loops.windows import Windows, windows_of
+from rlx_cpu.native.loops.windows import LaneWindows, windows_of
 from rlx_cpu.native.machine import LoopSizes
 
 __all__ = ["At", "Shape"]
@@ -60,7 +60,7 @@ class Shape:
     lane: int
     lanes: int
     block: int | None
-    plan: Schedule
+    plan: LoopSchedule
     isa: Isa
     is_told_chunks: bool = False
     given_strip: int | None = None
@@ -199,7 +199,7 @@ class Shape:
         return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
 
     @cached_property
-    def windows(self) -> Windows | None:
+    def windows(self) -> LaneWindows | None:
         """The places that a unit takes side by side, where their windows overlap."""
         if self.is_in_row or self.is_told_chunks or not self.only_reduces:
             return None
@@ -379,9 +379,9 @@ def _along_nothing(kernel: Kernel) -> dict[str, Any]:
     return {"values": values, "stores": tuple(evolve(s, strides=(0,)) for s in kernel.stores)}
 
 
-def _once(kernel: Kernel) -> Schedule:
+def _once(kernel: Kernel) -> LoopSchedule:
     """The loop of an element-wise kernel: it stores everything, what does not vary along lanes too."""
-    return Schedule((Nest((), (), tuple(range(len(kernel.stores)))),), ())
+    return LoopSchedule((Nest((), (), tuple(range(len(kernel.stores)))),), ())
 
 
 def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
@@ -437,9 +437,9 @@ class At:
         steps: What is added to the position on an axis and known while code is written.
     """
 
-    index: dict[int, ir.Value]
-    active: int | ir.Value
-    slot: ir.Value | None = None
-    chunk: ir.Value | None = None
-    tile: tuple[ir.Value, ir.Value] | None = None
+    index: dict[int, ir.LlvmValue]
+    active: int | ir.LlvmValue
+    slot: ir.LlvmValue | None = None
+    chunk: ir.LlvmValue | None = None
+    tile: tuple[ir.LlvmValue, ir.LlvmValue] | None = None
     steps: Mapping[int, int] = MappingProxyType({})

@@ -12,7 +12,7 @@ from rlx_core.codegen.loops import Bound, Kernel, Load
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm.sizes import is_known
 
-__all__ = ["Windows", "windows_of"]
+__all__ = ["LaneWindows", "windows_of"]
 
 _MOST_TERMS = 128
 """Terms of a window from which on it is a row like any other."""
@@ -25,7 +25,7 @@ _MOST_SUMS = 10
 
 
 @frozen
-class Windows:
+class LaneWindows:
     """How a unit takes places side by side.
 
     Attributes:
@@ -41,7 +41,7 @@ class Windows:
     row_axis: int
 
 
-def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: int) -> Windows | None:
+def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: int) -> LaneWindows | None:
     """The windows of a kernel that does nothing but `reduces` reductions, with lanes along the axis `lane` of the grid."""
     rows = [a for a in kernel.row_axes if kernel.extents[a] != 1]
     sizes = [kernel.extents[lane], *(kernel.extents[a] for a in rows)]
@@ -59,7 +59,7 @@ def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: i
     room = min(registers // 2, _MOST_SUMS) // reduces // together
     if room < 2:
         return None
-    return Windows(axis, _evenly(kernel.extents[axis], room), together, rows[-1])
+    return LaneWindows(axis, _evenly(kernel.extents[axis], room), together, rows[-1])
 
 
 def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:

@@ -29,7 +29,7 @@ from rlx_cpu.native.table import native
 __all__ = ["Placed", "emit_boxes", "emit_move", "prepared", "starting"]
 
 
-def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.Value, ir.Value]:
+def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]:
     """A new kernel function: its builder, and its buffers, thread and number of threads."""
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
     function.args[0].add_attribute("noalias")
@@ -40,7 +40,7 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.V
 MANY_UNITS = 4
 """Units of a box that are shared out by themselves."""
 
-Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
+Placed = tuple[Box, int, ir.LlvmValue, "ir.LlvmValue | None"]
 """A box, the size of its elements, and the addresses that its offsets are counted from."""
 
 
@@ -65,7 +65,7 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     return Emitted(name, uses_threads=units > 1 and nbytes >= isa.machine.serial_nbytes)
 
 
-def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value) -> int:
+def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> int:
     """One thread's share of all boxes; returns how many units there are."""
     parts = [
         (piece, width, to, source)
@@ -125,7 +125,9 @@ def unit_axes(isa: Isa, box: Box, itemsize: int) -> int:
     return len(box.axes) - kept
 
 
-def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value, is_nontemporal: bool) -> None:
+def _emit_box(
+    b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.LlvmValue, high: ir.LlvmValue, is_nontemporal: bool
+) -> None:
     """Units `low` to `high` of one box."""
     box, itemsize, to, source = part
     nbytes = box.axes[-1].count * itemsize
@@ -142,13 +144,13 @@ def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.V
         Mover(b, isa, itemsize, stores).move(to_unit, source_unit, box.axes[outer:])
 
 
-def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tuple[ir.Value, ir.Value]:
+def _split(b: ir.IRBuilder, number: ir.LlvmValue, size: int, *, is_last: bool) -> tuple[ir.LlvmValue, ir.LlvmValue]:
     if is_last:
         return number, number
     return b.urem(number, index(size)), b.udiv(number, index(size))
 
 
-def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value:
+def _within(b: ir.IRBuilder, unit: ir.LlvmValue, first: int, count: int) -> ir.LlvmValue:
     """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
     value = b.sub(unit, index(first))
     value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)

@@ -47,7 +47,7 @@ class CommonMove:
     words: tuple[int, ...]
     rows: int
 
-    def call(self, b: ir.IRBuilder, name: str, buffers: ir.Value, part: ir.Value, parts: ir.Value) -> None:
+    def call(self, b: ir.IRBuilder, name: str, buffers: ir.LlvmValue, part: ir.LlvmValue, parts: ir.LlvmValue) -> None:
         """Move a part's share of every box; `name` is that of the function that calls."""
         function = name_of(self.isa, self.itemsize)
         borrowed = b.module.borrowed(function, common_of(self.isa, b.module.triple, self.itemsize))
@@ -114,12 +114,12 @@ def common_of(isa: Isa, triple: str, itemsize: int) -> ir.Module:
     return module
 
 
-def _word(b: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
+def _word(b: ir.IRBuilder, words: ir.LlvmValue, number: int) -> ir.LlvmValue:
     return b.load(address(b, words, 8 * number), typ=I64, align=8)
 
 
 def _move_row(
-    b: ir.IRBuilder, rows: Rows, to: ir.Value, source: ir.Value, count: ir.Value, is_copied: ir.Value
+    b: ir.IRBuilder, rows: Rows, to: ir.LlvmValue, source: ir.LlvmValue, count: ir.LlvmValue, is_copied: ir.LlvmValue
 ) -> None:
     """A copy, or the one element in all places: whole vectors, then what is left."""
     with b.if_else(b.icmp_signed("!=", is_copied, index(0))) as (copied, repeated):

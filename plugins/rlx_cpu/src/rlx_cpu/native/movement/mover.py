@@ -81,14 +81,16 @@ class Mover:
         """Elements of a vector; of small ones a part of it, so that a square of vectors stays in registers."""
         return min(self.isa.vector_bytes // self.itemsize, 16)
 
-    def move(self, to: ir.Value, source: ir.Value | None, axes: Sequence[Axis]) -> None:
+    def move(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axes: Sequence[Axis]) -> None:
         """Copy from `source`, or clear, along `axes`, which `in_loop_order` has ordered."""
         if source is not None and is_transposed(axes, self.itemsize):
             self._nest(to, source, axes[:-2], axes[-2:])
         else:
             self._nest(to, source, axes[:-1], axes[-1:])
 
-    def _nest(self, to: ir.Value, source: ir.Value | None, outer: Sequence[Axis], inner: Sequence[Axis]) -> None:
+    def _nest(
+        self, to: ir.LlvmValue, source: ir.LlvmValue | None, outer: Sequence[Axis], inner: Sequence[Axis]
+    ) -> None:
         if not outer:
             if source is not None and len(inner) == 2:
                 self._square(to, source, *inner)
@@ -100,12 +102,12 @@ class Mover:
             there = None if source is None else self._at(source, i, axis.source)
             self._nest(self._at(to, i, axis.to), there, outer[1:], inner)
 
-    def _at(self, pointer: ir.Value, i: ir.Value | int, stride: int) -> ir.Value:
+    def _at(self, pointer: ir.LlvmValue, i: ir.LlvmValue | int, stride: int) -> ir.LlvmValue:
         return offset(self.builder, pointer, i * stride if isinstance(i, int) else (i, stride))
 
     # ------------------------------------------------------------------------------------- squares
 
-    def _square(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis) -> None:
+    def _square(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis) -> None:
         """A transposition: `down` is contiguous in the operand, `along` in the result."""
         lanes = self.lanes
         while lanes > min(down.count, along.count):
@@ -128,7 +130,7 @@ class Mover:
         line = CACHE_LINE // self.itemsize
         return self.stores is Stores.NONTEMPORAL and count >= line and (lanes == line or lanes <= OPEN_LINES)
 
-    def _tiles(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis, lanes: int) -> None:
+    def _tiles(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis, lanes: int) -> None:
         """Squares in tiles: a cache line is used up while it is in L1, and so is what is known of its page."""
         b, side = self.builder, max(lanes, self.isa.machine.movement.tile)
         with counting(b, 0, down.count, side) as top, counting(b, 0, along.count, side) as left:
@@ -140,7 +142,7 @@ class Mover:
                     for k, row in enumerate(self._transposed(self._at(source_i, j, along.source), along, lanes)):
                         b.store(row, address(b, place, k * down.to), align=self.alignment)
 
-    def _nontemporal(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis, lanes: int) -> None:
+    def _nontemporal(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis, lanes: int) -> None:
         """Squares side by side that fill lines of the result past the caches; lines of the operand are read whole."""
         b, line, ahead = self.builder, CACHE_LINE // self.itemsize, self.isa.machine.movement.prefetch_lines
         with counting(b, 0, along.count, line) as j:
@@ -154,19 +156,19 @@ class Mover:
                     for k, row in enumerate(rows):
                         store_nontemporal(b, row, address(b, place, k * down.to + first * along.to))
 
-    def _transposed(self, source: ir.Value, along: Axis, lanes: int) -> list[ir.Value]:
+    def _transposed(self, source: ir.LlvmValue, along: Axis, lanes: int) -> list[ir.LlvmValue]:
         """A square of the operand, transposed."""
         b, type = self.builder, ir.VectorType(ir.IntType(8 * self.itemsize), lanes)
         rows = [b.load(address(b, source, k * along.source), typ=type, align=self.alignment) for k in range(lanes)]
         return transposed(b, rows)
 
-    def _until(self, first: ir.Value, side: int, end: int) -> ir.Value:
+    def _until(self, first: ir.LlvmValue, side: int, end: int) -> ir.LlvmValue:
         """Where a tile of `side` that begins at `first` ends: at `end` at the latest."""
         b = self.builder
         after = b.add(first, index(side))
         return after if end % side == 0 else b.select(b.icmp_signed("<", after, index(end)), after, index(end))
 
-    def _strip(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis) -> None:
+    def _strip(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis) -> None:
         outer, inner = (down, along) if down.count <= along.count else (along, down)
         with counting(self.builder, 0, outer.count) as i:
             self.rows.singly(self._at(to, i, outer.to), self._at(source, i, outer.source), inner)

@@ -43,7 +43,7 @@ def stores_of(isa: Isa, to: int, outer: Sequence[Axis], nbytes: int) -> Stores:
     return Stores.NONTEMPORAL_WITHIN if nbytes >= isa.machine.movement.aligned_row_nbytes else Stores.ORDINARY
 
 
-Place = ir.Value | int
+Place = ir.LlvmValue | int
 
 
 @frozen(eq=False)
@@ -73,7 +73,7 @@ class Rows:
     def vector(self) -> ir.VectorType:
         return ir.VectorType(self.element, self.lanes)
 
-    def row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+    def row(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axis: Axis) -> None:
         """One axis from end to end; zeros where there is no source."""
         size, step = self.itemsize, axis.source // self.itemsize
         if axis.to != size or (source is not None and axis.source % size):
@@ -93,7 +93,7 @@ class Rows:
 
     # ------------------------------------------------------------------------------- kinds of rows
 
-    def _copy(self, to: ir.Value, source: ir.Value, count: int) -> None:
+    def _copy(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """A row that is dense on both sides; a short one becomes a few moves, a long one the C library's."""
 
         def piece(first: Place, count: Place) -> None:
@@ -104,47 +104,47 @@ class Rows:
         else:
             self._nontemporal(to, count, count, lambda i: self._load(self._at(source, i)), piece)
 
-    def _clear(self, to: ir.Value, count: int) -> None:
-        zeros = splat(self.builder, ir.Constant(self.element, 0), self.lanes)
+    def _clear(self, to: ir.LlvmValue, count: int) -> None:
+        zeros = splat(self.builder, ir.LlvmConstant(self.element, 0), self.lanes)
 
         def piece(first: Place, count: Place) -> None:
-            self.library("memset", self._at(to, first), ir.Constant(I8, 0), count)
+            self.library("memset", self._at(to, first), ir.LlvmConstant(I8, 0), count)
 
         if self.stores is Stores.ORDINARY:
             piece(0, count)
         else:
             self._nontemporal(to, count, count, lambda i: zeros, piece)
 
-    def library(self, name: str, to: ir.Value, what: ir.Value, count: Place) -> None:
+    def library(self, name: str, to: ir.LlvmValue, what: ir.LlvmValue, count: Place) -> None:
         """The C library's `memcpy` of a place, or its `memset` to a byte, for so many elements."""
         b = self.builder
         kinds, suffix = ([to.type, what.type, I64, ir.IntType(1)], "p0.p0" if name == "memcpy" else "p0")
         nbytes = index(count * self.itemsize) if isinstance(count, int) else b.mul(count, index(self.itemsize))
         function = declare(b.module, f"llvm.{name}.{suffix}.i64", VOID, kinds)
-        b.call(function, [to, what, nbytes, ir.Constant(ir.IntType(1), 0)])
+        b.call(function, [to, what, nbytes, ir.LlvmConstant(ir.IntType(1), 0)])
 
-    def _spread(self, to: ir.Value, source: ir.Value, count: int) -> None:
+    def _spread(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """One element in all places of a row."""
         value = self._one(source)
         vector = splat(self.builder, value, self.lanes)
         self._vectors(to, count, count, lambda i: vector, lambda i: value)
 
-    def _reversed(self, to: ir.Value, source: ir.Value, count: int) -> None:
+    def _reversed(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int) -> None:
         """A row from its end, which is where `source` points."""
         b, lanes, size = self.builder, self.lanes, self.itemsize
-        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes - 1, -1, -1)))
+        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(lanes - 1, -1, -1)))
         first = address(b, source, -(lanes - 1) * size)
 
-        def reversed_vector(i: Place) -> ir.Value:
+        def reversed_vector(i: Place) -> ir.LlvmValue:
             vector = self._load(self._at(first, i, -1))
             return b.shuffle_vector(vector, vector, order)
 
         self._vectors(to, count, count, reversed_vector, lambda i: self._one(self._at(source, i, -1)))
 
-    def _stepped(self, to: ir.Value, source: ir.Value, count: int, step: int) -> None:
+    def _stepped(self, to: ir.LlvmValue, source: ir.LlvmValue, count: int, step: int) -> None:
         """Every so many elements of whole vectors, the last of which ends before the last element of the row."""
 
-        def kept(i: Place) -> ir.Value:
+        def kept(i: Place) -> ir.LlvmValue:
             read = [
                 self._load(address(self.builder, self._at(source, i, step), k * self.isa.vector_bytes))
                 for k in range(step)
@@ -153,7 +153,7 @@ class Rows:
 
         self._vectors(to, count, count - 1, kept, lambda i: self._one(self._at(source, i, step)))
 
-    def _every(self, read: Sequence[ir.Value], step: int) -> ir.Value:
+    def _every(self, read: Sequence[ir.LlvmValue], step: int) -> ir.LlvmValue:
         """Every `step`th element of as many vectors: what each has is put after what those before it have."""
         lanes = self.lanes
         wanted = [divmod(k * step, lanes) for k in range(lanes)]
@@ -164,16 +164,16 @@ class Rows:
                 place if number == 0 else k if whose < number else lanes + place
                 for k, (whose, place) in enumerate(wanted)
             ]
-            found = self.builder.shuffle_vector(found, read[number], ir.Constant(ir.VectorType(I32, lanes), order))
+            found = self.builder.shuffle_vector(found, read[number], ir.LlvmConstant(ir.VectorType(I32, lanes), order))
         return found
 
-    def singly(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+    def singly(self, to: ir.LlvmValue, source: ir.LlvmValue | None, axis: Axis) -> None:
         """A row element by element."""
         b = self.builder
 
-        def one(at: ir.Value, k: int) -> None:
+        def one(at: ir.LlvmValue, k: int) -> None:
             if source is None:
-                value: ir.Value = ir.Constant(self.element, 0)
+                value: ir.LlvmValue = ir.LlvmConstant(self.element, 0)
             else:
                 value = self._one(offset(b, source, (at, axis.source), k * axis.source))
             b.store(value, offset(b, to, (at, axis.to), k * axis.to), align=self.alignment)
@@ -190,11 +190,11 @@ class Rows:
 
     def _vectors(
         self,
-        to: ir.Value,
+        to: ir.LlvmValue,
         count: int,
         reach: int,
-        vector: Callable[[Place], ir.Value],
-        one: Callable[[Place], ir.Value],
+        vector: Callable[[Place], ir.LlvmValue],
+        one: Callable[[Place], ir.LlvmValue],
     ) -> None:
         """A row whose vectors, up to place `reach`, and single elements are computed."""
         b = self.builder
@@ -219,10 +219,10 @@ class Rows:
 
     def _nontemporal(
         self,
-        to: ir.Value,
+        to: ir.LlvmValue,
         count: int,
         reach: int,
-        vector: Callable[[Place], ir.Value],
+        vector: Callable[[Place], ir.LlvmValue],
         piece: Callable[[Place, Place], None],
     ) -> None:
         """A row whose whole lines, up to place `reach`, go past the caches; `piece` writes what lies before and after."""
@@ -239,7 +239,7 @@ class Rows:
                 store_nontemporal(b, vector(at), self._at(to, at))
         piece(end, count - end if isinstance(end, int) else b.sub(index(count), end))
 
-    def _before_line(self, to: ir.Value, reach: int) -> ir.Value:
+    def _before_line(self, to: ir.LlvmValue, reach: int) -> ir.LlvmValue:
         """How many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
         b, size = self.builder, self.itemsize
         nbytes = b.and_(b.sub(index(0), b.ptrtoint(to, I64)), index(CACHE_LINE - 1))
@@ -248,14 +248,14 @@ class Rows:
         is_there = b.and_(is_there, b.icmp_unsigned("<", elements, index(reach)))
         return b.select(is_there, elements, index(reach))
 
-    def _at(self, pointer: ir.Value, i: Place, step: int = 1) -> ir.Value:
+    def _at(self, pointer: ir.LlvmValue, i: Place, step: int = 1) -> ir.LlvmValue:
         """`pointer` moved by `i` times `step` elements."""
         if isinstance(i, int):
             return address(self.builder, pointer, i * step * self.itemsize)
         return offset(self.builder, pointer, (i, step * self.itemsize))
 
-    def _one(self, place: ir.Value) -> ir.Value:
+    def _one(self, place: ir.LlvmValue) -> ir.LlvmValue:
         return self.builder.load(place, typ=self.element, align=self.alignment)
 
-    def _load(self, place: ir.Value) -> ir.Value:
+    def _load(self, place: ir.LlvmValue) -> ir.LlvmValue:
         return self.builder.load(place, typ=self.vector, align=self.alignment)

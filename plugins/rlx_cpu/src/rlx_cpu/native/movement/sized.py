@@ -109,7 +109,9 @@ class MoveForm:
         b.ret_void()
         return Emitted(name)
 
-    def _move_row(self, b: ir.IRBuilder, number: int, row: ir.Value, to: ir.Value, source: ir.Value | None) -> None:
+    def _move_row(
+        self, b: ir.IRBuilder, number: int, row: ir.LlvmValue, to: ir.LlvmValue, source: ir.LlvmValue | None
+    ) -> None:
         """One row of a box, or one piece of what is part of the code, counted through its outer axes."""
         part = self.parts[number]
         for i in reversed(range(part.outer)):
@@ -123,7 +125,7 @@ class MoveForm:
         rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
         count = sized(b, unknown(f"count{last}"))
         if source is None:
-            rows.library("memset", to, ir.Constant(I8, 0), count)
+            rows.library("memset", to, ir.LlvmConstant(I8, 0), count)
         elif part.kind == "copy":
             rows.library("memcpy", to, source, count)
         else:

@@ -24,7 +24,7 @@ from rlx_cpu.native.table import native
 __all__ = ["emit_slice", "emit_update"]
 
 
-def start_of(b: ir.IRBuilder, place: Place, pointer: ir.Value, limit: int) -> ir.Value:
+def start_of(b: ir.IRBuilder, place: Place, pointer: ir.LlvmValue, limit: int) -> ir.LlvmValue:
     """A start operand held in 0..limit, as i64."""
     dtype = place.type.dtype
     raw = b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
@@ -36,8 +36,8 @@ def start_of(b: ir.IRBuilder, place: Place, pointer: ir.Value, limit: int) -> ir
 
 
 def starts_of(
-    b: ir.IRBuilder, buffers: ir.Value, layout: Layout, first: int, shape: Sequence[int], window: Sequence[int]
-) -> list[ir.Value]:
+    b: ir.IRBuilder, buffers: ir.LlvmValue, layout: Layout, first: int, shape: Sequence[int], window: Sequence[int]
+) -> list[ir.LlvmValue]:
     """The starts, which are the operands from `first` on."""
     found = []
     for axis, (n, size) in enumerate(zip(shape, window, strict=True)):
@@ -82,7 +82,7 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
     is_elsewhere = builder.icmp_unsigned("!=", builder.ptrtoint(origin, I64), builder.ptrtoint(to, I64))
     rest = [a for a in range(len(shape)) if a != axis]
 
-    def slab(sizes: Sequence[int], source: Place, to: ir.Value, read: ir.Value) -> None:
+    def slab(sizes: Sequence[int], source: Place, to: ir.LlvmValue, read: ir.LlvmValue) -> None:
         box = Box(tuple(Axis(sizes[a], y.strides[a], source.strides[a]) for a in rest))
         if box.size:
             for piece, width in prepared(isa, box, itemsize):

@@ -16,6 +16,6 @@ def key_type(keys: Keys, lanes: int = 1) -> Any:
     return in_lanes(ir.IntType(keys.bits), lanes)
 
 
-def load_keys(b: ir.IRBuilder, keys: Keys, place: ir.Value, lanes: int = 1) -> ir.Value:
+def load_keys(b: ir.IRBuilder, keys: Keys, place: ir.LlvmValue, lanes: int = 1) -> ir.LlvmValue:
     """The keys of neighbours in memory."""
     return keys.of(b, b.load(place, typ=key_type(keys, lanes), align=keys.dtype.itemsize))

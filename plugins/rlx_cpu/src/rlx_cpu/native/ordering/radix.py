@@ -102,7 +102,9 @@ class Radix:
 class Passes:
     """The code of one function."""
 
-    def __init__(self, b: ir.IRBuilder, plan: Radix, row: ir.Value, count: ir.Value, scratch: ir.Value) -> None:
+    def __init__(
+        self, b: ir.IRBuilder, plan: Radix, row: ir.LlvmValue, count: ir.LlvmValue, scratch: ir.LlvmValue
+    ) -> None:
         self.b, self.plan, self.row, self.count = b, plan, row, count
         words, both = (plan.n * k * WORD if is_known(plan.n) else times(b, count, k * WORD) for k in (1, 2))
         self.counters = offset(b, scratch, both)
@@ -142,16 +144,16 @@ class Passes:
             for digit in self.plan.digits:
                 self._increased(digit, high)
 
-    def _counter(self, digit: Digit, word: ir.Value) -> ir.Value:
+    def _counter(self, digit: Digit, word: ir.LlvmValue) -> ir.LlvmValue:
         b = self.b
         value = b.and_(b.lshr(word, index(32 + digit.shift)), index(digit.values - 1))
         return offset(b, self.counters, (value, COUNT), digit.first * COUNT)
 
-    def _increased(self, digit: Digit, word: ir.Value) -> ir.Value:
+    def _increased(self, digit: Digit, word: ir.LlvmValue) -> ir.LlvmValue:
         """The counter of a word's digit as it was, now one more."""
         place = self._counter(digit, word)
         before = self.b.load(place, typ=I32, align=COUNT)
-        self.b.store(self.b.add(before, ir.Constant(I32, 1)), place, align=COUNT)
+        self.b.store(self.b.add(before, ir.LlvmConstant(I32, 1)), place, align=COUNT)
         return before
 
     def _move(self, digit: Digit) -> None:
@@ -171,7 +173,7 @@ class Passes:
         """Counts become the places where the words of each digit begin."""
         b = self.b
         total = variable(b, I32)
-        b.store(ir.Constant(I32, 0), total, align=COUNT)
+        b.store(ir.LlvmConstant(I32, 0), total, align=COUNT)
         with counting(b, 0, digit.values) as i:
             place = offset(b, self.counters, (i, COUNT), digit.first * COUNT)
             many, before = b.load(place, typ=I32, align=COUNT), b.load(total, typ=I32, align=COUNT)

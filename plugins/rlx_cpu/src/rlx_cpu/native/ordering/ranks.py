@@ -59,29 +59,29 @@ class Ranks:
     def workspace(self) -> int:
         return 2 * self.keys_nbytes
 
-    def place(self, b: ir.IRBuilder, scratch: ir.Value, i: ir.Value) -> ir.Value:
+    def place(self, b: ir.IRBuilder, scratch: ir.LlvmValue, i: ir.LlvmValue) -> ir.LlvmValue:
         """Where element `i` goes, after `count`."""
         found = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
         return b.zext(found, index(0).type) if self.keys.bits < 64 else found
 
-    def count(self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value) -> None:
+    def count(self, b: ir.IRBuilder, row: ir.LlvmValue, scratch: ir.LlvmValue) -> None:
         """Write the keys of a row to scratch memory, then their places."""
         self._write_keys(b, row, scratch)
         type = key_type(self.keys, self.lanes)
         total = variable(b, type)
-        numbers = ir.Constant(type, [constant(type.element, k) for k in range(self.lanes)])
+        numbers = ir.LlvmConstant(type, [constant(type.element, k) for k in range(self.lanes)])
         with counting(b, 0, self.vectors * self.lanes, self.lanes) as start:
             own = b.load(offset(b, scratch, (start, self.size)), typ=type, align=self.size)
             b.store(constant(type, 0), total, align=self.size)
             end = b.add(start, index(self.lanes))
             last = b.select(b.icmp_signed("<", end, index(self.n)), end, index(self.n))
 
-            def add(other: ir.Value, is_before: ir.Value) -> None:
+            def add(other: ir.LlvmValue, is_before: ir.LlvmValue) -> None:
                 b.store(
                     b.sub(b.load(total, typ=type, align=self.size), b.sext(is_before, type)), total, align=self.size
                 )
 
-            def each(low: ir.Value | int, high: ir.Value | int, relation: str) -> None:
+            def each(low: ir.LlvmValue | int, high: ir.LlvmValue | int, relation: str) -> None:
                 with counting(b, low, high) as j:
                     other = self._key(b, scratch, j)
                     add(other, b.icmp_unsigned(relation, other, own))
@@ -101,12 +101,12 @@ class Ranks:
                 align=self.size,
             )
 
-    def _key(self, b: ir.IRBuilder, scratch: ir.Value, j: ir.Value) -> ir.Value:
+    def _key(self, b: ir.IRBuilder, scratch: ir.LlvmValue, j: ir.LlvmValue) -> ir.LlvmValue:
         """A key in every lane."""
         one = b.load(offset(b, scratch, (j, self.size)), typ=key_type(self.keys), align=self.size)
         return splat(b, one, self.lanes)
 
-    def _write_keys(self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value) -> None:
+    def _write_keys(self, b: ir.IRBuilder, row: ir.LlvmValue, scratch: ir.LlvmValue) -> None:
         lanes = self.lanes if self.step == 1 else 1
         whole = self.n // lanes * lanes
         for count, low, high in ((lanes, 0, whole), (1, whole, self.n)):

@@ -48,7 +48,7 @@ class Bisection:
     def keys(self) -> Keys:
         return self.search.keys
 
-    def find(self, row: ir.Value, values: ir.Value, to: ir.Value, lanes: int) -> None:
+    def find(self, row: ir.LlvmValue, values: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """The places of neighbouring values, one a lane."""
         b = self.builder
         wanted = load_keys(b, self.keys, values, lanes)
@@ -69,7 +69,7 @@ class Bisection:
         number = found if itemsize == 8 else b.trunc(found, memory_type(self.search.index, lanes))
         b.store(number, to, align=itemsize)
 
-    def _advance(self, row: ir.Value, wanted: ir.Value, place: ir.Value, step: ir.Value) -> None:
+    def _advance(self, row: ir.LlvmValue, wanted: ir.LlvmValue, place: ir.LlvmValue, step: ir.LlvmValue) -> None:
         """Move every place by `step` if the element that is the last to be passed comes before the value."""
         b, lanes = self.builder, width(wanted)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
@@ -79,7 +79,7 @@ class Bisection:
         is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, wanted)
         b.store(b.select(is_passed, after, at), place, align=8)
 
-    def _elements(self, row: ir.Value, places: ir.Value) -> ir.Value:
+    def _elements(self, row: ir.LlvmValue, places: ir.LlvmValue) -> ir.LlvmValue:
         """The bits of the elements at `places`."""
         b, lanes, size = self.builder, width(places), self.keys.dtype.itemsize
         if lanes == 1:
@@ -90,7 +90,7 @@ class Bisection:
         type, mask = key_type(self.keys, lanes), ir.VectorType(I1, lanes)
         name = f"llvm.masked.gather.{suffix(type)}.v{lanes}p0"
         gather = declare(b.module, name, type, [pointers.type, I32, mask, type])
-        return b.call(gather, [pointers, ir.Constant(I32, size), constant(mask, 1), constant(type, 0)])
+        return b.call(gather, [pointers, ir.LlvmConstant(I32, size), constant(mask, 1), constant(type, 0)])
 
 
 def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:

@@ -27,7 +27,7 @@ SAMPLE = 128
 
 
 @frozen
-class Listing:
+class PositionList:
     """A list of positions under construction.
 
     Attributes:
@@ -35,30 +35,30 @@ class Listing:
         count: A variable: how many there are.
     """
 
-    words: ir.Value
-    count: ir.Value
+    words: ir.LlvmValue
+    count: ir.LlvmValue
 
     @classmethod
-    def empty(cls, b: ir.IRBuilder, words: ir.Value) -> Listing:
+    def empty(cls, b: ir.IRBuilder, words: ir.LlvmValue) -> PositionList:
         count = variable(b, I64)
         b.store(index(0), count, align=8)
         return cls(words, count)
 
-    def size(self, b: ir.IRBuilder) -> ir.Value:
+    def size(self, b: ir.IRBuilder) -> ir.LlvmValue:
         return b.load(self.count, typ=I64, align=8)
 
-    def add(self, b: ir.IRBuilder, first: ir.Value, wanted: ir.Value) -> None:
+    def add(self, b: ir.IRBuilder, first: ir.LlvmValue, wanted: ir.LlvmValue) -> None:
         """Those of the positions `first`, `first + 1`, … that are wanted; space for all of them must be left."""
         count = self.size(b)
         for lane in range(width(wanted)):
-            one = wanted if width(wanted) == 1 else b.extract_element(wanted, ir.Constant(I32, lane))
+            one = wanted if width(wanted) == 1 else b.extract_element(wanted, ir.LlvmConstant(I32, lane))
             b.store(b.add(first, index(lane)), offset(b, self.words, (count, WORD)), align=WORD)
             count = b.add(count, b.zext(one, I64))
         b.store(count, self.count, align=8)
 
 
 @frozen
-class Row:
+class SelectionRow:
     """A row of `n` elements that is read once, a vector of keys at a time."""
 
     isa: Isa
@@ -74,7 +74,9 @@ class Row:
     def lanes(self) -> int:
         return self.isa.lanes(self.keys.dtype)
 
-    def scan(self, b: ir.IRBuilder, row: ir.Value, start: int, see: Callable[[ir.Value, ir.Value], None]) -> None:
+    def scan(
+        self, b: ir.IRBuilder, row: ir.LlvmValue, start: int, see: Callable[[ir.LlvmValue, ir.LlvmValue], None]
+    ) -> None:
         """Code for the elements from `start` on: `see(their first position, their keys)`."""
         whole = start + (self.n - start) // self.lanes * self.lanes
         for count, low, high in ((self.lanes, start, whole), (1, whole, self.n)):
@@ -87,7 +89,7 @@ class Row:
 class Candidates:
     """The first `kept` elements in order of a row of many more."""
 
-    row: Row
+    row: SelectionRow
     kept: int
 
     @property
@@ -115,7 +117,7 @@ class Candidates:
         sort = self.sorter.function(module, f"{name}.sort", is_listed=True)
         row, scratch = function.args
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        listing = Listing.empty(b, scratch)
+        listing = PositionList.empty(b, scratch)
         last = variable(b, key_type(self.row.keys))
         size, first = self.row.size, self.first
 
@@ -136,7 +138,7 @@ class Candidates:
         b.store(index(first), listing.count, align=8)
         forget()
 
-        def see(position: ir.Value, keys: ir.Value) -> None:
+        def see(position: ir.LlvmValue, keys: ir.LlvmValue) -> None:
             # Of equals the earlier one is kept, and that is the one that is there already.
             bound = splat(b, b.load(last, typ=key_type(self.row.keys), align=size), width(keys))
             wanted = b.icmp_unsigned("<", keys, bound)
@@ -155,7 +157,7 @@ class Candidates:
 class Slices:
     """A long row cut by keys into as many slices as there are parts, about equal ones."""
 
-    row: Row
+    row: SelectionRow
 
     @property
     def ranks(self) -> Ranks:
@@ -163,8 +165,8 @@ class Slices:
         return Ranks(self.row.isa, self.row.keys, SAMPLE, self.row.n // SAMPLE)
 
     def list(
-        self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value, part: ir.Value, parts: ir.Value
-    ) -> tuple[ir.Value, ir.Value]:
+        self, b: ir.IRBuilder, row: ir.LlvmValue, scratch: ir.LlvmValue, part: ir.LlvmValue, parts: ir.LlvmValue
+    ) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """(how many elements are in a slice, how many come before it); its positions are listed in scratch memory."""
         keys = self.row.keys
         self.ranks.count(b, row, scratch)
@@ -172,11 +174,11 @@ class Slices:
         low, high = (self._bound(b, scratch, b.udiv(b.mul(p, index(SAMPLE)), parts)) for p in (part, following))
         is_first, is_last = b.icmp_unsigned("==", part, index(0)), b.icmp_unsigned("==", following, parts)
         low = b.select(is_first, constant(key_type(keys), 0), low)
-        listing = Listing.empty(b, scratch)
+        listing = PositionList.empty(b, scratch)
         before = variable(b, I64)
         b.store(index(0), before, align=8)
 
-        def see(position: ir.Value, found: ir.Value) -> None:
+        def see(position: ir.LlvmValue, found: ir.LlvmValue) -> None:
             lanes = width(found)
             is_before = b.icmp_unsigned("<", found, splat(b, low, lanes))
             is_below = b.or_(b.icmp_unsigned("<", found, splat(b, high, lanes)), splat(b, is_last, lanes))
@@ -188,7 +190,7 @@ class Slices:
         self.row.scan(b, row, 0, see)
         return listing.size(b), b.load(before, typ=I64, align=8)
 
-    def _bound(self, b: ir.IRBuilder, scratch: ir.Value, rank: ir.Value) -> ir.Value:
+    def _bound(self, b: ir.IRBuilder, scratch: ir.LlvmValue, rank: ir.LlvmValue) -> ir.LlvmValue:
         """The key of the sample that comes at `rank`; the first one if none does."""
         type, size = key_type(self.row.keys), self.row.size
         bound = variable(b, type)
@@ -198,7 +200,7 @@ class Slices:
         return b.load(bound, typ=type, align=size)
 
 
-def _many(b: ir.IRBuilder, condition: ir.Value) -> ir.Value:
+def _many(b: ir.IRBuilder, condition: ir.LlvmValue) -> ir.LlvmValue:
     """In how many lanes a condition holds."""
     if width(condition) == 1:
         return b.zext(condition, I64)

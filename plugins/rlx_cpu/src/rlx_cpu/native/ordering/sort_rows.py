@@ -18,8 +18,8 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.ordering.radix import Radix
-from rlx_cpu.native.ordering.selection import Row
-from rlx_cpu.native.ordering.sorting import Problem, emit_sort, write_sort
+from rlx_cpu.native.ordering.selection import SelectionRow
+from rlx_cpu.native.ordering.sorting import SortProblem, emit_sort, write_sort
 from rlx_cpu.native.table import native
 
 __all__ = ["SortForm", "sized_sort"]
@@ -37,7 +37,7 @@ def has_words(node: Node) -> bool:
 class SortForm:
     """Sorting any number of lines, and lines of any length that are sorted digit by digit."""
 
-    problem: Problem
+    problem: SortProblem
     op: Op
 
     @property
@@ -49,7 +49,7 @@ class SortForm:
         """See `SizedForm.call`."""
         x, problem = layout.operands[0], self.problem
         assert x is not None, "there is something to sort"
-        known = Problem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
+        known = SortProblem.of(self.op, x.type, layout.results[0].type, problem.row.isa)
         if known.is_cut != problem.is_cut:
             return None
         if not is_known(problem.row.n) and not (
@@ -72,7 +72,7 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
     assert lying is not None, "there is something to sort"
     sorting, known = (
         Sorting.of(node.op, x.type, node.types[0]),
-        Problem.of(node.op, lying.type, layout.results[0].type, isa),
+        SortProblem.of(node.op, lying.type, layout.results[0].type, isa),
     )
     is_wide = None
     if not is_known(sorting.n):
@@ -84,7 +84,7 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
         return None  # how many are kept decides how they are found
     if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
         return None
-    return SortForm(Problem(Row(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
+    return SortForm(SortProblem(SelectionRow(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)
 
 
 native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort", sized=sized_sort)(emit_sort)

@@ -25,16 +25,16 @@ from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.movement.mover import Mover
 from rlx_cpu.native.ordering.radix import WORD, Radix
 from rlx_cpu.native.ordering.ranks import Ranks, is_short
-from rlx_cpu.native.ordering.selection import Candidates, Row, Slices
+from rlx_cpu.native.ordering.selection import Candidates, SelectionRow, Slices
 
-__all__ = ["Problem", "emit_sort", "write_sort"]
+__all__ = ["SortProblem", "emit_sort", "write_sort"]
 
 LINE_NBYTES = 64
 """Bytes of neighbouring lines that are transposed together: a cache line."""
 
 
 @frozen
-class Problem:
+class SortProblem:
     """A sorting, and how its rows are sorted.
 
     Attributes:
@@ -42,17 +42,17 @@ class Problem:
         has_wide_digits: Whether digits are wide, where it is not known how long rows are.
     """
 
-    row: Row
+    row: SelectionRow
     sorting: Sorting
     is_cut: bool
     has_wide_digits: bool | None = None
 
     @classmethod
-    def of(cls, op: Any, x: TensorType, first: TensorType, isa: Isa) -> Problem:
+    def of(cls, op: Any, x: TensorType, first: TensorType, isa: Isa) -> SortProblem:
         """That of known sizes."""
         s, sizes = Sorting.of(op, x, first), isa.machine.ordering
         is_cut = s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
-        return cls(Row(isa, s.keys, s.n), s, is_cut)
+        return cls(SelectionRow(isa, s.keys, s.n), s, is_cut)
 
     @property
     def unit_lines(self) -> int:
@@ -120,23 +120,23 @@ class Problem:
 
 
 @frozen(eq=False)
-class Line:
+class SortedRow:
     """One dense row of the operand, and where its results go, dense too.
 
     Attributes:
         values: Where elements go, if they are a result.
     """
 
-    problem: Problem
-    row: ir.Value
-    values: ir.Value | None
-    positions: ir.Value
+    problem: SortProblem
+    row: ir.LlvmValue
+    values: ir.LlvmValue | None
+    positions: ir.LlvmValue
 
     @classmethod
-    def at(cls, problem: Problem, pointers: tuple[ir.Value, ...]) -> Line:
+    def at(cls, problem: SortProblem, pointers: tuple[ir.LlvmValue, ...]) -> SortedRow:
         return cls(problem, pointers[0], pointers[1] if problem.sorting.has_values else None, pointers[-1])
 
-    def write(self, b: ir.IRBuilder, place: ir.Value, position: ir.Value) -> None:
+    def write(self, b: ir.IRBuilder, place: ir.LlvmValue, position: ir.LlvmValue) -> None:
         """The element at `position` comes at `place`."""
         size, itemsize = self.problem.row.size, self.problem.sorting.index.itemsize
         if self.values is not None:
@@ -145,24 +145,24 @@ class Line:
         number = position if itemsize == 8 else b.trunc(position, memory_type(self.problem.sorting.index))
         b.store(number, offset(b, self.positions, (place, itemsize)), align=itemsize)
 
-    def write_words(self, b: ir.IRBuilder, words: ir.Value, count: ir.Value, start: ir.Value) -> None:
+    def write_words(self, b: ir.IRBuilder, words: ir.LlvmValue, count: ir.LlvmValue, start: ir.LlvmValue) -> None:
         """The first `count` of sorted words come at `start` and after it."""
         with counting(b, index(0), count) as i:
             word = b.load(offset(b, words, (i, WORD)), typ=I64, align=WORD)
             self.write(b, b.add(start, i), b.and_(word, index(0xFFFFFFFF)))
 
 
-OneLine = Callable[[ir.IRBuilder, Line, ir.Value], None]
+OneLine = Callable[[ir.IRBuilder, SortedRow, ir.LlvmValue], None]
 """Code that sorts a line, given scratch memory."""
 
 
-def one_line_of(module: ir.Module, problem: Problem, name: str) -> OneLine:
+def one_line_of(module: ir.Module, problem: SortProblem, name: str) -> OneLine:
     """Code for a line."""
     way, kept = problem.way, problem.sorting.kept
     if isinstance(way, Candidates):
         find = way.function(module, f"{name}.first")
 
-        def by_candidates(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+        def by_candidates(b: ir.IRBuilder, line: SortedRow, scratch: ir.LlvmValue) -> None:
             line.write_words(b, b.call(find, [line.row, scratch]), index(kept), index(0))
 
         return by_candidates
@@ -170,14 +170,14 @@ def one_line_of(module: ir.Module, problem: Problem, name: str) -> OneLine:
         return partial(by_rank, way)
     sort = way.function(module, f"{name}.radix")
 
-    def by_digit(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+    def by_digit(b: ir.IRBuilder, line: SortedRow, scratch: ir.LlvmValue) -> None:
         words = b.call(sort, [line.row, sized(b, problem.row.n), scratch])
         line.write_words(b, words, sized(b, kept), index(0))
 
     return by_digit
 
 
-def by_rank(ranks: Ranks, b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+def by_rank(ranks: Ranks, b: ir.IRBuilder, line: SortedRow, scratch: ir.LlvmValue) -> None:
     ranks.count(b, line.row, scratch)
     with counting(b, 0, ranks.n) as i:
         place = ranks.place(b, scratch, i)
@@ -199,7 +199,7 @@ class Staging:
         start: Bytes before it.
     """
 
-    problem: Problem
+    problem: SortProblem
     start: int
 
     def pitch(self, number: int) -> int:
@@ -215,18 +215,20 @@ class Staging:
         return tuple(ends)
 
     def sort(
-        self, b: ir.IRBuilder, pointers: tuple[ir.Value, ...], lines: int, scratch: ir.Value, one_line: OneLine
+        self, b: ir.IRBuilder, pointers: tuple[ir.LlvmValue, ...], lines: int, scratch: ir.LlvmValue, one_line: OneLine
     ) -> None:
         """Sort `lines` neighbours, the first of which begin at `pointers`."""
         staged = tuple(offset(b, scratch, start) for start in self.offsets[:-1])
         self._move(b, 0, staged[0], pointers[0], lines, is_in=True)
         with counting(b, 0, lines) as i:
             rows = tuple(offset(b, first, (i, self.pitch(k))) for k, first in enumerate(staged))
-            one_line(b, Line.at(self.problem, rows), scratch)
+            one_line(b, SortedRow.at(self.problem, rows), scratch)
         for number in range(1, len(staged)):
             self._move(b, number, pointers[number], staged[number], lines, is_in=False)
 
-    def _move(self, b: ir.IRBuilder, number: int, to: ir.Value, source: ir.Value, lines: int, *, is_in: bool) -> None:
+    def _move(
+        self, b: ir.IRBuilder, number: int, to: ir.LlvmValue, source: ir.LlvmValue, lines: int, *, is_in: bool
+    ) -> None:
         """Lines to rows, or back."""
         p, size = self.problem, self.problem.sizes[number]
         across, along = Axis(lines, self.pitch(number), size), Axis(p.lengths[number], size, p.sorting.inner * size)
@@ -241,14 +243,14 @@ def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
     x = layout.operands[0]
     assert x is not None, "there is something to sort"
-    problem = Problem.of(node.op, x.type, layout.results[0].type, isa)
+    problem = SortProblem.of(node.op, x.type, layout.results[0].type, isa)
     write_sort(module, problem, name)
     if problem.is_empty:
         return Emitted(name, uses_threads=False)
     return Emitted(name, workspace=problem.workspace, uses_threads=problem.uses_threads, parts=problem.parts)
 
 
-def write_sort(module: ir.Module, problem: Problem, name: str) -> None:
+def write_sort(module: ir.Module, problem: SortProblem, name: str) -> None:
     """The function of a sorting."""
     function = ir.Function(module, KERNEL, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -259,7 +261,7 @@ def write_sort(module: ir.Module, problem: Problem, name: str) -> None:
     one_line, staging = one_line_of(module, problem, name), Staging(problem, aligned(problem.row_workspace))
     scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(problem.workspace)))
 
-    def pointers(outer: ir.Value, block: ir.Value) -> tuple[ir.Value, ...]:
+    def pointers(outer: ir.LlvmValue, block: ir.LlvmValue) -> tuple[ir.LlvmValue, ...]:
         shapes = zip(problem.sizes, problem.lengths, strict=True)
         return tuple(
             offset(
@@ -276,7 +278,7 @@ def write_sort(module: ir.Module, problem: Problem, name: str) -> None:
             outer, block = b.udiv(unit, index(problem.blocks)), b.urem(unit, index(problem.blocks))
             first = pointers(outer, block)
             if problem.sorting.inner == 1:
-                one_line(b, Line.at(problem, first), scratch)
+                one_line(b, SortedRow.at(problem, first), scratch)
                 return
             left = problem.sorting.inner % problem.unit_lines
             with b.if_else(b.icmp_unsigned("==", block, index(problem.blocks - 1))) as (last, other):
@@ -290,7 +292,7 @@ def write_sort(module: ir.Module, problem: Problem, name: str) -> None:
         listed = Radix(row.isa, row.keys, row.n).function(module, f"{name}.listed", is_listed=True)
         with b.if_else(b.icmp_signed(">", parts, sized(b, problem.sorting.outer))) as (slices, whole):
             with slices, counting(b, 0, problem.sorting.outer) as outer:
-                line = Line.at(problem, pointers(outer, index(0)))
+                line = SortedRow.at(problem, pointers(outer, index(0)))
                 count, before = Slices(row).list(b, line.row, scratch, part, parts)
                 line.write_words(b, b.call(listed, [line.row, count, scratch]), count, before)
             with whole:

@@ -17,10 +17,10 @@ from rlx_cpu.native.llvm.simd import Simd, index, offset, times
 from rlx_cpu.native.llvm.stored import Stored
 
 __all__ = [
-    "Epilogue",
-    "Operand",
-    "Spot",
+    "EpilogueOperand",
+    "GemmEpilogue",
     "Stage",
+    "TileElements",
     "activation",
     "add",
     "multiply",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @frozen(eq=False)
-class Spot:
+class TileElements:
     """Which elements a vector holds: `row`, and columns from `column` on.
 
     Attributes:
@@ -38,22 +38,22 @@ class Spot:
         tile: The first row of its tile, and `ahead`, how many rows after that it is.
     """
 
-    batch: ir.Value
-    row: ir.Value
-    column: ir.Value
-    mask: ir.Value | None
-    tile: ir.Value
-    ahead: ir.Value
+    batch: ir.LlvmValue
+    row: ir.LlvmValue
+    column: ir.LlvmValue
+    mask: ir.LlvmValue | None
+    tile: ir.LlvmValue
+    ahead: ir.LlvmValue
 
 
-Stage = Callable[[ir.IRBuilder, ir.Value, Spot], ir.Value]
+Stage = Callable[[ir.IRBuilder, ir.LlvmValue, TileElements], ir.LlvmValue]
 
-Prefetch = Callable[[ir.IRBuilder, Spot], None]
+Prefetch = Callable[[ir.IRBuilder, TileElements], None]
 """Prefetches what stages will read of a spot, long before they do."""
 
 
 @frozen(eq=False)
-class Epilogue:
+class GemmEpilogue:
     """Stages in order.
 
     Attributes:
@@ -67,29 +67,29 @@ class Epilogue:
     is_long: bool = False
     prefetches: tuple[Prefetch, ...] = ()
 
-    def apply(self, b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+    def apply(self, b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
         for stage in self.stages:
             value = stage(b, value, spot)
         return value
 
-    def then(self, stage: Stage, *, is_long: bool = False, prefetches: Sequence[Prefetch] = ()) -> Epilogue:
+    def then(self, stage: Stage, *, is_long: bool = False, prefetches: Sequence[Prefetch] = ()) -> GemmEpilogue:
         """These stages and another."""
-        return Epilogue((*self.stages, stage), self.is_long or is_long, (*self.prefetches, *prefetches))
+        return GemmEpilogue((*self.stages, stage), self.is_long or is_long, (*self.prefetches, *prefetches))
 
 
 @frozen(eq=False)
-class Operand:
+class EpilogueOperand:
     """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'.
 
     What is read is what registers hold of that dtype: f32 of 16 bits, a mask of bools.
     """
 
-    pointer: ir.Value
+    pointer: ir.LlvmValue
     by_row: int = 0
     by_column: int = 0
     dtype: DType | None = None
 
-    def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
+    def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
         """The elements at a spot; broadcast along what has no stride."""
         stored = Stored(simd, self.dtype or simd.dtype)
         place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
@@ -100,11 +100,11 @@ class Operand:
         return _spread(b, stored, place, self.by_column, spot)
 
 
-def add(simd: Simd, operand: Operand) -> Stage:
+def add(simd: Simd, operand: EpilogueOperand) -> Stage:
     """Add an operand: a bias has one number a column, a residual one for every element."""
-    repeated: dict[str, ir.Value] = {}
+    repeated: dict[str, ir.LlvmValue] = {}
 
-    def stage(b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+    def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
         if operand.by_row != 0:
             return b.fadd(value, operand.load(b, simd, spot))
         column = spot.column.text
@@ -120,23 +120,23 @@ def scale(simd: Simd, factor: float) -> Stage:
     return lambda b, value, spot: b.fmul(value, simd.constant(factor))
 
 
-def multiply(simd: Simd, operand: Operand) -> Stage:
+def multiply(simd: Simd, operand: EpilogueOperand) -> Stage:
     """Multiply by an operand: one number a row, say."""
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 
 
-def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
+def activation(function: Callable[[ir.IRBuilder, ir.LlvmValue], ir.LlvmValue]) -> Stage:
     """Apply a function of one variable."""
     return lambda b, value, spot: function(b, value)
 
 
-def _spread(b: ir.IRBuilder, stored: Stored, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
+def _spread(b: ir.IRBuilder, stored: Stored, place: ir.LlvmValue, stride: int, spot: TileElements) -> ir.LlvmValue:
     """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
     simd = stored.simd
-    value: ir.Value = ir.Constant(register_type(stored.dtype, simd.lanes), ir.Undefined)
+    value: ir.LlvmValue = ir.LlvmConstant(register_type(stored.dtype, simd.lanes), ir.Undefined)
     for lane in range(simd.lanes):
-        where = ir.Constant(I32, lane)
-        step: ir.Value = index(lane * stride)
+        where = ir.LlvmConstant(I32, lane)
+        step: ir.LlvmValue = index(lane * stride)
         if spot.mask is not None:
             step = b.select(b.extract_element(spot.mask, where), step, index(0))
         value = b.insert_element(value, stored.load_scalar(b, offset(b, place, step)), where)

@@ -12,7 +12,7 @@ from attrs import field
 
 from rlx_core.codegen.cuts import cut, unknown_cut
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import MatrixProduct
 from rlx_core.codegen.sizes import layout_sizes, sized_layout
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
@@ -23,7 +23,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.gemm_driver import Driver
+from rlx_cpu.native.products.gemm_driver import GemmEmitter
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import DEPTH, ENOUGH_ROWS, GROUP, TILES, EpilogueOf, call_of, sources_of
 from rlx_cpu.native.products.gemm_tiles import Blocks, tile_for
@@ -81,11 +81,11 @@ class FoldedForm:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.plan.product.factors, self.plan.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
-        emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
+        emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
 
 
-def of_size(product: Product, sizes: DimBinding) -> Product:
+def of_size(product: MatrixProduct, sizes: DimBinding) -> MatrixProduct:
     """A product of known sizes."""
     m, k = (sizes.bind(n).__index__() for n in (product.m, product.k))
     lines, runs, result_lines = (
@@ -115,7 +115,7 @@ def sized_folded(epilogue: EpilogueOf) -> EmitSized:
     return form
 
 
-def product_of(node: Node, lying: Layout) -> Product | None:
+def product_of(node: Node, lying: Layout) -> MatrixProduct | None:
     """The product of an unknown number of images; `None` where something else is unknown, or a stride."""
     op, (a, b) = node.op, lying.operands[:2]
     assert isinstance(op, FoldedMatMul), "registered for it alone"
@@ -127,11 +127,11 @@ def product_of(node: Node, lying: Layout) -> Product | None:
     )
     if is_open or not is_known(b.type.shape[1]) or counted not in ({0}, {rows}):
         return None
-    product = Product.of_axes(a, b, lying.results[0], op.axes)
+    product = MatrixProduct.of_axes(a, b, lying.results[0], op.axes)
     return with_images_apart(product, a.type.shape[0], a.strides[0]) if counted == {0} else product
 
 
-def with_images_apart(product: Product, images: Dim, stride: int) -> Product:
+def with_images_apart(product: MatrixProduct, images: Dim, stride: int) -> MatrixProduct:
     """A product whose rows are neighbours as one of as many lines as there are images, where these have rows enough."""
     rows = product.m // images
     if product.lines or not is_known(rows) or rows < FEWEST_ROWS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.epilogue import Pointwise, pointwise
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Matrix, Product
+from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
@@ -21,8 +21,8 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, pointer_at
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.epilogue import Epilogue, Operand, activation, add
-from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, activation, add
+from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
@@ -64,11 +64,11 @@ def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     bias_place = layout.operands[2]
     assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
     assert bias_place is not None, "the bias is required"
-    by_column = Matrix.of_row(bias_place).by_column
+    by_column = MatrixStrides.of_row(bias_place).by_column
 
-    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
-        bias = Operand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
-        stages = Epilogue((add(simd, bias),))
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
+        bias = EpilogueOperand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
+        stages = GemmEpilogue((add(simd, bias),))
         if op.activation is None:
             return stages
         function = activation_code(op.activation, simd.dtype)
@@ -108,7 +108,7 @@ def emit_product(
     """
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    product = product_of(layout) if axes is None else Product.of_axes(a, b, layout.results[0], axes)
+    product = product_of(layout) if axes is None else MatrixProduct.of_axes(a, b, layout.results[0], axes)
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
-    return Driver(plan, layout, name, epilogue).emit()
+    return GemmEmitter(plan, layout, name, epilogue).emit()

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Final
 
 from rlx_core.codegen.cuts import Cut
-from rlx_core.codegen.product import Axes, Matrix, Product
+from rlx_core.codegen.product import Axes, MatrixProduct, MatrixStrides
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import DimBinding, Expr
 from rlx_core.ir.dtypes import DType
@@ -22,11 +22,11 @@ from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, POINTER, VOID
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.sizes import Sizes
+from rlx_cpu.native.llvm.sizes import ModuleSizes
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.gemm_plan import ProductPlan, Sources
+from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks
-from rlx_cpu.native.products.gemm_work import Given, Work
+from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
 from rlx_cpu.native.products.inner_loops import Told
 
 __all__ = ["Common", "common_work"]
@@ -39,7 +39,7 @@ _SHARES: Final = (unknown("share"), unknown("narrow_share"))
 
 
 @frozen
-class Kind:
+class GemmKind:
     """What is no number of a product.
 
     Attributes:
@@ -79,15 +79,15 @@ class CommonWork:
     """A product whose items are done by the function of its kind."""
 
     plan: ProductPlan
-    kind: Kind
+    kind: GemmKind
 
     def call(
         self,
         b: ir.IRBuilder,
         name: str,
-        given: Given,
-        part: ir.Value,
-        parts: ir.Value,
+        given: GemmBuffers,
+        part: ir.LlvmValue,
+        parts: ir.LlvmValue,
         kernels: Mapping[tuple[int, int], ir.Function],
     ) -> None:
         """Do a part's share of the items.
@@ -115,7 +115,7 @@ def common_work(plan: ProductPlan) -> CommonWork | None:
         return None
     if plan.words.per_word != 1 or p.c.by_column != p.dtype.itemsize:
         return None
-    kind = Kind(
+    kind = GemmKind(
         plan.isa, plan.words.simd.module.triple, p.factors, p.dtype,
         len(p.lines), len(p.result_lines), plan.run is not None, plan.vector_nbytes,
     )  # fmt: skip
@@ -123,10 +123,10 @@ def common_work(plan: ProductPlan) -> CommonWork | None:
 
 
 @cache
-def common_of(kind: Kind) -> Common:
+def common_of(kind: GemmKind) -> Common:
     """The function of a kind; its text depends on nothing else."""
     module = ir.Module("product", kind.triple)
-    module.sizes = sizes = Sizes(argument=_NUMBERS)
+    module.sizes = sizes = ModuleSizes(argument=_NUMBERS)
     function = ir.Function(module, _SIGNATURE, kind.name)
     for argument, name in zip(function.args, _NAMES, strict=True):
         argument.named(name)
@@ -134,7 +134,7 @@ def common_of(kind: Kind) -> Common:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     inside = b.append_basic_block("items")
     plan = plan_of(kind, module)
-    given = Given(buffers, a, a, c, shared=None, own=None, panels=panels)
+    given = GemmBuffers(buffers, a, a, c, shared=None, own=None, panels=panels)
     b.position_at_end(inside)
     Work(plan).items(b, given, part, parts, Told(plan, (places[0], places[1], places[2], places[3]), _SHARES))
     b.ret_void()
@@ -146,19 +146,19 @@ def common_of(kind: Kind) -> Common:
 # ------------------------------------------------------------------------------------------- numbers
 
 
-def plan_of(kind: Kind, module: ir.Module) -> ProductPlan:
+def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
     """A product of which no number is known."""
-    product = Product(
+    product = MatrixProduct(
         kind.dtype, kind.factors, (), (), unknown("m"), unknown("n"), unknown("k"),
-        Matrix((), unknown("a_by_row"), unknown("a_by_column")), Matrix((), 0, 0),
-        Matrix((), unknown("c_by_row"), kind.dtype.itemsize), is_bound=True,
+        MatrixStrides((), unknown("a_by_row"), unknown("a_by_column")), MatrixStrides((), 0, 0),
+        MatrixStrides((), unknown("c_by_row"), kind.dtype.itemsize), is_bound=True,
         lines=_axes("line", kind.lines), runs=_axes("run", int(kind.has_runs)),
         result_lines=_axes("result_line", kind.result_lines),
     )  # fmt: skip
     words = Words.of(module, kind.isa, kind.factors, kind.dtype.accumulator)
     rows, panels = _cut("rows", is_in_lines=bool(kind.lines)), _cut("panels", is_in_lines=False)
     given = Blocks(rows, panels, unknown("depth"), unknown("row_tiles"), unknown("panel_group"), words.simd.lanes)
-    sources = Sources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
+    sources = OperandSources("ahead", "direct", owns_rows=False, sharers=unknown("sharers"))
     return ProductPlan(product, words, kind.isa, True, False, False, given, sources)
 
 

@@ -6,30 +6,30 @@ from collections.abc import Callable
 
 from rlx_core.codegen.places import Layout
 from rlx_core.system.records import frozen
-from rlx_cpu.native.contract import Emitted, Held, Pack
+from rlx_cpu.native.contract import Emitted, HoistedPack, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import KERNEL, OUTER
 from rlx_cpu.native.llvm.cuts import pieces_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
-from rlx_cpu.native.products.epilogue import Epilogue
+from rlx_cpu.native.products.epilogue import GemmEpilogue
 from rlx_cpu.native.products.gemm_common import common_work
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
-from rlx_cpu.native.products.gemm_work import Given, Work
+from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
 from rlx_cpu.native.products.inner_loops import Inside
-from rlx_cpu.native.products.microkernel import Microkernel, Result, Right, Runs
+from rlx_cpu.native.products.microkernel import Microkernel, ResultTile, Right, Runs
 
-__all__ = ["Driver", "MakeEpilogue"]
+__all__ = ["GemmEmitter", "MakeEpilogue"]
 
-MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
+MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.LlvmValue], GemmEpilogue]
 """Builds the stages inside a microkernel, from the buffers that the kernel is given."""
 
 
 @frozen(eq=False)
-class Driver:
+class GemmEmitter:
     """One product while its function is emitted."""
 
     plan: ProductPlan
@@ -59,11 +59,11 @@ class Driver:
                 function.attributes.add(OUTER)
         b.ret_void()
         packs: tuple[Pack, ...] = ()
-        held: tuple[Held, ...] = ()
+        held: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
         elif plan.panels == "held":
-            held = (Held(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
+            held = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(
             function=self.name,
             packs=packs,
@@ -106,7 +106,9 @@ class Driver:
         b.ret_void()
         return name
 
-    def _pack_panels(self, b: ir.IRBuilder, source: ir.Value, to: ir.Value, part: ir.Value, parts: ir.Value) -> None:
+    def _pack_panels(
+        self, b: ir.IRBuilder, source: ir.LlvmValue, to: ir.LlvmValue, part: ir.LlvmValue, parts: ir.LlvmValue
+    ) -> None:
         """A part's share of packing B."""
         plan, p, panels = self.plan, self.plan.product, self.plan.blocks.panels
         with counting(b, *share(b, p.b_entries * panels.pieces, part, parts)) as unit:
@@ -114,7 +116,9 @@ class Driver:
             place = offset(b, to, (matrix, plan.packed_nbytes))
             self.work.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.work.panel(b, panel, place))
 
-    def _pack_rows(self, b: ir.IRBuilder, a: ir.Value, shared: ir.Value, part: ir.Value, parts: ir.Value) -> None:
+    def _pack_rows(
+        self, b: ir.IRBuilder, a: ir.LlvmValue, shared: ir.LlvmValue, part: ir.LlvmValue, parts: ir.LlvmValue
+    ) -> None:
         """A part's share of packing A: copies tile by tile, transposed rows by ranges of k."""
         plan, p = self.plan, self.plan.product
         tiles = plan.blocks.rows.pieces
@@ -153,7 +157,7 @@ class Driver:
                         is_masked=partial and is_direct,
                         makes_words=plan.makes_words,
                     ),
-                    result=Result(
+                    result=ResultTile(
                         plan.result,
                         (p.c.by_row, p.c.by_column),
                         columns=p.n if partial else None,
@@ -170,7 +174,7 @@ class Driver:
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
         return found
 
-    def _given(self, b: ir.IRBuilder, buffers: ir.Value, thread: ir.Value) -> Given:
+    def _given(self, b: ir.IRBuilder, buffers: ir.LlvmValue, thread: ir.LlvmValue) -> GemmBuffers:
         plan, results = self.plan, len(self.layout.operands)
         a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, results))
         shared = pointer_at(b, buffers, results + len(self.layout.results)) if plan.has_memory else None
@@ -178,9 +182,9 @@ class Driver:
         panels = shared if plan.panels == "shared" else own
         if plan.panels in ("ahead", "held"):
             panels = self._kept(b, buffers)
-        return Given(buffers, a, source, c, shared, own, panels)
+        return GemmBuffers(buffers, a, source, c, shared, own, panels)
 
-    def _kept(self, b: ir.IRBuilder, buffers: ir.Value) -> ir.Value:
+    def _kept(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
         """Where panels are that are kept for many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
         return pointer_at(b, buffers, first + self.plan.has_memory)

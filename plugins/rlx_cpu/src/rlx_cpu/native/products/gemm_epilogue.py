@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.product import Product, is_uneven, sizes_of
+from rlx_core.codegen.product import MatrixProduct, is_uneven, sizes_of
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -27,7 +27,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
-from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
+from rlx_cpu.native.products.epilogue import EpilogueOperand, GemmEpilogue, Stage, TileElements
 from rlx_cpu.native.products.folded_sized import sized_folded
 from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
@@ -82,7 +82,7 @@ def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = 
     op, (a, b, *_) = node.op, layout.operands
     assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
     assert a is not None and b is not None, "all operands are required"  # noqa: PT018
-    rows = Product.of(a, b, layout.results[0]).m
+    rows = MatrixProduct.of(a, b, layout.results[0]).m
     return epilogue_of(op.region, node, layout, rows, prefetched_nbytes=prefetched_nbytes)
 
 
@@ -108,7 +108,7 @@ def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | No
         return nothing_follows
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "all operands are required"  # noqa: PT018
-    product = Product.of_axes(a, b, layout.results[0], node.op.axes)
+    product = MatrixProduct.of_axes(a, b, layout.results[0], node.op.axes)
     line = product.width if product.lines else 0
     return epilogue_of(node.op.region, node, layout, 0, line, prefetched_nbytes=prefetched_nbytes)
 
@@ -146,22 +146,24 @@ def epilogue_of(
     assert function is not None, "the row refuses other regions"
     shape = sizes_of(layout.results[0])
 
-    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
         places = (*others, *layout.results)
         tensors = [Tensor.of(p, shape, rows, line, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
         read, written = tensors[: len(others)], tensors[len(others) :]
         far = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
         prefetches = [t.prefetch for t in far]
-        return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
+        return GemmEpilogue().then(
+            region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches
+        )
 
     return epilogue
 
 
 def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Sequence[Tensor]) -> Stage:
     """A stage that computes a region of the sums: its first result goes on, the others are stored."""
-    repeated: dict[tuple[int, str], ir.Value] = {}
+    repeated: dict[tuple[int, str], ir.LlvmValue] = {}
 
-    def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, spot: Spot) -> ir.Value:
+    def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, spot: TileElements) -> ir.LlvmValue:
         """The elements at a spot; those that are the same for all rows are read once."""
         if not tensor.is_repeated:
             return tensor.load(b, simd, spot)
@@ -170,7 +172,7 @@ def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Seq
             repeated[key] = tensor.load(b, simd, spot)
         return repeated[key]
 
-    def stage(b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+    def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
         first, *more = function.apply(b, NATIVE, value, *(loaded(b, i, t, spot) for i, t in enumerate(read)))
         # Everything is read by now, so that a result may lie where an operand does.
         for tensor, result in zip(written[1:], more, strict=True):
@@ -198,10 +200,10 @@ class Tensor:
     strides: tuple[int, ...]
     rows: int
     line: int
-    pointer: ir.Value
+    pointer: ir.LlvmValue
 
     @classmethod
-    def of(cls, place: Place, shape: tuple[int, ...], rows: int, line: int, pointer: ir.Value) -> Tensor:
+    def of(cls, place: Place, shape: tuple[int, ...], rows: int, line: int, pointer: ir.LlvmValue) -> Tensor:
         return cls(place, shape, cls.aligned(place, shape), rows, line, pointer)
 
     @staticmethod
@@ -220,16 +222,16 @@ class Tensor:
         """Whether all rows are the same."""
         return all(is_known(stride) and stride == 0 for stride in self.strides[:-1])
 
-    def prefetch(self, b: ir.IRBuilder, spot: Spot) -> None:
+    def prefetch(self, b: ir.IRBuilder, spot: TileElements) -> None:
         """Bring the elements at a spot into L2; panels run through L1 before the sums are done."""
         prefetch(b, offset(b, self._row(b, spot), times(b, spot.column, self.strides[-1])), locality=2)
 
-    def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
+    def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
         """The elements at a spot."""
-        here = Operand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype)
+        here = EpilogueOperand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype)
         return here.load(b, simd, evolve(spot, row=index(0)))
 
-    def store(self, b: ir.IRBuilder, simd: Simd, value: ir.Value, spot: Spot) -> None:
+    def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, spot: TileElements) -> None:
         """Write the elements at a spot of a result."""
         stored, by_column = Stored(simd, self.place.type.dtype), self.strides[-1]
         place = offset(b, self._row(b, spot), times(b, spot.column, by_column))
@@ -239,7 +241,7 @@ class Tensor:
             count = None if spot.mask is None else b.sub(index(self.shape[-1]), spot.column)
             stored.store_spread(b, value, place, by_column, count)
 
-    def _row(self, b: ir.IRBuilder, spot: Spot) -> ir.Value:
+    def _row(self, b: ir.IRBuilder, spot: TileElements) -> ir.LlvmValue:
         if self.is_repeated:
             return self.pointer
         # Batch axes may have become rows of the product; counted together, both are the result's rows in order.
@@ -255,11 +257,11 @@ def moving_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int,
     return [(d, s) for d, s in zip(shape, strides, strict=True) if d not in (0, 1)]
 
 
-def row_offset(b: ir.IRBuilder, number: ir.Value, moving: Sequence[tuple[int, int]]) -> ir.Value:
+def row_offset(b: ir.IRBuilder, number: ir.LlvmValue, moving: Sequence[tuple[int, int]]) -> ir.LlvmValue:
     """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
     if not is_uneven(moving):
         return times(b, number, moving[-1][1] if moving else 0)
-    total: ir.Value = index(0)
+    total: ir.LlvmValue = index(0)
     for size, stride in reversed(moving[1:]):
         total = b.add(total, times(b, b.srem(number, index(size)), stride))
         number = b.sdiv(number, index(size))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.cuts import Cut, cut
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import MatrixProduct
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
@@ -33,7 +33,7 @@ def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name
     """Tiles of rows by vectors of columns."""
     a, b = layout.operands
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    product = Product.of(a, b, layout.results[0])
+    product = MatrixProduct.of(a, b, layout.results[0])
     return _Integers(Simd(module, isa, product.dtype), product, a.type.dtype, name).emit()
 
 
@@ -47,7 +47,7 @@ class _Integers:
     """
 
     simd: Simd
-    product: Product
+    product: MatrixProduct
     operand: DType
     name: str
 
@@ -83,7 +83,13 @@ class _Integers:
         )
 
     def _tile(
-        self, b: ir.IRBuilder, rows: int, left: ir.Value, above: ir.Value, out: ir.Value, columns: ir.Value
+        self,
+        b: ir.IRBuilder,
+        rows: int,
+        left: ir.LlvmValue,
+        above: ir.LlvmValue,
+        out: ir.LlvmValue,
+        columns: ir.LlvmValue,
     ) -> None:
         """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
         p, simd = self.product, self.simd
@@ -99,10 +105,16 @@ class _Integers:
                 self._sums(b, rows, left, above, out, columns)
 
     def _sums(
-        self, b: ir.IRBuilder, rows: int, left: ir.Value, above: ir.Value, out: ir.Value, columns: ir.Value | None
+        self,
+        b: ir.IRBuilder,
+        rows: int,
+        left: ir.LlvmValue,
+        above: ir.LlvmValue,
+        out: ir.LlvmValue,
+        columns: ir.LlvmValue | None,
     ) -> None:
         p, simd = self.product, self.simd
-        zero = ir.Constant(simd.vector, [ir.Constant(simd.element, 0)] * simd.lanes)
+        zero = ir.LlvmConstant(simd.vector, [ir.LlvmConstant(simd.element, 0)] * simd.lanes)
         sums = [variable(b, simd.vector) for _ in range(rows)]
         for total in sums:
             b.store(zero, total, align=simd.itemsize)
@@ -121,24 +133,24 @@ class _Integers:
             else:
                 simd.store_spread(b, value, place, p.c.by_column, columns)
 
-    def _line(self, b: ir.IRBuilder, place: ir.Value, columns: ir.Value | None) -> ir.Value:
+    def _line(self, b: ir.IRBuilder, place: ir.LlvmValue, columns: ir.LlvmValue | None) -> ir.LlvmValue:
         """A vector of a row of B; columns that do not exist repeat the last."""
         simd, itemsize = self.simd, self.operand.itemsize
         by_column = self.product.b.by_column
         kind = ir.VectorType(memory_type(self.operand), simd.lanes)
         if columns is None and by_column == itemsize:
             return self._extended(b, b.load(place, typ=kind, align=itemsize), simd.vector)
-        value: ir.Value = ir.Constant(kind, ir.Undefined)
+        value: ir.LlvmValue = ir.LlvmConstant(kind, ir.Undefined)
         for lane in range(simd.lanes):
-            nearest: ir.Value = index(lane)
+            nearest: ir.LlvmValue = index(lane)
             if columns is not None:
                 last = b.sub(columns, index(1))
                 nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
             element = b.load(offset(b, place, (nearest, by_column)), typ=kind.element, align=itemsize)
-            value = b.insert_element(value, element, ir.Constant(I32, lane))
+            value = b.insert_element(value, element, ir.LlvmConstant(I32, lane))
         return self._extended(b, value, simd.vector)
 
-    def _extended(self, b: ir.IRBuilder, value: ir.Value, kind: ir.Type) -> ir.Value:
+    def _extended(self, b: ir.IRBuilder, value: ir.LlvmValue, kind: ir.Type) -> ir.LlvmValue:
         if self.operand.itemsize == self.simd.itemsize:
             return value
         return b.sext(value, kind) if self.operand.kind == "int" else b.zext(value, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import MatrixProduct
 from rlx_core.ir.dims import Dim
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
@@ -17,7 +17,7 @@ from rlx_cpu.native.products.entries import b_entry, row_offset
 from rlx_cpu.native.products.gemm_plan import AT_HAND, ProductPlan
 from rlx_cpu.native.products.gemm_rows import PackedRows
 from rlx_cpu.native.products.inner_loops import InnerLoops
-from rlx_cpu.native.products.microkernel import Arguments
+from rlx_cpu.native.products.microkernel import MicrokernelArguments
 from rlx_cpu.native.products.row_tiles import RowTile, row_tiles
 
 if TYPE_CHECKING:
@@ -39,23 +39,23 @@ class Item:
 
     work: Work
     kernels: InnerLoops
-    buffers: ir.Value
-    entry: ir.Value
-    row_range: tuple[ir.Value, ir.Value]
-    panel_range: tuple[ir.Value, ir.Value]
-    a: ir.Value
-    source: ir.Value
-    c: ir.Value
-    packed: ir.Value | None
-    packed_rows: ir.Value | None
-    sums: ir.Value | None
+    buffers: ir.LlvmValue
+    entry: ir.LlvmValue
+    row_range: tuple[ir.LlvmValue, ir.LlvmValue]
+    panel_range: tuple[ir.LlvmValue, ir.LlvmValue]
+    a: ir.LlvmValue
+    source: ir.LlvmValue
+    c: ir.LlvmValue
+    packed: ir.LlvmValue | None
+    packed_rows: ir.LlvmValue | None
+    sums: ir.LlvmValue | None
 
     @property
     def plan(self) -> ProductPlan:
         return self.work.plan
 
     @property
-    def product(self) -> Product:
+    def product(self) -> MatrixProduct:
         return self.plan.product
 
     def pack_panels(self, b: ir.IRBuilder) -> None:
@@ -82,13 +82,13 @@ class Item:
                     c = offset(b, self.c, row_offset(b, tile, p.c, p.result_lines), (column, p.c.by_column))
                     a = self._rows(b, tile, k0, count)
                     sums = self._sums(b, tile.number, panel)
-                    arguments = Arguments(
+                    arguments = MicrokernelArguments(
                         a, panel_place, c, sums, next_panel, count, is_first, is_last,
                         self.entry, tile.row, column, self.buffers, run,
                     )  # fmt: skip
                     self.kernels.call(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
 
-    def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Where a panel's rows from word `k0` on are, and its first column."""
         p, plan = self.product, self.plan
         first = start_of(b, plan.blocks.panels, panel)
@@ -99,7 +99,7 @@ class Item:
         width = b.sub(start_of(b, plan.blocks.panels, b.add(panel, index(1))), first)
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 
-    def _next_panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+    def _next_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
         """Where the panel is that is read next: one of the item, the first of its next block, or another item's."""
         first, end = self.panel_range
         after = b.add(panel, index(1))
@@ -111,15 +111,15 @@ class Item:
         )[0]
 
     def _prefetched(
-        self, b: ir.IRBuilder, next_panel: ir.Value, tile: RowTile, count: ir.Value, share: Dim | ir.Value
-    ) -> ir.Value:
+        self, b: ir.IRBuilder, next_panel: ir.LlvmValue, tile: RowTile, count: ir.LlvmValue, share: Dim | ir.LlvmValue
+    ) -> ir.LlvmValue:
         """What a tile prefetches of the panel that is read next: `share` bytes of every step."""
         if tile.turn is None:
             return next_panel
         turn = b.mul(tile.turn, count)
-        return offset(b, next_panel, b.mul(turn, share) if isinstance(share, ir.Value) else times(b, turn, share))
+        return offset(b, next_panel, b.mul(turn, share) if isinstance(share, ir.LlvmValue) else times(b, turn, share))
 
-    def _packed_panel(self, b: ir.IRBuilder, panel: ir.Value) -> ir.Value:
+    def _packed_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue) -> ir.LlvmValue:
         """Where a packed panel starts: among all panels of its matrix, or among those of the item."""
         plan = self.plan
         assert self.packed is not None, "panels are packed"
@@ -129,13 +129,13 @@ class Item:
         before = b.sub(start_of(b, panels, panel), start_of(b, panels, self.panel_range[0]))
         return offset(b, self.packed, (before, plan.vector_nbytes * plan.k))
 
-    def _packed_matrix(self, b: ir.IRBuilder) -> ir.Value:
+    def _packed_matrix(self, b: ir.IRBuilder) -> ir.LlvmValue:
         assert self.packed is not None, "panels are packed"
         if not self.product.batch:
             return self.packed
         return offset(b, self.packed, (b_entry(b, self.product, self.entry), self.plan.packed_nbytes))
 
-    def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.Value, count: ir.Value) -> ir.Value:
+    def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
         """Where a tile's part of A is, from word `k0` on."""
         a, plan = self.product.a, self.plan
         if plan.rows == "direct":
@@ -146,15 +146,15 @@ class Item:
         assert self.packed_rows is not None, "there is a workspace"
         return PackedRows(plan, self.a, self.packed_rows).tile(b, tile.number, tile.row, k0)
 
-    def _own_rows(self, k0: ir.Value, count: ir.Value) -> PackedRows:
+    def _own_rows(self, k0: ir.LlvmValue, count: ir.LlvmValue) -> PackedRows:
         assert self.packed_rows is not None, "there is a workspace"
         return PackedRows(self.plan, self.a, self.packed_rows, self.row_range[0], k0, count)
 
-    def _sums(self, b: ir.IRBuilder, tile: ir.Value, panel: ir.Value) -> ir.Value:
+    def _sums(self, b: ir.IRBuilder, tile: ir.LlvmValue, panel: ir.LlvmValue) -> ir.LlvmValue:
         """Where a tile's partial sums wait."""
         plan = self.plan
         if not plan.parks_sums:
-            return ir.Constant(POINTER, None)
+            return ir.LlvmConstant(POINTER, None)
         assert self.sums is not None, "there is a workspace"
         in_panel, in_group = b.sub(tile, self.row_range[0]), b.sub(panel, self.panel_range[0])
         number = b.add(times(b, in_group, plan.blocks.row_tiles), in_panel)

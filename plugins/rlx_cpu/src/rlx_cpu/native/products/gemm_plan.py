@@ -11,7 +11,7 @@ from math import prod
 from typing import Final, Literal
 
 from rlx_core.codegen.cuts import Cut
-from rlx_core.codegen.product import Axes, Product
+from rlx_core.codegen.product import Axes, MatrixProduct
 from rlx_core.system.records import frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
@@ -21,7 +21,7 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
 from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of, tiles_of
 
-__all__ = ["AT_HAND", "TILE_GAP", "ProductPlan", "Sources"]
+__all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
 
 Panels = Literal["ahead", "held", "shared", "packed", "direct"]
 """Where panels of B come from: packed when it was bound, before the loop around the product, by all threads before, by each
@@ -59,7 +59,7 @@ DEEP = 128
 
 
 @frozen
-class Sources:
+class OperandSources:
     """Where the inner loop finds what it reads, where whoever knows the sizes says so.
 
     Attributes:
@@ -86,14 +86,14 @@ class ProductPlan:
         sources: What code for all sizes reads, which are some sizes only.
     """
 
-    product: Product
+    product: MatrixProduct
     words: Words
     isa: Isa
     is_bound: bool
     is_held: bool
     keeps_result: bool
     given: Blocks | None = None
-    sources: Sources | None = None
+    sources: OperandSources | None = None
 
     @property
     def sizes(self) -> ProductSizes:

@@ -42,13 +42,13 @@ class PackedRows:
     """
 
     plan: ProductPlan
-    a: ir.Value
-    place: ir.Value
-    first: ir.Value | None = None
-    start: ir.Value | None = None
-    depth: ir.Value | None = None
+    a: ir.LlvmValue
+    place: ir.LlvmValue
+    first: ir.LlvmValue | None = None
+    start: ir.LlvmValue | None = None
+    depth: ir.LlvmValue | None = None
 
-    def tile(self, b: ir.IRBuilder, tile: ir.Value, row: ir.Value, k: ir.Value) -> ir.Value:
+    def tile(self, b: ir.IRBuilder, tile: ir.LlvmValue, row: ir.LlvmValue, k: ir.LlvmValue) -> ir.LlvmValue:
         """Where word `k` of a tile is; the tile begins with `row`."""
         plan, itemsize = self.plan, self.plan.words.itemsize
         cut = plan.blocks.rows
@@ -62,7 +62,9 @@ class PackedRows:
         rows = b.sub(start_of(b, cut, b.add(tile, index(1))), row)
         return offset(b, there, (b.mul(k, rows), itemsize))
 
-    def pack(self, b: ir.IRBuilder, tiles: tuple[ir.Value, ir.Value], low: ir.Value, high: ir.Value) -> None:
+    def pack(
+        self, b: ir.IRBuilder, tiles: tuple[ir.LlvmValue, ir.LlvmValue], low: ir.LlvmValue, high: ir.LlvmValue
+    ) -> None:
         """Words from `low` to `high`, a few for all tiles, then the next: the rows of a transposed A are contiguous there."""
         if self.plan.rows == "copied":
             with counting(b, *tiles) as tile:
@@ -79,11 +81,11 @@ class PackedRows:
             with counting(b, whole, high) as k, counting(b, *tiles) as tile:
                 self._pack_steps(b, tile, k, 1, is_whole=False)
 
-    def _step(self, b: ir.IRBuilder, k: ir.Value) -> ir.Value:
+    def _step(self, b: ir.IRBuilder, k: ir.LlvmValue) -> ir.LlvmValue:
         """Which word of all that along K is."""
         return k if self.start is None else b.add(self.start, k)
 
-    def _copy(self, b: ir.IRBuilder, tile: ir.Value, low: ir.Value, high: ir.Value) -> None:
+    def _copy(self, b: ir.IRBuilder, tile: ir.LlvmValue, low: ir.LlvmValue, high: ir.LlvmValue) -> None:
         plan, words, a = self.plan, self.plan.words, self.plan.product.a
         cut = plan.blocks.rows
         row = start_of(b, cut, tile)
@@ -96,7 +98,9 @@ class PackedRows:
             source = offset(b, self.a, (b.add(row, i), a.by_row))
             copy_row(b, words, source, offset(b, place, (i, by_row)), first, last, by_k=a.by_column)
 
-    def _pack_steps(self, b: ir.IRBuilder, tile: ir.Value, k: ir.Value, steps: int, *, is_whole: bool = True) -> None:
+    def _pack_steps(
+        self, b: ir.IRBuilder, tile: ir.LlvmValue, k: ir.LlvmValue, steps: int, *, is_whole: bool = True
+    ) -> None:
         plan, words, a = self.plan, self.plan.words, self.plan.product.a
         row = start_of(b, plan.blocks.rows, tile)
         source = offset(b, self.a, (row, a.by_row), (self._step(b, k), a.by_column * words.per_word))

@@ -15,7 +15,7 @@ from attrs import field
 
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Matrix, Product
+from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.codegen.unknown import said, unknown
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.dtypes import DType
@@ -26,8 +26,8 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
-from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
-from rlx_cpu.native.products.gemm_plan import ProductPlan, Sources
+from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
+from rlx_cpu.native.products.gemm_plan import OperandSources, ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks, depth_of, grouped, tile_for
 
 __all__ = [
@@ -73,7 +73,9 @@ LyingOf = Callable[[Layout], "tuple[Lying, ...] | None"]
 
 def bias_alone(layout: Layout) -> tuple[Lying, ...]:
     """A row that is the same for all rows, if there is one."""
-    return tuple(Lying(p.type.dtype, 0, Matrix.of_row(p).by_column) for p in layout.operands[2:] if p is not None)
+    return tuple(
+        Lying(p.type.dtype, 0, MatrixStrides.of_row(p).by_column) for p in layout.operands[2:] if p is not None
+    )
 
 
 ENOUGH_ROWS: Final = 64
@@ -101,7 +103,7 @@ class ProductForm:
     """
 
     node: Node
-    product: Product
+    product: MatrixProduct
     layout: Layout
     plan: ProductPlan
     epilogue: EpilogueOf
@@ -143,10 +145,10 @@ class ProductForm:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
-        emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
+        emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
 
-    def _is_like(self, known: Product) -> bool:
+    def _is_like(self, known: MatrixProduct) -> bool:
         """Whether a product of some size lies and is read as this one."""
         if not is_known(self.product.k):
             matching = for_any_terms(known, like=self.product) if known.k else None
@@ -174,7 +176,7 @@ class ProductForm:
 
 
 def call_of(
-    plan: ProductPlan, known: Product, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
+    plan: ProductPlan, known: MatrixProduct, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
 ) -> Call:
     """How code for all sizes is called for one of them.
 
@@ -203,21 +205,21 @@ def call_of(
     )
 
 
-def product_of(layout: Layout) -> Product:
+def product_of(layout: Layout) -> MatrixProduct:
     """The product of a layout."""
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    return Product.of(a, b, layout.results[0])
+    return MatrixProduct.of(a, b, layout.results[0])
 
 
-def for_any_rows(known: Product, like: Product | None = None) -> Product:
+def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
     """A product without its number of rows; how far apart they lie is as in `like` where there are too few to tell."""
     apart = like if known.m <= 1 and like is not None else known
     a, c = evolve(known.a, by_row=apart.a.by_row), evolve(known.c, by_row=apart.c.by_row)
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
-def for_any_terms(known: Product, like: Product | None = None) -> Product:
+def for_any_terms(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
     """A product without its number of terms; how far apart they lie is as in `like` where there is one."""
     apart = like if known.k <= 1 and like is not None else known
     a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
@@ -228,19 +230,19 @@ def for_any_terms(known: Product, like: Product | None = None) -> Product:
     return evolve(known, k=_TERMS, a=a, b=b)
 
 
-def for_any_entries(known: Product) -> Product:
+def for_any_entries(known: MatrixProduct) -> MatrixProduct:
     """A product without its number of entries."""
     is_shared = known.b.batch == (0,)
     return evolve(known, batch=(_ENTRIES,), b_shape=(1 if is_shared else _ENTRIES,))
 
 
-def of_one_entry(known: Product, like: Product) -> Product:
+def of_one_entry(known: MatrixProduct, like: MatrixProduct) -> MatrixProduct:
     """A product as a batch of one that lies as in `like`."""
     a, b, c = (evolve(own, batch=lies.batch) for own, lies in ((known.a, like.a), (known.b, like.b), (known.c, like.c)))
     return evolve(known, batch=(1,), b_shape=(1,), a=a, b=b, c=c)
 
 
-def sources_of(plan: ProductPlan, known: Product) -> Sources | None:
+def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None:
     """Where code for all sizes that are read as this one finds its factors; `None` where that is the same for all.
 
     It is as in code for the size, but for rows whose distance changes: an item copies them.
@@ -249,8 +251,8 @@ def sources_of(plan: ProductPlan, known: Product) -> Sources | None:
         return None
     of_size = evolve(plan, product=known, given=None, sources=None)
     if plan.sources is not None and plan.sources.rows == "copied":
-        return Sources(of_size.panels, "copied", owns_rows=True)
-    return Sources(of_size.panels, of_size.rows, of_size.owns_rows)
+        return OperandSources(of_size.panels, "copied", owns_rows=True)
+    return OperandSources(of_size.panels, of_size.rows, of_size.owns_rows)
 
 
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
@@ -305,7 +307,9 @@ def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
     if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":
         return None
     given = Blocks(*plan.tiles, DEPTH, TILES, GROUP, words.simd.lanes)
-    sources = Sources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
+    sources = (
+        OperandSources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
+    )
     return evolve(plan, product=for_any_terms(known), given=given, sources=sources)
 
 

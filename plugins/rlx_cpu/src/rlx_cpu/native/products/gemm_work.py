@@ -18,11 +18,11 @@ from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.inner_loops import InnerLoops
 from rlx_cpu.native.products.packing import pack_panel
 
-__all__ = ["Given", "ItemPlace", "Work"]
+__all__ = ["GemmBuffers", "ItemPlace", "Work"]
 
 
 @frozen(eq=False)
-class Given:
+class GemmBuffers:
     """What a product is given.
 
     Attributes:
@@ -33,23 +33,23 @@ class Given:
         panels: Where packed panels are, if there are any.
     """
 
-    buffers: ir.Value
-    a: ir.Value
-    source: ir.Value
-    c: ir.Value
-    shared: ir.Value | None
-    own: ir.Value | None
-    panels: ir.Value | None
+    buffers: ir.LlvmValue
+    a: ir.LlvmValue
+    source: ir.LlvmValue
+    c: ir.LlvmValue
+    shared: ir.LlvmValue | None
+    own: ir.LlvmValue | None
+    panels: ir.LlvmValue | None
 
 
 @frozen(eq=False)
 class ItemPlace:
     """Which item: the batch entry, its groups of row tiles and of panels, and the group of items that read the same panels."""
 
-    entry: ir.Value
-    group: ir.Value
-    row_item: ir.Value
-    panel_item: ir.Value
+    entry: ir.LlvmValue
+    group: ir.LlvmValue
+    row_item: ir.LlvmValue
+    panel_item: ir.LlvmValue
 
 
 @frozen(eq=False)
@@ -58,7 +58,9 @@ class Work:
 
     plan: ProductPlan
 
-    def items(self, b: ir.IRBuilder, given: Given, part: ir.Value, parts: ir.Value, kernels: InnerLoops) -> None:
+    def items(
+        self, b: ir.IRBuilder, given: GemmBuffers, part: ir.LlvmValue, parts: ir.LlvmValue, kernels: InnerLoops
+    ) -> None:
         """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
         plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
         group_of_packed = variable(b, I64) if plan.panels == "packed" else None
@@ -83,7 +85,7 @@ class Work:
                     b.store(at.group, group_of_packed, align=8)
             work.run(b)
 
-    def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
+    def _place(self, b: ir.IRBuilder, item: ir.LlvmValue) -> ItemPlace:
         """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""
         plan, tiles = self.plan, self.plan.blocks
         sizes = (tiles.row_items, tiles.panel_items)
@@ -94,23 +96,23 @@ class Work:
         row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
         return ItemPlace(entry, group, row_item, panel_item)
 
-    def _packed_rows(self, b: ir.IRBuilder, given: Given, entry: ir.Value) -> ir.Value | None:
+    def _packed_rows(self, b: ir.IRBuilder, given: GemmBuffers, entry: ir.LlvmValue) -> ir.LlvmValue | None:
         """Where rows of A are in scratch memory: all threads', or this one's after its panels."""
         plan = self.plan
         if plan.shares_rows and given.shared is not None:
             return self.rows_of(b, given.shared, entry)
         return None if given.own is None else offset(b, given.own, plan.own_panels)
 
-    def rows_of(self, b: ir.IRBuilder, shared: ir.Value, entry: ir.Value) -> ir.Value:
+    def rows_of(self, b: ir.IRBuilder, shared: ir.LlvmValue, entry: ir.LlvmValue) -> ir.LlvmValue:
         """Where an entry's rows of A are in the memory that all threads share."""
         return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
 
-    def panel(self, b: ir.IRBuilder, panel: ir.Value, matrix: ir.Value) -> ir.Value:
+    def panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, matrix: ir.LlvmValue) -> ir.LlvmValue:
         """Where a panel of a packed matrix starts."""
         plan = self.plan
         return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
 
-    def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
+    def pack_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, source: ir.LlvmValue, place: ir.LlvmValue) -> None:
         """Pack a panel of the matrix at `source`, over all of K."""
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
         strides = p.b.by_row, p.b.by_column

@@ -11,12 +11,12 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import by_size, is_larger
 from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.products.gemm_plan import ProductPlan
-from rlx_cpu.native.products.microkernel import SIGNATURE, Arguments
+from rlx_cpu.native.products.microkernel import SIGNATURE, MicrokernelArguments
 from rlx_cpu.native.products.row_tiles import RowTile
 
 __all__ = ["InnerLoops", "Inside", "Told"]
 
-Prefetched = Callable[["Dim | ir.Value"], ir.Value]
+Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
 """Where a tile's part of the next panel is, from the bytes that it prefetches of every step."""
 
 
@@ -24,7 +24,12 @@ class InnerLoops(Protocol):
     """The inner loops of a product."""
 
     def call(
-        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+        self,
+        b: ir.IRBuilder,
+        tile: RowTile,
+        panel: ir.LlvmValue,
+        arguments: MicrokernelArguments,
+        prefetched: Prefetched,
     ) -> None:
         """Call the one of a tile of rows and a panel."""
 
@@ -37,7 +42,12 @@ class Inside:
     functions: Mapping[tuple[int, int], ir.Function]
 
     def call(
-        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+        self,
+        b: ir.IRBuilder,
+        tile: RowTile,
+        panel: ir.LlvmValue,
+        arguments: MicrokernelArguments,
+        prefetched: Prefetched,
     ) -> None:
         """See `InnerLoops.call`."""
         plan, tiles = self.plan, self.plan.blocks
@@ -58,11 +68,16 @@ class Told:
     """
 
     plan: ProductPlan
-    places: tuple[ir.Value, ir.Value, ir.Value, ir.Value]
+    places: tuple[ir.LlvmValue, ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]
     shares: tuple[Dim, Dim]
 
     def call(
-        self, b: ir.IRBuilder, tile: RowTile, panel: ir.Value, arguments: Arguments, prefetched: Prefetched
+        self,
+        b: ir.IRBuilder,
+        tile: RowTile,
+        panel: ir.LlvmValue,
+        arguments: MicrokernelArguments,
+        prefetched: Prefetched,
     ) -> None:
         """See `InnerLoops.call`."""
         tiles, (both, high, wide, neither) = self.plan.blocks, self.places

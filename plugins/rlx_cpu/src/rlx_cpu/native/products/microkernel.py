@@ -20,14 +20,14 @@ from rlx_cpu.native.llvm.sizes import sizes_of
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.entries import walk
-from rlx_cpu.native.products.epilogue import Epilogue, Spot
+from rlx_cpu.native.products.epilogue import GemmEpilogue, TileElements
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 
-__all__ = ["SIGNATURE", "Arguments", "Microkernel", "Result", "Right"]
+__all__ = ["SIGNATURE", "Microkernel", "MicrokernelArguments", "ResultTile", "Right"]
 
-Sums = list[list[ir.Value]]
+Sums = list[list[ir.LlvmValue]]
 
-Masks = list["ir.Value | None"] | None
+Masks = list["ir.LlvmValue | None"] | None
 """The lanes of each vector of B that there are; `None` for all of all."""
 
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
@@ -40,9 +40,9 @@ NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "ro
 """What arguments are called in the text of a module."""
 
 
-def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
     """Sums are results."""
-    return Epilogue()
+    return GemmEpilogue()
 
 
 @frozen
@@ -63,7 +63,7 @@ class Right:
 
 
 @frozen(eq=False)
-class Result:
+class ResultTile:
     """How C lies.
 
     Attributes:
@@ -89,7 +89,7 @@ class Runs:
     axes: Axes
 
 
-class Arguments(NamedTuple):
+class MicrokernelArguments(NamedTuple):
     """What a microkernel is called with, in its order.
 
     Attributes:
@@ -104,48 +104,54 @@ class Arguments(NamedTuple):
         pitch: What the microkernel's `pitch` is, if it has one.
     """
 
-    a: ir.Value
-    panel: ir.Value
-    c: ir.Value
-    sums: ir.Value
-    next_panel: ir.Value
-    k: ir.Value
-    is_first: ir.Value
-    is_last: ir.Value
-    batch: ir.Value
-    row: ir.Value
-    column: ir.Value
-    buffers: ir.Value
-    run: ir.Value
-    pitch: ir.Value | None = None
+    a: ir.LlvmValue
+    panel: ir.LlvmValue
+    c: ir.LlvmValue
+    sums: ir.LlvmValue
+    next_panel: ir.LlvmValue
+    k: ir.LlvmValue
+    is_first: ir.LlvmValue
+    is_last: ir.LlvmValue
+    batch: ir.LlvmValue
+    row: ir.LlvmValue
+    column: ir.LlvmValue
+    buffers: ir.LlvmValue
+    run: ir.LlvmValue
+    pitch: ir.LlvmValue | None = None
 
     @property
-    def present(self) -> list[ir.Value]:
+    def present(self) -> list[ir.LlvmValue]:
         """Those that there are."""
         return [value for value in self if value is not None]
 
     @classmethod
     def alone(
-        cls, a: ir.Value, panel: ir.Value, c: ir.Value, k: ir.Value, column: ir.Value, **more: ir.Value
-    ) -> Arguments:
+        cls,
+        a: ir.LlvmValue,
+        panel: ir.LlvmValue,
+        c: ir.LlvmValue,
+        k: ir.LlvmValue,
+        column: ir.LlvmValue,
+        **more: ir.LlvmValue,
+    ) -> MicrokernelArguments:
         """Of a product whose sums wait in C, that prefetches nothing and whose epilogue reads nothing; the last block of K."""
-        yes, zero, nowhere = ir.Constant(I1, 1), index(0), ir.Constant(POINTER, None)
+        yes, zero, nowhere = ir.LlvmConstant(I1, 1), index(0), ir.LlvmConstant(POINTER, None)
         plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere, zero)
         return plain._replace(**more)
 
 
 @frozen(eq=False)
-class Tile:
+class GemmTile:
     """Where the code of a tile is: its arguments, and the columns at which its vectors start, with the lanes that exist."""
 
-    at: Arguments
-    starts: tuple[ir.Value, ...]
-    masks: tuple[ir.Value | None, ...]
+    at: MicrokernelArguments
+    starts: tuple[ir.LlvmValue, ...]
+    masks: tuple[ir.LlvmValue | None, ...]
 
-    def spot(self, b: ir.IRBuilder, i: ir.Value, j: int) -> Spot:
+    def spot(self, b: ir.IRBuilder, i: ir.LlvmValue, j: int) -> TileElements:
         """Which elements vector `j` of row `i` holds."""
         first = self.at.row
-        return Spot(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
+        return TileElements(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
 
 
 @frozen(eq=False)
@@ -173,14 +179,14 @@ class Microkernel:
     vectors: int
     a_strides: tuple[int, int]
     right: Right
-    result: Result
+    result: ResultTile
     accumulates: bool = False
     is_even: bool = False
     unroll: int = UNROLL
     chains: int = 1
     runs: Runs | None = None
     sharers: int = 0
-    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
+    epilogue: Callable[[Simd, ir.IRBuilder, ir.LlvmValue], GemmEpilogue] = nothing_follows
 
     @property
     def simd(self) -> Simd:
@@ -204,12 +210,12 @@ class Microkernel:
         # C may be what the epilogue reads, and what is stored there first another result's element.
         for pointer in function.args[:2]:
             pointer.add_attribute("noalias")
-        self._build(ir.IRBuilder(function.append_basic_block("entry")), Arguments(*function.args))
+        self._build(ir.IRBuilder(function.append_basic_block("entry")), MicrokernelArguments(*function.args))
         return function
 
     # ------------------------------------------------------------------------------------- the body
 
-    def _build(self, b: ir.IRBuilder, at: Arguments) -> None:
+    def _build(self, b: ir.IRBuilder, at: MicrokernelArguments) -> None:
         scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
         scratch.align = self.simd.nbytes
         if self.pitch is not None:
@@ -219,10 +225,10 @@ class Microkernel:
                 assert isinstance(multiple, Expr), "multiples of what is not known are not known"
                 sizes_of(b).given(b, multiple, times(b, at.pitch, steps))
         starts = [b.add(at.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
-        masks: list[ir.Value | None] = [None] * self.vectors
+        masks: list[ir.LlvmValue | None] = [None] * self.vectors
         if self.result.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.result.columns)
-        tile = Tile(at, tuple(starts), tuple(masks))
+        tile = GemmTile(at, tuple(starts), tuple(masks))
         self._prefetch_operands(b, tile)
         if self.result.is_prefetched:
             self._prefetch_result(b, at)
@@ -244,7 +250,7 @@ class Microkernel:
                             self.simd.store(b, value, *self._waiting(b, tile, i, j))
         b.ret_void()
 
-    def _prefetch_operands(self, b: ir.IRBuilder, tile: Tile) -> None:
+    def _prefetch_operands(self, b: ir.IRBuilder, tile: GemmTile) -> None:
         """Prefetch what the epilogue will read, before the last block of k."""
         epilogue = self.epilogue(self.simd, b, tile.at.buffers)
         if not epilogue.prefetches:
@@ -255,7 +261,7 @@ class Microkernel:
                     for fetch in epilogue.prefetches:
                         fetch(b, tile.spot(b, index(i), j))
 
-    def _prefetch_result(self, b: ir.IRBuilder, at: Arguments) -> None:
+    def _prefetch_result(self, b: ir.IRBuilder, at: MicrokernelArguments) -> None:
         """Prefetch the tile's part of C before it is written the first time."""
         by_row, by_column = self.result.strides
         with b.if_then(at.is_first) if self.accumulates else nullcontext():
@@ -263,7 +269,7 @@ class Microkernel:
                 for j in range(self.vectors):
                     prefetch(b, offset(b, at.c, i * by_row + j * self.simd.lanes * by_column), is_written=True)
 
-    def _initial(self, b: ir.IRBuilder, tile: Tile) -> Sums:
+    def _initial(self, b: ir.IRBuilder, tile: GemmTile) -> Sums:
         """Zeros, or what earlier blocks of k left."""
         zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
         if not self.accumulates:
@@ -285,11 +291,11 @@ class Microkernel:
     def _products(
         self,
         b: ir.IRBuilder,
-        streams: tuple[ir.Value, ...],
-        depth: ir.Value,
+        streams: tuple[ir.LlvmValue, ...],
+        depth: ir.LlvmValue,
         sums: Sums,
         masks: Masks,
-    ) -> tuple[tuple[ir.Value, ...], Sums]:
+    ) -> tuple[tuple[ir.LlvmValue, ...], Sums]:
         """All of k: rounds of several steps, then the steps that are left."""
         sums = [[*line, *[self.simd.zero] * (self.vectors * (self.chains - 1))] for line in sums]
         if self.is_even:
@@ -300,7 +306,7 @@ class Microkernel:
             streams, sums = self._rounds(b, streams, rest, sums, 1, masks)
         return streams, [self._joined(b, line) for line in sums]
 
-    def _joined(self, b: ir.IRBuilder, line: list[ir.Value]) -> list[ir.Value]:
+    def _joined(self, b: ir.IRBuilder, line: list[ir.LlvmValue]) -> list[ir.LlvmValue]:
         """The sums of a row, each of all its chains: neighbours are added, then neighbours of those."""
         parts = [line[start : start + self.vectors] for start in range(0, len(line), self.vectors)]
         while len(parts) > 1:
@@ -309,7 +315,7 @@ class Microkernel:
             ]
         return parts[0]
 
-    def _runs(self, b: ir.IRBuilder, runs: Runs, at: Arguments, sums: Sums, masks: Masks) -> Sums:
+    def _runs(self, b: ir.IRBuilder, runs: Runs, at: MicrokernelArguments, sums: Sums, masks: Masks) -> Sums:
         """All runs of a call, one at least: A begins anew with each, B goes on."""
         loop, done = b.append_basic_block("run.loop"), b.append_basic_block("run.done")
         before, end = b.block, b.add(at.run, b.sdiv(at.k, index(runs.words)))
@@ -333,12 +339,12 @@ class Microkernel:
     def _rounds(
         self,
         b: ir.IRBuilder,
-        streams: tuple[ir.Value, ...],
-        count: ir.Value,
+        streams: tuple[ir.LlvmValue, ...],
+        count: ir.LlvmValue,
         sums: Sums,
         unroll: int,
         masks: Masks,
-    ) -> tuple[tuple[ir.Value, ...], Sums]:
+    ) -> tuple[tuple[ir.LlvmValue, ...], Sums]:
         """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
         loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
         before = b.block
@@ -380,7 +386,9 @@ class Microkernel:
         totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
         return ends, [[next(totals) for _ in line] for line in sums]
 
-    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, first: int, masks: Masks) -> None:
+    def _step(
+        self, b: ir.IRBuilder, a: ir.LlvmValue, panel: ir.LlvmValue, sums: Sums, first: int, masks: Masks
+    ) -> None:
         """One k: the outer product of a column of A and a row of B, added to the sums from the `first` of each row on."""
         simd, words = self.simd, self.words
         line = [self._right(b, panel, j, masks[j] if masks else None) for j in range(self.vectors)]
@@ -389,7 +397,7 @@ class Microkernel:
             for j, value in enumerate(line, first):
                 sums[i][j] = words.multiply_add(b, factor, value, sums[i][j])
 
-    def _right(self, b: ir.IRBuilder, panel: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+    def _right(self, b: ir.IRBuilder, panel: ir.LlvmValue, j: int, mask: ir.LlvmValue | None) -> ir.LlvmValue:
         """A vector of words of B."""
         if not self.right.makes_words:
             return self.simd.load(b, offset(b, panel, j * self.simd.nbytes), mask, align=self.right.align)
@@ -399,7 +407,7 @@ class Microkernel:
 
     # ------------------------------------------------------------------------------------- the result
 
-    def _finish(self, b: ir.IRBuilder, tile: Tile, sums: Sums, scratch: ir.Value) -> None:
+    def _finish(self, b: ir.IRBuilder, tile: GemmTile, sums: Sums, scratch: ir.LlvmValue) -> None:
         """The epilogue and the stores; a long epilogue goes over a tile of several vectors in memory, row by row."""
         epilogue, nbytes = self.epilogue(self.simd, b, tile.at.buffers), self.simd.nbytes
         if not epilogue.is_long or self.rows * self.vectors == 1:
@@ -422,17 +430,17 @@ class Microkernel:
                 value = epilogue.apply(b, value, tile.spot(b, at, j))
                 self._store(b, value, self._place(b, c_row, 0, j), tile, j)
 
-    def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
+    def _place(self, b: ir.IRBuilder, c: ir.LlvmValue, i: int, j: int) -> ir.LlvmValue:
         by_row, by_column = self.result.strides
         return offset(b, c, i * by_row, j * self.simd.lanes * by_column)
 
-    def _waiting(self, b: ir.IRBuilder, tile: Tile, i: int, j: int) -> tuple[ir.Value, ir.Value | None]:
+    def _waiting(self, b: ir.IRBuilder, tile: GemmTile, i: int, j: int) -> tuple[ir.LlvmValue, ir.LlvmValue | None]:
         """Where a vector of partial sums waits, and which lanes there are."""
         if self.result.sums_stride is None:
             return self._place(b, tile.at.c, i, j), tile.masks[j]
         return offset(b, tile.at.sums, i * self.result.sums_stride + j * self.simd.nbytes), None
 
-    def _store(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, tile: Tile, j: int) -> None:
+    def _store(self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, tile: GemmTile, j: int) -> None:
         """Write vector `j` of a row."""
         stored, step, mask = self.result.stored, self.result.strides[1], tile.masks[j]
         if step == stored.itemsize:
@@ -443,8 +451,8 @@ class Microkernel:
 
 
 def _merge(
-    b: ir.IRBuilder, kind: ir.Type, first: tuple[ir.Value, ir.Block], second: tuple[ir.Value, ir.Block]
-) -> ir.Value:
+    b: ir.IRBuilder, kind: ir.Type, first: tuple[ir.LlvmValue, ir.Block], second: tuple[ir.LlvmValue, ir.Block]
+) -> ir.LlvmValue:
     merged = b.phi(kind)
     merged.add_incoming(*first)
     merged.add_incoming(*second)

@@ -22,10 +22,10 @@ __all__ = ["copy_row", "pack_panel", "pack_rows"]
 def pack_panel(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
-    packed: ir.Value,
+    source: ir.LlvmValue,
+    packed: ir.LlvmValue,
     panels: Cut,
-    panel: ir.Value,
+    panel: ir.LlvmValue,
     *,
     depth: int,
     strides: tuple[int, int],
@@ -64,12 +64,12 @@ def pack_panel(
 def _copy_lines(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
-    packed: ir.Value,
+    source: ir.LlvmValue,
+    packed: ir.LlvmValue,
     *,
     depth: int,
     by_k: int,
-    starts: Sequence[ir.Value],
+    starts: Sequence[ir.LlvmValue],
     columns: int,
 ) -> None:
     """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
@@ -93,13 +93,13 @@ def _copy_lines(
 def _pack_columns(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
-    packed: ir.Value,
+    source: ir.LlvmValue,
+    packed: ir.LlvmValue,
     *,
     depth: int,
     stride: int,
-    width: ir.Value,
-    start: ir.Value,
+    width: ir.LlvmValue,
+    start: ir.LlvmValue,
     columns: int,
 ) -> None:
     """One vector of columns of a B whose columns are contiguous: square blocks transposed in registers.
@@ -120,7 +120,7 @@ def _pack_columns(
         rows = []
         for lane in range(lanes):
             # A column beyond the last is read as the last one, and zeroed below.
-            nearest: ir.Value = index(lane)
+            nearest: ir.LlvmValue = index(lane)
             if not is_full:
                 nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
             rows.append(words.along(b, offset(b, left, (nearest, stride))))
@@ -134,8 +134,8 @@ def _pack_columns(
 def pack_rows(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
-    packed: ir.Value,
+    source: ir.LlvmValue,
+    packed: ir.LlvmValue,
     *,
     steps: int,
     rows: int,
@@ -162,7 +162,14 @@ def pack_rows(
 
 
 def copy_row(
-    b: ir.IRBuilder, words: Words, source: ir.Value, place: ir.Value, low: ir.Value, high: ir.Value, *, by_k: int
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.LlvmValue,
+    place: ir.LlvmValue,
+    low: ir.LlvmValue,
+    high: ir.LlvmValue,
+    *,
+    by_k: int,
 ) -> None:
     """A row's elements from `low` to `high` as words in a row, starting at `place`; `low` is the first of a word.
 
@@ -173,7 +180,7 @@ def copy_row(
     simd, per_word = words.simd, words.per_word
     whole = b.sdiv(b.sub(high, low), index(per_word))
     left = offset(b, source, (low, by_k))
-    done: ir.Value = index(0)
+    done: ir.LlvmValue = index(0)
     if by_k == words.stored.itemsize:
         done = b.and_(whole, index(-simd.lanes))
         with counting(b, 0, done, simd.lanes) as k:
@@ -191,12 +198,12 @@ def copy_row(
 def _gather_steps(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
-    packed: ir.Value,
+    source: ir.LlvmValue,
+    packed: ir.LlvmValue,
     steps: tuple[int, int],
     strides: tuple[int, int],
-    width: ir.Value,
-    start: ir.Value,
+    width: ir.LlvmValue,
+    start: ir.LlvmValue,
     columns: int,
 ) -> None:
     """Elements of k from one to another, gathered a vector a word; the first is the first of a word."""
@@ -214,20 +221,20 @@ def _gather_steps(
 def _gather(
     b: ir.IRBuilder,
     words: Words,
-    source: ir.Value,
+    source: ir.LlvmValue,
     strides: tuple[int, int],
-    start: ir.Value,
+    start: ir.LlvmValue,
     columns: int,
     *,
     is_whole: bool,
-) -> ir.Value:
+) -> ir.LlvmValue:
     """One vector of words of columns apart; zeros from column `columns` on, which are not touched."""
     simd, (by_k, by_n), bound = words.simd, strides, sized(b, columns)
     last = b.sub(b.sub(bound, index(1)), start)
-    value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
+    value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):
         nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
         found = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
-        value = b.insert_element(value, found, ir.Constant(I32, lane))
+        value = b.insert_element(value, found, ir.LlvmConstant(I32, lane))
     shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
     return b.select(shown, value, simd.zero)

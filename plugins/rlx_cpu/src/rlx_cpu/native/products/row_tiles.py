@@ -29,16 +29,16 @@ class RowTile:
         turn: How many tiles were begun since the first, modulo those that share what is prefetched; `None` if none do.
     """
 
-    number: ir.Value
-    part: ir.Value
-    row: ir.Value
-    within: ir.Value
-    line: ir.Value | None
-    turn: ir.Value | None
+    number: ir.LlvmValue
+    part: ir.LlvmValue
+    row: ir.LlvmValue
+    within: ir.LlvmValue
+    line: ir.LlvmValue | None
+    turn: ir.LlvmValue | None
 
 
 @contextmanager
-def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.Value, ir.Value], sharers: Dim) -> Iterator[RowTile]:
+def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.LlvmValue, ir.LlvmValue], sharers: Dim) -> Iterator[RowTile]:
     """A loop over a range of the tiles of a cut; what is built inside is its body.
 
     Args:
@@ -68,21 +68,21 @@ def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.Value, ir.Value], share
 class _Counter:
     """A number that a loop carries on."""
 
-    _place: ir.Value
+    _place: ir.LlvmValue
 
     @classmethod
-    def of(cls, b: ir.IRBuilder, first: ir.Value) -> _Counter:
+    def of(cls, b: ir.IRBuilder, first: ir.LlvmValue) -> _Counter:
         made = cls(variable(b, I64))
         made.set(b, first)
         return made
 
-    def value(self, b: ir.IRBuilder) -> ir.Value:
+    def value(self, b: ir.IRBuilder) -> ir.LlvmValue:
         return b.load(self._place, typ=I64, align=8)
 
-    def set(self, b: ir.IRBuilder, value: ir.Value) -> None:
+    def set(self, b: ir.IRBuilder, value: ir.LlvmValue) -> None:
         b.store(value, self._place, align=8)
 
-    def go_on(self, b: ir.IRBuilder, value: ir.Value, end: ir.Value) -> ir.Value:
+    def go_on(self, b: ir.IRBuilder, value: ir.LlvmValue, end: ir.LlvmValue) -> ir.LlvmValue:
         """The next number, 0 after the last one before `end`; whether it begins anew."""
         following = b.add(value, index(1))
         is_over = b.icmp_signed("==", following, end)

@@ -20,12 +20,12 @@ def emit_clock(module: ir.Module) -> ir.Function:
     function.linkage = "internal"
     b = ir.IRBuilder(function.append_basic_block("entry"))
     if not has_clock():
-        b.ret(ir.Constant(I64, 0))
+        b.ret(ir.LlvmConstant(I64, 0))
         return function
     spec = b.alloca(I64, size=2)
     spec.align = 8
     get = declare(module, "clock_gettime", I32, [I32, POINTER])
-    b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
+    b.call(get, [ir.LlvmConstant(I32, time.CLOCK_MONOTONIC), spec])
     seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
-    b.ret(b.add(b.mul(seconds, ir.Constant(I64, _SECOND)), nanoseconds))
+    b.ret(b.add(b.mul(seconds, ir.LlvmConstant(I64, _SECOND)), nanoseconds))
     return function

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-__all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "Code", "bring", "codes"]
+__all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "ProgramCode", "bring", "codes"]
 
 STEPS, ENTRY, RESULT_MEMORY = "runtime", "entry", "result memory"
 
@@ -18,18 +18,18 @@ VERSION: Final = 4
 arguments. Raised when one of them changes, so that the code of a package from before is not called."""
 
 
-class Code(Protocol):
+class ProgramCode(Protocol):
     """Machine code in this process."""
 
     def address(self, function: str) -> int:
         """Where a function starts; KeyError if none has that name."""
 
 
-codes: dict[str, Code] = {}
+codes: dict[str, ProgramCode] = {}
 """The modules that are here, by name."""
 
 
-def bring(modules: Mapping[str, Code]) -> None:
+def bring(modules: Mapping[str, ProgramCode]) -> None:
     """Offer the modules by name; those that are here already stay."""
     for name, code in modules.items():
         codes.setdefault(name, code)

@@ -15,14 +15,14 @@ from rlx_core.errors import Fact
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import Emitted
-from rlx_cpu.native.machine import Machine, assumed
+from rlx_cpu.native.machine import CpuMachine, assumed
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import jit
     from rlx_cpu.native.llvm.isa import Isa
-    from rlx_cpu.native.runtime.code import Code
+    from rlx_cpu.native.runtime.code import ProgramCode
 
-__all__ = ["Compiled", "NativeStep", "RunSettings", "Settings"]
+__all__ = ["CompiledSteps", "NativeStep", "RunSettings", "Settings"]
 
 
 @frozen
@@ -38,7 +38,7 @@ class RunSettings:
     spin_us: int = 200
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> CpuMachine:
         """The sizes and speeds that the program's schedules assume."""
         return assumed()
 
@@ -54,7 +54,7 @@ class Settings(RunSettings):
     isa: Isa = field(kw_only=True)
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> CpuMachine:
         return self.isa.machine
 
 
@@ -72,7 +72,7 @@ class NativeStep:
 
     step: Step | None
     emitted: Emitted
-    code: Code | None
+    code: ProgramCode | None
     first: int
     workspace: int | None
     packs: tuple[int, ...]
@@ -89,7 +89,7 @@ class NativeStep:
             return self.node
         return Fact("node", self.step.node.label, self.step.node.origin.source)
 
-    def with_code(self, code: Code | None) -> NativeStep:
+    def with_code(self, code: ProgramCode | None) -> NativeStep:
         """The step with what has its functions."""
         return evolve(self, code=code)
 
@@ -100,7 +100,7 @@ class NativeStep:
 
 
 @frozen(eq=False)
-class Compiled:
+class CompiledSteps:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
@@ -109,7 +109,7 @@ class Compiled:
         for_all: The steps of a bound template, by number, whose functions another size calls too.
     """
 
-    codes: tuple[jit.Code, ...]
+    codes: tuple[jit.JitCode, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
     workspace: int
@@ -135,7 +135,7 @@ class Compiled:
         """Whether threads can share a step, be it worth it or not."""
         return any(each.emitted.uses_threads or each.emitted.shares for each in self.steps.values())
 
-    def on(self, lir: Lir) -> Compiled:
+    def on(self, lir: Lir) -> CompiledSteps:
         """The same code for an equal plan, with nothing that a program made for itself."""
         steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
         return evolve(self, steps=steps, packed_constants={})

@@ -20,12 +20,12 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.profile import watchers
 from rlx_core.system.records import frozen
 from rlx_cpu.native.runtime import interpreter
-from rlx_cpu.native.runtime.code import ENTRY, Code
+from rlx_cpu.native.runtime.code import ENTRY, ProgramCode
 from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 
-__all__ = ["Given", "Made", "NativeEntry", "Source", "Team", "build"]
+__all__ = ["EntryArgument", "EntryResult", "NativeEntry", "ResultCopy", "Team", "build"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -35,7 +35,7 @@ Places = list[tuple[int, int]]
 
 
 @frozen(eq=False)
-class Given:
+class EntryArgument:
     """An argument: what it must be, what remains of it if it is donated, and where its address goes."""
 
     type: TensorType
@@ -44,7 +44,7 @@ class Given:
 
 
 @frozen(eq=False)
-class Made:
+class EntryResult:
     """A result: a new array whose address goes to `places`, or the argument of that number."""
 
     type: TensorType
@@ -53,7 +53,7 @@ class Made:
 
 
 @frozen
-class Source:
+class ResultCopy:
     """A copy when all steps have run: from the address in one word to the address in another."""
 
     into: int
@@ -102,14 +102,14 @@ class NativeEntry:
         team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
     """
 
-    inputs: Sequence[Given]
-    outputs: Sequence[Made]
+    inputs: Sequence[EntryArgument]
+    outputs: Sequence[EntryResult]
     calls: Sequence[tuple[int, int]]
     mode: Mode
     work: Callable[[], None]
     fault: Callable[[], None]
     statuses: np.ndarray
-    copies: Sequence[Source]
+    copies: Sequence[ResultCopy]
     held: Sequence[tuple[int, int]]
     keeps: tuple[Any, ...]
     team: Team | None = None
@@ -168,13 +168,13 @@ def _words(numbers: Iterable[int]) -> np.ndarray:
     return np.array([int(n) for n in numbers], np.int64)
 
 
-def _input_record(given: Given) -> list[int]:
+def _input_record(given: EntryArgument) -> list[int]:
     flags = _DENSE if given.donated is None else _DENSE | interpreter.WRITEABLE
     head = [_descriptor(given.type.dtype), given.type.rank, flags, given.type.static_nbytes, len(given.places)]
     return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
 
 
-def _output_record(made: Made) -> list[int]:
+def _output_record(made: EntryResult) -> list[int]:
     if made.argument != FRESH:
         return [made.argument, 0, 0, 0, 0]
     head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places), allocator_for(int(made.type.nbytes))]
@@ -203,7 +203,7 @@ class MethodDef(ctypes.Structure):
 class Entering:
     """The native function, ready to be bound to any entry's words. A bound one keeps it alive, as CPython asks for."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: ProgramCode) -> None:
         self._code = code
         doc = b"Run the program on its inputs; NotImplemented if they are not plain."
         self._definition = MethodDef(b"entry", code.address("enter"), _FASTCALL, doc)

@@ -84,8 +84,8 @@ class _Enter:
         if self.function.module.triple.startswith(("x86_64", "amd64")):
             place = variable(b, I32)
             b.call(self.outside("llvm.x86.sse.stmxcsr", VOID, [POINTER]), [place])
-            modes = b.and_(b.load(place, typ=I32, align=4), ir.Constant(I32, _MXCSR_MODES))
-            self.go_on_if(b.icmp_signed("==", modes, ir.Constant(I32, 0)), self.declined)
+            modes = b.and_(b.load(place, typ=I32, align=4), ir.LlvmConstant(I32, _MXCSR_MODES))
+            self.go_on_if(b.icmp_signed("==", modes, ir.LlvmConstant(I32, 0)), self.declined)
         elif self.function.module.triple.startswith(("aarch64", "arm64")):
             modes = b.and_(b.call(self.outside("llvm.aarch64.get.fpcr", I64, []), []), _word(_FPCR_MODES))
             self.go_on_if(self.same(modes, _word(0)), self.declined)
@@ -119,7 +119,7 @@ class _Enter:
             b.store(b.add(data, nbytes), address(b, span, 8), align=8)
             self.put(data, places)
 
-    def reference(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def reference(self, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Where the reference to an argument's NumPy array is, and whether that is in a `HostArray`."""
         b = self.b
         place = address(b, self.args, b.shl(number, _word(3)))
@@ -127,11 +127,11 @@ class _Enter:
         is_wrapped = self.same(self.type_of(given), self.word(Word.HOST_ARRAY_TYPE))
         return b.select(is_wrapped, self.elements(given), place), is_wrapped
 
-    def elements(self, wrapper: ir.Value) -> ir.Value:
+    def elements(self, wrapper: ir.LlvmValue) -> ir.LlvmValue:
         """Where a `HostArray` has the reference to its NumPy array."""
         return address(self.b, wrapper, self.word(Word.ELEMENTS_OFFSET))
 
-    def taken_at(self, number: ir.Value) -> ir.Value:
+    def taken_at(self, number: ir.LlvmValue) -> ir.LlvmValue:
         """Where the call's reference to an argument's NumPy array is."""
         return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, _word(3)))
 
@@ -152,18 +152,18 @@ class _Enter:
                 fine = b.or_(b.or_(self.same(own, other), is_empty), b.not_(meet))
                 self.go_on_if(fine, self.refused)
 
-    def expect_owned_once(self, number: ir.Value) -> None:
+    def expect_owned_once(self, number: ir.LlvmValue) -> None:
         """Only its `HostArray` refers to an argument's elements: the NumPy array is no view, and there is no view of it."""
         b = self.b
         with b.if_then(self.reference(number)[1]):
             array = b.load(self.taken_at(number), typ=POINTER, align=8)
             count = b.load(array, typ=I32, align=4)
-            self.go_on_if(b.icmp_signed("==", count, ir.Constant(I32, _OWNED_ONCE)), self.refused)
+            self.go_on_if(b.icmp_signed("==", count, ir.LlvmConstant(I32, _OWNED_ONCE)), self.refused)
             base = self.load(POINTER, array, ARRAY.base)
             with b.if_then(b.icmp_unsigned("!=", base, _NULL), likely=False):
                 is_subtype = self.outside("PyType_IsSubtype", I32, [POINTER, POINTER])
                 kinds = [b.inttoptr(each, POINTER) for each in (self.type_of(base), self.word(Word.ARRAY_TYPE))]
-                self.go_on_if(self.same(b.call(is_subtype, kinds), ir.Constant(I32, 0)), self.refused)
+                self.go_on_if(self.same(b.call(is_subtype, kinds), ir.LlvmConstant(I32, 0)), self.refused)
 
     def donate(self) -> None:
         """Take the elements from the `HostArray`s of donated arguments; the call's references remain."""
@@ -180,7 +180,7 @@ class _Enter:
             self.decref(marker)
 
     @contextmanager
-    def donated(self) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def donated(self) -> Iterator[tuple[ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]]:
         """What is built inside runs for each donated `HostArray`: where its reference is, its elements, and its marker."""
         b = self.b
         self.start_at(Word.DONATED_RECORDS)
@@ -196,7 +196,7 @@ class _Enter:
         with counted(b, _word(0), b.load(self.taken, typ=I64, align=8)) as i:
             self.decref(b.load(self.taken_at(i), typ=POINTER, align=8))
 
-    def span(self, spans: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def span(self, spans: ir.LlvmValue, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         b = self.b
         at = address(b, spans, b.shl(number, _word(4)))
         return b.load(at, typ=I64, align=8), self.load(I64, at, 8)
@@ -227,7 +227,7 @@ class _Enter:
                     kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
                     self.incref(dtype)  # the new array takes it over, also when it is not made
                     dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
-                    nothing = ir.Constant(I32, 0)
+                    nothing = ir.LlvmConstant(I32, 0)
                     with self.allocated_by(allocator):
                         array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
                     b.store(array, self.elements(wrapper), align=8)
@@ -236,7 +236,7 @@ class _Enter:
                     self.put(self.load(I64, array, ARRAY.data), places)
 
     @contextmanager
-    def allocated_by(self, allocator: ir.Value) -> Iterator[None]:
+    def allocated_by(self, allocator: ir.LlvmValue) -> Iterator[None]:
         """What is built inside makes arrays whose memory is an allocator's, if there is one."""
         b, before = self.b, variable(self.b, POINTER)
         swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
@@ -326,7 +326,7 @@ class _Enter:
     def run_with_who_is_awake(self) -> None:
         """All steps, with the pool if it is free and a worker of it spins; nobody is woken."""
         b, is_shared = self.b, variable(self.b, I1)
-        b.store(ir.Constant(I1, 0), is_shared, align=1)
+        b.store(ir.LlvmConstant(I1, 0), is_shared, align=1)
         with counted(b, _word(1), self.word(Word.THREADS)) as tid:
             parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
             is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
@@ -343,7 +343,7 @@ class _Enter:
     def run_with_all(self) -> None:
         """All steps with the pool, without the interpreter's lock; where it is not to be had, by the object that knows why."""
         b, failed = self.b, variable(self.b, I1)
-        b.store(ir.Constant(I1, 0), failed, align=1)
+        b.store(ir.LlvmConstant(I1, 0), failed, align=1)
         with b.if_else(self.took_pool()) as (together, otherwise):
             with together:
                 with b.if_then(b.icmp_signed("!=", self.start(), _word(0)), likely=False):
@@ -355,12 +355,12 @@ class _Enter:
         with b.if_then(b.load(failed, typ=I1, align=1), likely=False):
             self.fail()
 
-    def took_pool(self) -> ir.Value:
+    def took_pool(self) -> ir.LlvmValue:
         """Whether the pool was free; it is this call's then."""
         busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
         return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
 
-    def start(self) -> ir.Value:
+    def start(self) -> ir.LlvmValue:
         """Publish the steps to the pool; how many workers have to be woken."""
         return self.runtime(Word.START, I64, *self.job(), self.word(Word.STATE), self.word(Word.THREADS))
 
@@ -369,10 +369,10 @@ class _Enter:
         self.runtime(Word.FINISH, VOID, *self.job(), self.word(Word.THREADS))
         self.runtime(Word.LEAVE, VOID, self.word(Word.POOL))
 
-    def job(self) -> list[ir.Value]:
+    def job(self) -> list[ir.LlvmValue]:
         return [*(self.word(w) for w in (Word.POOL, Word.STEPS, Word.CALLS, Word.TABLE)), _word(0)]
 
-    def runtime(self, which: Word, result: ir.Type, *operands: ir.Value) -> ir.Value:
+    def runtime(self, which: Word, result: ir.Type, *operands: ir.LlvmValue) -> ir.LlvmValue:
         """Call a function of the runtime, all of whose operands are words."""
         kind = ir.FunctionType(result, [I64] * len(operands))
         return self.b.call(self.b.inttoptr(self.word(which), POINTER), operands, kind)
@@ -384,12 +384,12 @@ class _Enter:
         yield
         self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
 
-    def called(self, which: Word, failed: ir.Value) -> None:
+    def called(self, which: Word, failed: ir.LlvmValue) -> None:
         """Call the Python object in a word for what it does; note it if it raised."""
         b, done = self.b, self.call_object(which)
         with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
             with raised:
-                b.store(ir.Constant(I1, 1), failed, align=1)
+                b.store(ir.LlvmConstant(I1, 1), failed, align=1)
             with fine:
                 self.decref(done)
 
@@ -402,29 +402,29 @@ class _Enter:
 
     # ------------------------------------------------------------------------------------- words
 
-    def word(self, which: Word) -> ir.Value:
+    def word(self, which: Word) -> ir.LlvmValue:
         return self.load(I64, self.words, 8 * which)
 
-    def set_word(self, which: Word, value: ir.Value) -> None:
+    def set_word(self, which: Word, value: ir.LlvmValue) -> None:
         self.b.store(value, address(self.b, self.words, 8 * which), align=8)
 
     def start_at(self, which: Word) -> None:
         """The cursor goes to the start of some records."""
         self.b.store(self.word(which), self.cursor, align=8)
 
-    def next_word(self) -> ir.Value:
+    def next_word(self) -> ir.LlvmValue:
         """The word at the cursor, which moves on."""
         at = self.b.load(self.cursor, typ=I64, align=8)
         self.advance(_word(8))
         return self.b.load(self.b.inttoptr(at, POINTER), typ=I64, align=8)
 
-    def record(self, count: int) -> list[ir.Value]:
+    def record(self, count: int) -> list[ir.LlvmValue]:
         return [self.next_word() for _ in range(count)]
 
-    def advance(self, nbytes: ir.Value) -> None:
+    def advance(self, nbytes: ir.LlvmValue) -> None:
         self.b.store(self.b.add(self.b.load(self.cursor, typ=I64, align=8), nbytes), self.cursor, align=8)
 
-    def put(self, data: ir.Value, places: ir.Value) -> None:
+    def put(self, data: ir.LlvmValue, places: ir.LlvmValue) -> None:
         """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""
         with counted(self.b, _word(0), places):
             place, nbytes = self.record(_PLACE_WORDS)
@@ -432,17 +432,17 @@ class _Enter:
 
     # --------------------------------------------------------------------------------- small words
 
-    def load(self, type: Any, base: ir.Value, nbytes: int) -> ir.Value:
+    def load(self, type: Any, base: ir.LlvmValue, nbytes: int) -> ir.LlvmValue:
         return self.b.load(address(self.b, base, nbytes), typ=type, align=4 if type is I32 else 8)
 
-    def type_of(self, thing: ir.Value) -> ir.Value:
+    def type_of(self, thing: ir.LlvmValue) -> ir.LlvmValue:
         """An object's type, as a word."""
         return self.load(I64, thing, OBJECT_TYPE)
 
-    def same(self, x: ir.Value, y: ir.Value) -> ir.Value:
+    def same(self, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         return self.b.icmp_signed("==", x, y)
 
-    def go_on_if(self, condition: ir.Value, otherwise: ir.Block) -> None:
+    def go_on_if(self, condition: ir.LlvmValue, otherwise: ir.Block) -> None:
         """What follows runs if the condition holds; else control goes to `otherwise`."""
         following = self.function.append_basic_block("on")
         self.b.cbranch(condition, following, otherwise)
@@ -451,20 +451,20 @@ class _Enter:
     def outside(self, name: str, result: ir.Type, operands: list[ir.Type]) -> ir.Function:
         return declare(self.b.module, name, result, operands)
 
-    def incref(self, thing: ir.Value) -> None:
+    def incref(self, thing: ir.LlvmValue) -> None:
         self.b.call(self.outside("Py_IncRef", VOID, [POINTER]), [thing])
 
-    def decref(self, thing: ir.Value) -> None:
+    def decref(self, thing: ir.LlvmValue) -> None:
         self.b.call(self.outside("Py_DecRef", VOID, [POINTER]), [thing])
 
-    def call_object(self, which: Word) -> ir.Value:
+    def call_object(self, which: Word) -> ir.LlvmValue:
         """Call the Python object in a word, without arguments."""
         thing = self.b.inttoptr(self.word(which), POINTER)
         return self.b.call(self.outside("PyObject_CallNoArgs", POINTER, [POINTER]), [thing])
 
 
-_NULL: Final = ir.Constant(POINTER, None)
+_NULL: Final = ir.LlvmConstant(POINTER, None)
 
 
-def _word(number: int) -> ir.Constant:
-    return ir.Constant(I64, int(number))
+def _word(number: int) -> ir.LlvmConstant:
+    return ir.LlvmConstant(I64, int(number))

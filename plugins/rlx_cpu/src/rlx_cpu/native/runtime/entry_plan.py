@@ -13,9 +13,9 @@ from attrs import field
 
 from rlx_core.ir.array import Donated, donation_text
 from rlx_core.ir.strides import is_dense
-from rlx_core.run.plan import BufferId, ExecutionPlan, Leaf, Location, PlannedOutput
+from rlx_core.run.plan import BufferId, ExecutionPlan, Location, PlanLeaf, PlannedOutput
 from rlx_core.system.records import frozen
-from rlx_cpu.native.runtime.entry import Given, Made, Source
+from rlx_cpu.native.runtime.entry import EntryArgument, EntryResult, ResultCopy
 from rlx_cpu.native.runtime.entry_words import FRESH
 
 __all__ = ["Ends", "ends", "reason_against"]
@@ -67,9 +67,9 @@ class Ends:
         words: Words of its own that hold addresses for the copies.
     """
 
-    inputs: list[Given]
-    outputs: list[Made]
-    copies: list[Source] = field(factory=list)
+    inputs: list[EntryArgument]
+    outputs: list[EntryResult]
+    copies: list[ResultCopy] = field(factory=list)
     words: list[np.ndarray] = field(factory=list)
 
 
@@ -87,13 +87,13 @@ def ends(
         address: Where the other buffers lie in the entry's frame.
     """
     inputs = [
-        Given(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
+        EntryArgument(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
         for i, leaf in enumerate(plan.inputs)
     ]
     made = Ends(inputs, [])
-    arrays: dict[BufferId, Given | Made] = {BufferId("input", i): each for i, each in enumerate(inputs)}
+    arrays: dict[BufferId, EntryArgument | EntryResult] = {BufferId("input", i): each for i, each in enumerate(inputs)}
     for output in plan.outputs:
-        result = Made(output.type, FRESH if output.donor is None else output.donor.number)
+        result = EntryResult(output.type, FRESH if output.donor is None else output.donor.number)
         made.outputs.append(result)
         if output.kind == "own" and output.location is not None:
             result.places.extend(words.get(output.location.buffer, ()))
@@ -107,7 +107,7 @@ def ends(
     return made
 
 
-def _donated(leaf: Leaf, program: str) -> Donated | None:
+def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
     """What the array of a donated input refers to after a call."""
     if not leaf.is_donated:
         return None
@@ -117,11 +117,11 @@ def _donated(leaf: Leaf, program: str) -> Donated | None:
 def _copy(
     made: Ends,
     at: Location,
-    source: Given | Made | None,
+    source: EntryArgument | EntryResult | None,
     address: Callable[[BufferId], int],
-    into: Given | Made,
+    into: EntryArgument | EntryResult,
     nbytes: int,
-) -> Source:
+) -> ResultCopy:
     words = np.zeros(2, np.int64)
     made.words.append(words)
     first, second = words.ctypes.data, words.ctypes.data + 8
@@ -130,4 +130,4 @@ def _copy(
         words[1] = address(at.buffer) + at.offset
     else:
         source.places.append((second, at.offset))
-    return Source(first, second, nbytes)
+    return ResultCopy(first, second, nbytes)

@@ -30,21 +30,21 @@ def emit_interrupted(module: ir.Module) -> None:
     b.cbranch(b.icmp_signed("==", identity, b.load(address(b, record, MAIN_THREAD), typ=I64, align=8)), main, go_on)
     b.position_at_end(main)
     caught = b.load(address(b, record, CAUGHT), typ=I64, align=8)
-    with b.if_then(b.icmp_signed("!=", caught, ir.Constant(I64, 0))):
-        b.ret(ir.Constant(I64, 1))  # the loops around this one, and those behind it
+    with b.if_then(b.icmp_signed("!=", caught, ir.LlvmConstant(I64, 0))):
+        b.ret(ir.LlvmConstant(I64, 1))  # the loops around this one, and those behind it
     now = b.call(clock, [])
     following = address(b, record, NEXT)
     b.cbranch(b.icmp_signed("<", now, b.load(following, typ=I64, align=8)), go_on, look)
     b.position_at_end(look)
-    b.store(b.add(now, ir.Constant(I64, INTERVAL_NS)), following, align=8)
+    b.store(b.add(now, ir.LlvmConstant(I64, INTERVAL_NS)), following, align=8)
     held = b.call(declare(module, "PyGILState_Ensure", I32, []), [])
-    raised = b.icmp_signed("!=", b.call(declare(module, "PyErr_CheckSignals", I32, []), []), ir.Constant(I32, 0))
+    raised = b.icmp_signed("!=", b.call(declare(module, "PyErr_CheckSignals", I32, []), []), ir.LlvmConstant(I32, 0))
     with b.if_then(raised, likely=False):
         parts = [address(b, record, CAUGHT + 8 * i) for i in range(3)]
         b.call(declare(module, "PyErr_Fetch", VOID, [POINTER] * 3), parts)
     b.call(declare(module, "PyGILState_Release", VOID, [I32]), [held])
     b.cbranch(raised, leave, go_on)
     b.position_at_end(leave)
-    b.ret(ir.Constant(I64, 1))
+    b.ret(ir.LlvmConstant(I64, 1))
     b.position_at_end(go_on)
-    b.ret(ir.Constant(I64, 0))
+    b.ret(ir.LlvmConstant(I64, 0))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rlx_cpu.native.runtime.code import Code, codes
+from rlx_cpu.native.runtime.code import ProgramCode, codes
 
 __all__ = ["code_of"]
 
 
-def code_of(name: str) -> Code:
+def code_of(name: str) -> ProgramCode:
     """A module's code. Where it has to be made that begins in the background, so this may be called long before it is needed."""
     if name not in codes:
         from rlx_cpu.native.runtime.own_code import compiled  # here, because LLVM is not everywhere

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_core.device.driver import At
+from rlx_core.device.driver import Address
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.profile import Profile
 from rlx_core.run.code import Calls, Code
@@ -25,7 +25,7 @@ from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.llvm.c_library import has_clock
 from rlx_cpu.native.runtime import entry_plan, interpreter
 from rlx_cpu.native.runtime.calls import Call, call_words, team_for
-from rlx_cpu.native.runtime.compiled import Compiled
+from rlx_cpu.native.runtime.compiled import CompiledSteps
 from rlx_cpu.native.runtime.entry import NativeEntry, build
 from rlx_cpu.native.runtime.entry_words import Mode
 from rlx_cpu.native.runtime.interrupts import clear, raise_caught, status_rows
@@ -103,7 +103,7 @@ class NativeCode(Code):
 
     def __init__(
         self,
-        compiled: Compiled,
+        compiled: CompiledSteps,
         arguments: Arguments,
         packs: Sequence[PackedOperand],
         takes_longer: TakesLonger,
@@ -140,7 +140,7 @@ class NativeCode(Code):
             words[operand.word] = address_of(array)
         return Table(np.array(words, np.int64), scratch, status, packed)
 
-    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: Address) -> None:
         _store(calls.words, arguments, at)
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
@@ -307,7 +307,7 @@ class NativeCode(Code):
         can_share = len(runs) == 1 and runs[0].has_threaded and threads > 1
         return Mode.AWAKE if can_share and self._takes_longer(steps, speed.awake_us) else Mode.TINY
 
-    def shared(self, lir: Lir) -> Compiled:
+    def shared(self, lir: Lir) -> CompiledSteps:
         return self.native.on(lir)
 
     @property
@@ -315,13 +315,13 @@ class NativeCode(Code):
         return self.native.origin
 
 
-def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
+def _store(words: Any, arguments: Sequence[tuple[int, int]], at: Address) -> None:
     base = address_of(at.buffer) + at.offset
     for word, offset in arguments:
         words[word] = base + offset
 
 
-def arguments_of(compiled: Compiled, locations: Locations) -> Arguments:
+def arguments_of(compiled: CompiledSteps, locations: Locations) -> Arguments:
     """Which words of the table are addresses in which buffer."""
     arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
@@ -336,7 +336,7 @@ def arguments_of(compiled: Compiled, locations: Locations) -> Arguments:
     return arguments
 
 
-def packs_of(compiled: Compiled, locations: Locations) -> list[PackedOperand]:
+def packs_of(compiled: CompiledSteps, locations: Locations) -> list[PackedOperand]:
     """The operands that are packed when they are bound."""
     packs: list[PackedOperand] = []
     for number, each in compiled.steps.items():

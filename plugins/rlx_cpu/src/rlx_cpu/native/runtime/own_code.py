@@ -7,7 +7,7 @@ from functools import cache
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.boundary import add_symbols
 from rlx_cpu.native.llvm.isa import Isa, host_isa
-from rlx_cpu.native.llvm.jit import Code, compile_named
+from rlx_cpu.native.llvm.jit import JitCode, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
@@ -36,7 +36,7 @@ def module_of(name: str, isa: Isa) -> ir.Module:
     return module
 
 
-def compiled(name: str) -> Code:
+def compiled(name: str) -> JitCode:
     """The code of a module for this machine: from the cache, or made in the background and kept."""
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"

@@ -27,10 +27,10 @@ from rlx_cpu.native.runtime.pool_calls import runtime
 from rlx_cpu.native.runtime.pool_words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
 from rlx_cpu.native.threads import started
 
-__all__ = ["Pool", "control_block", "control_for", "pool_for", "run_alone", "state_words"]
+__all__ = ["ThreadPool", "control_block", "control_for", "pool_for", "run_alone", "state_words"]
 
 
-class Pool:
+class ThreadPool:
     """`size` threads, the caller included.
 
     Args:
@@ -135,7 +135,7 @@ def state_words(count: int) -> np.ndarray:
 
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
 
-_pools: dict[tuple[int, int], Pool] = {}
+_pools: dict[tuple[int, int], ThreadPool] = {}
 _controls: dict[tuple[int, int], np.ndarray] = {}
 _pools_lock = Lock("the pools of threads")
 
@@ -145,7 +145,7 @@ def control_for(size: int, spin_us: int) -> np.ndarray:
     return _controls.setdefault((size, spin_us), control_block(size))
 
 
-def pool_for(size: int, spin_us: int) -> Pool:
+def pool_for(size: int, spin_us: int) -> ThreadPool:
     """The pool of this process with so many threads."""
     key = (size, spin_us)
     found = _pools.get(key)
@@ -153,7 +153,7 @@ def pool_for(size: int, spin_us: int) -> Pool:
         with _pools_lock:
             found = _pools.get(key)
             if found is None:
-                found = _pools[key] = Pool(size, spin_us, control_for(size, spin_us))
+                found = _pools[key] = ThreadPool(size, spin_us, control_for(size, spin_us))
     return found
 
 

@@ -6,7 +6,7 @@ import ctypes
 import time
 from functools import cache
 
-from rlx_cpu.native.runtime.code import STEPS, Code
+from rlx_cpu.native.runtime.code import STEPS, ProgramCode
 from rlx_cpu.native.runtime.linked import code_of
 
 __all__ = ["Runtime", "runtime"]
@@ -15,7 +15,7 @@ __all__ = ["Runtime", "runtime"]
 class Runtime:
     """The functions of the module, callable; the interpreter's lock is released while they run."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: ProgramCode) -> None:
         word = ctypes.c_int64
         self._code = code
         self.address = code.address

@@ -53,15 +53,15 @@ def emit_runtime(module: ir.Module, isa: Isa) -> None:
     _unpark(module)
 
 
-def _pointer(b: ir.IRBuilder, word: ir.Value, nbytes: int = 0) -> ir.Value:
+def _pointer(b: ir.IRBuilder, word: ir.LlvmValue, nbytes: int = 0) -> ir.LlvmValue:
     return address(b, b.inttoptr(word, POINTER), nbytes)
 
 
-def _read(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+def _read(b: ir.IRBuilder, place: ir.LlvmValue) -> ir.LlvmValue:
     return b.load_atomic(place, "seq_cst", 8, typ=I64)
 
 
-def _write(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> None:
+def _write(b: ir.IRBuilder, place: ir.LlvmValue, value: ir.LlvmValue) -> None:
     b.atomic_rmw("xchg", place, value, "seq_cst")
 
 
@@ -81,8 +81,8 @@ def _function(module: ir.Module, name: str, result: ir.Type, count: int) -> tupl
     return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 
-def _word(number: int) -> ir.Constant:
-    return ir.Constant(I64, number)
+def _word(number: int) -> ir.LlvmConstant:
+    return ir.LlvmConstant(I64, number)
 
 
 def _pauses(module: ir.Module, isa: Isa) -> None:
@@ -94,8 +94,8 @@ def _pauses(module: ir.Module, isa: Isa) -> None:
 
 
 def _wait_for(
-    b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value, meanwhile: Callable[[], None] = lambda: None
-) -> ir.Value:
+    b: ir.IRBuilder, isa: Isa, place: ir.LlvmValue, value: ir.LlvmValue, meanwhile: Callable[[], None] = lambda: None
+) -> ir.LlvmValue:
     """Spin until the word at `place` is `value`; after a while, yield at every turn. After how many turns it was.
 
     Args:
@@ -156,7 +156,9 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         )
         run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
 
-        def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
+        def call(
+            part: ir.LlvmValue, run: ir.LlvmValue = run, buffers: ir.LlvmValue = buffers, parts: ir.LlvmValue = parts
+        ) -> object:
             return b.call(run, [buffers, part, parts, tid, team], CALLED)
 
         _stamp(b, is_recorded, line, 0)
@@ -184,18 +186,18 @@ def _drive(module: ir.Module, isa: Isa) -> None:
     b.ret_void()
 
 
-def _state_of(b: ir.IRBuilder, states: ir.Value, step: ir.Value) -> ir.Value:
+def _state_of(b: ir.IRBuilder, states: ir.LlvmValue, step: ir.LlvmValue) -> ir.LlvmValue:
     return _pointer(b, b.add(b.load(states, typ=I64, align=8), b.mul(step, _word(STATE_BYTES))))
 
 
 def _claim(
     b: ir.IRBuilder,
-    claimed: ir.Value,
-    parts: ir.Value,
-    tid: ir.Value,
-    threads: ir.Value,
-    mine: ir.Value,
-    run: Callable[[ir.Value], object],
+    claimed: ir.LlvmValue,
+    parts: ir.LlvmValue,
+    tid: ir.LlvmValue,
+    threads: ir.LlvmValue,
+    mine: ir.LlvmValue,
+    run: Callable[[ir.LlvmValue], object],
 ) -> None:
     """Run the parts that this thread gets, beginning with its own share, and count them in `mine`."""
     start = b.sdiv(b.mul(tid, parts), threads)
@@ -209,7 +211,7 @@ def _claim(
                 b.store(b.add(b.load(mine, typ=I64, align=8), _word(1)), mine, align=8)
 
 
-def _stamp(b: ir.IRBuilder, is_recorded: ir.Value, line: ir.Value, position: int) -> None:
+def _stamp(b: ir.IRBuilder, is_recorded: ir.LlvmValue, line: ir.LlvmValue, position: int) -> None:
     with b.if_then(is_recorded, likely=False):
         b.store(b.call(b.module.globals["clock"], []), _pointer(b, line, 8 * position), align=8)
 
@@ -279,7 +281,7 @@ def _work(module: ir.Module, isa: Isa) -> None:
     b.branch(wait)
 
 
-def _worker(b: ir.IRBuilder, control: ir.Value, tid: ir.Value) -> ir.Value:
+def _worker(b: ir.IRBuilder, control: ir.LlvmValue, tid: ir.LlvmValue) -> ir.LlvmValue:
     return address(b, _pointer(b, control, WORKERS), b.mul(tid, _word(LINE)))
 
 
@@ -297,7 +299,7 @@ def _start(module: ir.Module) -> None:
     b.atomic_rmw("add", _pointer(b, control, GENERATION), _word(1), "seq_cst")
     total = b.alloca(I64)
     b.store(_word(0), total, align=8)
-    here: ir.Value = _word(-2)
+    here: ir.LlvmValue = _word(-2)
     if "sched_getcpu" in addresses():
         here = b.sext(b.call(declare(module, "sched_getcpu", I32, []), []), I64)
     with counted(b, _word(1), threads) as tid:

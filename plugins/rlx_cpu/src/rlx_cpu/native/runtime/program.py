@@ -11,7 +11,7 @@ from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
 from rlx_cpu.native.contract import Emitters
-from rlx_cpu.native.runtime.compiled import Compiled, Settings
+from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import NativeCode, arguments_of, packs_of
 from rlx_cpu.native.runtime.steps import compile_steps, reason_to_drive
 from rlx_cpu.native.work import takes_longer
@@ -30,7 +30,7 @@ def native_program(
     kernels: KernelTable,
     table: Emitters,
     settings: Settings,
-    compiled: Compiled | None = None,
+    compiled: CompiledSteps | None = None,
     *,
     poison: bool = False,
 ) -> PlannedProgram:

@@ -27,10 +27,10 @@ _HUGE_PAGE, _FREE = 14, 8  # advice to Linux
 
 def emit_allocator(module: ir.Module) -> None:
     """Add `new`, `new_zeroed`, `resized` and `freed` to a module; the first argument of each is the state."""
-    _Allocator(module).write()
+    _AllocatorCode(module).write()
 
 
-class _Allocator:
+class _AllocatorCode:
     """The functions while they are written."""
 
     def __init__(self, module: ir.Module) -> None:
@@ -117,7 +117,9 @@ class _Allocator:
         nbytes = b.mul(count, size)
         block = b.call(self.new, [state, nbytes])
         with b.if_then(b.icmp_unsigned("!=", block, _NULL)):
-            b.call(declare(self.module, "memset", POINTER, [POINTER, I32, I64]), [block, ir.Constant(I32, 0), nbytes])
+            b.call(
+                declare(self.module, "memset", POINTER, [POINTER, I32, I64]), [block, ir.LlvmConstant(I32, 0), nbytes]
+            )
         b.ret(block)
 
     def write_resized(self) -> None:
@@ -136,22 +138,22 @@ class _Allocator:
     # -------------------------------------------------------------------------------------- the ring
 
     @contextmanager
-    def alone(self, b: ir.IRBuilder, state: ir.Value) -> Iterator[None]:
+    def alone(self, b: ir.IRBuilder, state: ir.LlvmValue) -> Iterator[None]:
         """What is built inside runs where nobody else is at the state, and is passed over where somebody is."""
         busy = self.word(b, state, BUSY)
         with b.if_then(b.icmp_signed("==", b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))):
             yield
             b.atomic_rmw("xchg", busy, _word(0), "release")
 
-    def word(self, b: ir.IRBuilder, state: ir.Value, which: int) -> ir.Value:
+    def word(self, b: ir.IRBuilder, state: ir.LlvmValue, which: int) -> ir.LlvmValue:
         return address(b, state, 8 * which)
 
-    def slot(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def slot(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """Where the start and the bytes of a slot's block are written."""
         at = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
         return at, address(b, at, 8)
 
-    def clear(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> None:
+    def clear(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> None:
         """A slot without a block."""
         start, capacity = self.slot(b, state, i)
         held = self.word(b, state, HELD)
@@ -159,13 +161,13 @@ class _Allocator:
         b.store(_NULL, start, align=8)
         b.store(_word(0), capacity, align=8)
 
-    def drop(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> None:
+    def drop(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> None:
         """A slot's block goes back to the C library, which takes nothing for nothing."""
         start, _ = self.slot(b, state, i)
         b.call(self.free, [b.load(start, typ=POINTER, align=8)])
         self.clear(b, state, i)
 
-    def make_room(self, b: ir.IRBuilder, state: ir.Value, size: ir.Value) -> None:
+    def make_room(self, b: ir.IRBuilder, state: ir.LlvmValue, size: ir.LlvmValue) -> None:
         """Drop the oldest until `size` more bytes can be held."""
         with counted(b, _word(0), _word(SLOTS)):
             held = b.load(self.word(b, state, HELD), typ=I64, align=8)
@@ -173,21 +175,21 @@ class _Allocator:
                 self.drop(b, state, b.load(self.word(b, state, TURN), typ=I64, align=8))
                 self.move_on(b, state)
 
-    def move_on(self, b: ir.IRBuilder, state: ir.Value) -> None:
+    def move_on(self, b: ir.IRBuilder, state: ir.LlvmValue) -> None:
         turn = self.word(b, state, TURN)
         b.store(b.urem(b.add(b.load(turn, typ=I64, align=8), _word(1)), _word(SLOTS)), turn, align=8)
 
     # ------------------------------------------------------------------------------------ a block
 
-    def block_in(self, b: ir.IRBuilder, start: ir.Value) -> ir.Value:
+    def block_in(self, b: ir.IRBuilder, start: ir.LlvmValue) -> ir.LlvmValue:
         """Where the block begins in what the C library gave."""
         return self.rounded_up(b, address(b, start, _HEAD), ALIGNMENT)
 
-    def rounded_up(self, b: ir.IRBuilder, pointer: ir.Value, alignment: int) -> ir.Value:
+    def rounded_up(self, b: ir.IRBuilder, pointer: ir.LlvmValue, alignment: int) -> ir.LlvmValue:
         number = b.add(b.ptrtoint(pointer, I64), _word(alignment - 1))
         return b.inttoptr(b.and_(number, _word(-alignment)), POINTER)
 
-    def advise(self, b: ir.IRBuilder, block: ir.Value, size: ir.Value, advice: int) -> None:
+    def advise(self, b: ir.IRBuilder, block: ir.LlvmValue, size: ir.LlvmValue, advice: int) -> None:
         """Tell Linux about the pages that lie in a block whole: what is in front of it must stay."""
         if sys.platform != "linux":
             return
@@ -195,11 +197,11 @@ class _Allocator:
         end = b.add(b.ptrtoint(block, I64), size)
         nbytes = b.and_(b.sub(end, b.ptrtoint(first, I64)), _word(-mmap.PAGESIZE))
         function = declare(self.module, "madvise", I32, [POINTER, I64, I32])
-        b.call(function, [first, nbytes, ir.Constant(I32, advice)])
+        b.call(function, [first, nbytes, ir.LlvmConstant(I32, advice)])
 
 
-_NULL: Final = ir.Constant(POINTER, None)
+_NULL: Final = ir.LlvmConstant(POINTER, None)
 
 
-def _word(number: int) -> ir.Constant:
-    return ir.Constant(I64, number)
+def _word(number: int) -> ir.LlvmConstant:
+    return ir.LlvmConstant(I64, number)

@@ -17,16 +17,16 @@ from rlx_core.codegen.places import Layout
 from rlx_core.codegen.unknown import PREFIX
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node, symbols_inside
-from rlx_core.ir.lir import Lir, Origin, Step
+from rlx_core.ir.lir import Lir, Step, TemplateOrigin
 from rlx_core.system.locks import Lock
 from rlx_core.system.records import define, evolve, frozen
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import sized_library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.llvm.sizes import Sizes, Unsized
+from rlx_cpu.native.llvm.sizes import ModuleSizes, Unsized
 
 __all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
 
@@ -48,18 +48,18 @@ class Sized:
 
     form: SizedForm
     emitted: Emitted
-    code: Code
+    code: JitCode
     words: tuple[int, ...]
 
 
 @define(eq=False)
-class Made:
+class SizedVariant:
     """A form and its function, once that is made; without code where there turned out to be none."""
 
     form: SizedForm
     is_made: bool = False
     emitted: Emitted | None = None
-    code: Code | None = None
+    code: JitCode | None = None
     words: tuple[Dim, ...] = ()
 
     def called(self, call: Call) -> Sized | None:
@@ -84,12 +84,14 @@ class Forms:
         is_fixed: Whether no size of a node is unknown.
     """
 
-    known: dict[Hashable, list[Made]] = field(factory=dict)
-    fixed: dict[Hashable, tuple[Emitted, Code]] = field(factory=dict)
+    known: dict[Hashable, list[SizedVariant]] = field(factory=dict)
+    fixed: dict[Hashable, tuple[Emitted, JitCode]] = field(factory=dict)
     is_fixed: dict[Node, bool] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
-    def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm) -> tuple[Made, Call] | None:
+    def of(
+        self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm
+    ) -> tuple[SizedVariant, Call] | None:
         """The form of a step and how it is called, found or made; `None` where there is none."""
         bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
         known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
@@ -101,7 +103,7 @@ class Forms:
         call = None if form is None else form.call(layout, sizes)
         if form is None or call is None:
             return None
-        known.append(Made(form))
+        known.append(SizedVariant(form))
         return known[-1], call
 
 
@@ -116,7 +118,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
         return {}
     sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     alike: dict[Hashable, list[int]] = {}  # the steps that share a function and how it is called
-    found: list[tuple[list[int], Made, Call]] = []
+    found: list[tuple[list[int], SizedVariant, Call]] = []
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
@@ -162,14 +164,14 @@ def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
 class Fixed:
     """Where the function of a step is kept, once it is made."""
 
-    kept: dict[Hashable, tuple[Emitted, Code]]
+    kept: dict[Hashable, tuple[Emitted, JitCode]]
     key: Hashable
 
     @property
-    def made(self) -> tuple[Emitted, Code] | None:
+    def made(self) -> tuple[Emitted, JitCode] | None:
         return self.kept.get(self.key)
 
-    def keep(self, emitted: Emitted, code: Code) -> None:
+    def keep(self, emitted: Emitted, code: JitCode) -> None:
         self.kept[self.key] = emitted, code
 
 
@@ -178,7 +180,7 @@ def _forms_of(template: Lir, isa: Isa) -> Forms:
     return kept[isa] if isa in kept else kept.setdefault(isa, Forms())
 
 
-def _unbound(lir: Lir, origin: Origin) -> dict[Node, Node]:
+def _unbound(lir: Lir, origin: TemplateOrigin) -> dict[Node, Node]:
     """The template's node of each bound one."""
     return dict(zip(lir.graph.nodes, origin.template.graph.nodes, strict=True))
 
@@ -190,12 +192,12 @@ def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
         Unsized: There is none.
     """
     module = new_module("sizes")
-    module.sizes = sizes = Sizes()
+    module.sizes = sizes = ModuleSizes()
     emitted = form.emit(module, name)
     return module, evolve(emitted, words=tuple(map(str, sizes.words)))
 
 
-def _make(forms: Sequence[Made], isa: Isa) -> None:
+def _make(forms: Sequence[SizedVariant], isa: Isa) -> None:
     """The functions of some forms, all at once."""
 
     def emit(number: int) -> tuple[ir.Module, Emitted] | None:

@@ -17,10 +17,10 @@ from rlx_core.plugins import package_of
 from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.runtime.compiled import Compiled, NativeStep, Settings
+from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import is_guest, is_native
 
@@ -124,7 +124,7 @@ def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
-def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
+def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledSteps:
     """The native half of a program."""
 
     def emit(number: int) -> tuple[ir.Module, Emitted] | None:
@@ -149,11 +149,11 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
     return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
-Made = tuple[Emitted, Code | None, tuple[int, ...]]
+Made = tuple[Emitted, JitCode | None, tuple[int, ...]]
 """What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
 
 
-def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compiled:
+def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> CompiledSteps:
     """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
     steps: dict[int, NativeStep] = {}
     words = 0
@@ -173,4 +173,4 @@ def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compil
         steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
     codes = tuple(dict.fromkeys(code for _, code, _ in native.values() if code is not None))
-    return Compiled(codes, steps, words, scratch, settings)
+    return CompiledSteps(codes, steps, words, scratch, settings)

@@ -29,33 +29,33 @@ def word(b: Any, op: Op, dtypes: tuple[DType, ...], args: tuple[Any, ...]) -> An
     in_block = 4 if op.dtype is u32 else 2  # words of this dtype
     if lanes % in_block:
         return philox.word(b, op, dtypes, args)
-    first, one_key = (b.extract_element(x, ir.Constant(I32, 0)) for x in (position, key))
-    start = b.and_(first, ir.Constant(I64, -in_block))
-    dense = b.add(splat(b, start, lanes), ir.Constant(position.type, list(range(lanes))))
+    first, one_key = (b.extract_element(x, ir.LlvmConstant(I32, 0)) for x in (position, key))
+    start = b.and_(first, ir.LlvmConstant(I64, -in_block))
+    dense = b.add(splat(b, start, lanes), ir.LlvmConstant(position.type, list(range(lanes))))
     is_apart = b.or_(b.icmp_unsigned("!=", position, dense), b.icmp_unsigned("!=", key, splat(b, one_key, lanes)))
-    block = b.lshr(start, ir.Constant(I64, in_block.bit_length() - 1))
+    block = b.lshr(start, ir.LlvmConstant(I64, in_block.bit_length() - 1))
     words = blocks(b, one_key, block, 2 * lanes // in_block, op.stream)
     usual = words if op.dtype is u64 else b.bitcast(words, ir.VectorType(I32, lanes))
     return b.rarely(is_apart, lambda: philox.word(b, op, dtypes, args), usual)
 
 
-def blocks(b: ir.IRBuilder, key: ir.Value, first: ir.Value, lanes: int, stream: int) -> ir.Value:
+def blocks(b: ir.IRBuilder, key: ir.LlvmValue, first: ir.LlvmValue, lanes: int, stream: int) -> ir.LlvmValue:
     """Blocks from a number on, a pair of words in each of an even number of lanes of 64 bits."""
     wide, narrow = ir.VectorType(I64, lanes), ir.VectorType(I32, 2 * lanes)
     pairs = lanes // 2
     half = constant(wide, 32)
     low = constant(wide, 0xFFFFFFFF)
 
-    def alternating(even: int, odd: int) -> ir.Value:
-        return ir.Constant(wide, [even, odd] * pairs)
+    def alternating(even: int, odd: int) -> ir.LlvmValue:
+        return ir.LlvmConstant(wide, [even, odd] * pairs)
 
-    is_even = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1, 0] * pairs)
-    numbers = b.add(splat(b, first, lanes), ir.Constant(wide, [lane // 2 for lane in range(lanes)]))
+    is_even = ir.LlvmConstant(ir.VectorType(ir.IntType(1), lanes), [1, 0] * pairs)
+    numbers = b.add(splat(b, first, lanes), ir.LlvmConstant(wide, [lane // 2 for lane in range(lanes)]))
     state = b.select(is_even, numbers, constant(wide, stream))
     both = splat(b, key, lanes)
     keys = b.select(is_even, b.and_(both, low), b.lshr(both, half))
     # Of a pair of products the halves change places twice: with those of the other, and with one another.
-    crossed = ir.Constant(narrow, [4 * (word // 4) + 3 - word % 4 for word in range(2 * lanes)])
+    crossed = ir.LlvmConstant(narrow, [4 * (word // 4) + 3 - word % 4 for word in range(2 * lanes)])
     for _ in range(ROUNDS):
         products = b.bitcast(b.mul(b.and_(state, low), alternating(*MULTIPLIERS)), narrow)
         mixed = b.bitcast(b.shuffle_vector(products, products, crossed), wide)

@@ -23,27 +23,27 @@ from rlx_cpu.native.scalars.piece_coefficients import (
     TANH_PIECES,
     TANH_SCALE,
 )
-from rlx_cpu.native.scalars.pieces import Answer, Kind, has_pieces, picked, piecewise, replaced
+from rlx_cpu.native.scalars.pieces import FixupClass, FixupResponse, has_pieces, picked, piecewise, replaced
 
 __all__ = ["FUNCTIONS"]
 
 GELU_LINE = {
-    Kind.QUIET_NAN: Answer.QUIETED,
-    Kind.SIGNALLING_NAN: Answer.QUIETED,
-    Kind.MINUS_INFINITY: Answer.NAN,
-    Kind.NEGATIVE: Answer.MINUS_ZERO,
+    FixupClass.QUIET_NAN: FixupResponse.QUIETED,
+    FixupClass.SIGNALLING_NAN: FixupResponse.QUIETED,
+    FixupClass.MINUS_INFINITY: FixupResponse.NAN,
+    FixupClass.NEGATIVE: FixupResponse.MINUS_ZERO,
 }
 """max(x, -0) by the kind of x, and NaN for -inf, where the formula says -inf·0."""
 
 
-def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def tanh(b: ir.IRBuilder, x: ir.LlvmValue) -> ir.LlvmValue:
     if not has_pieces(x):
         return exponential.tanh(b, x)
     size = clamped(b, b.fabs(x), None, 9.125)
     return b.copysign(piecewise(b, size, TANH_SCALE, TANH_PIECES), x)
 
 
-def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def gelu(b: ir.IRBuilder, x: ir.LlvmValue) -> ir.LlvmValue:
     if not has_pieces(x):
         return error.gelu(b, x)
     # max(x, 0) - u·Φ(-u) with u = |x|.
@@ -51,7 +51,7 @@ def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.fsub(replaced(b, x, GELU_LINE), decaying(b, u, GELU_SCALE, GELU_PIECES))
 
 
-def slope_of_gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def slope_of_gelu(b: ir.IRBuilder, x: ir.LlvmValue) -> ir.LlvmValue:
     if not has_pieces(x):
         return error.slope_of_gelu(b, x)
     size = b.fabs(x)
@@ -59,7 +59,7 @@ def slope_of_gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return error.slope_from(b, x, size, decaying(b, u, SLOPE_SCALE, SLOPE_PIECES))
 
 
-def decaying(b: ir.IRBuilder, u: ir.Value, scale: float, pieces: Sequence[Sequence[float]]) -> ir.Value:
+def decaying(b: ir.IRBuilder, u: ir.LlvmValue, scale: float, pieces: Sequence[Sequence[float]]) -> ir.LlvmValue:
     """e^(-u²/2)·S(u) for 0 <= u <= 14.5, with S in pieces and e^(-u²/2) = 2^n·2^(k/16)·e^r."""
     shift = b.constant(u, SHIFT / 16)
     shifted = b.fma(b.fmul(u, b.constant(u, -0.5 * math.log2(math.e))), u, shift)

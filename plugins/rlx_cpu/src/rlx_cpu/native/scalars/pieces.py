@@ -13,24 +13,24 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, constant, declare, width
 from rlx_cpu.native.llvm.ir.numbers import element_of
 
-__all__ = ["Answer", "Kind", "has_pieces", "picked", "piecewise", "replaced"]
+__all__ = ["FixupClass", "FixupResponse", "has_pieces", "picked", "piecewise", "replaced"]
 
 LANES = 16
 
 
-def has_pieces(x: ir.Value) -> bool:
+def has_pieces(x: ir.LlvmValue) -> bool:
     """Whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
     return width(x) == LANES and isinstance(element_of(x.type), ir.FloatType)
 
 
-def picked(b: ir.IRBuilder, table: Sequence[float], index: ir.Value) -> ir.Value:
+def picked(b: ir.IRBuilder, table: Sequence[float], index: ir.LlvmValue) -> ir.LlvmValue:
     """The entry of sixteen that the last four bits of each lane of `index` say."""
-    entries = ir.Constant(ir.VectorType(ir.FloatType(), LANES), [constant(ir.FloatType(), c) for c in table])
+    entries = ir.LlvmConstant(ir.VectorType(ir.FloatType(), LANES), [constant(ir.FloatType(), c) for c in table])
     name = "llvm.x86.avx512.permvar.sf.512"
     return b.call(declare(b.module, name, entries.type, [entries.type, index.type]), [entries, index])
 
 
-def piecewise(b: ir.IRBuilder, u: ir.Value, scale: float, rows: Sequence[Sequence[float]]) -> ir.Value:
+def piecewise(b: ir.IRBuilder, u: ir.LlvmValue, scale: float, rows: Sequence[Sequence[float]]) -> ir.LlvmValue:
     """The function that `rows` say at u, for 0 <= scale·u < 15; NaN where u is.
 
     The distance from a piece's centre is exact, and so is the constant term, so that little more than the last sum rounds.
@@ -46,7 +46,7 @@ def piecewise(b: ir.IRBuilder, u: ir.Value, scale: float, rows: Sequence[Sequenc
     return total
 
 
-class Kind(IntEnum):
+class FixupClass(IntEnum):
     """The kinds of numbers that `vfixupimmps` tells apart, as it counts them."""
 
     QUIET_NAN = 0
@@ -61,7 +61,7 @@ class Kind(IntEnum):
     """Any other above."""
 
 
-class Answer(IntEnum):
+class FixupResponse(IntEnum):
     """What that instruction can put in a number's place, by its own codes; of sixteen those that are used."""
 
     ITSELF = 1
@@ -71,10 +71,12 @@ class Answer(IntEnum):
     MINUS_ZERO = 7
 
 
-def replaced(b: ir.IRBuilder, x: ir.Value, answers: Mapping[Kind, Answer]) -> ir.Value:
+def replaced(b: ir.IRBuilder, x: ir.LlvmValue, answers: Mapping[FixupClass, FixupResponse]) -> ir.LlvmValue:
     """Something for each kind of x, in one instruction; x itself for kinds without an answer."""
-    name, mask = "llvm.x86.avx512.mask.fixupimm.ps.512", ir.Constant(ir.IntType(LANES), 0xFFFF)
+    name, mask = "llvm.x86.avx512.mask.fixupimm.ps.512", ir.LlvmConstant(ir.IntType(LANES), 0xFFFF)
     # Four bits a kind, from the lowest up.
-    table = constant(ir.VectorType(I32, LANES), sum(answers.get(kind, Answer.ITSELF) << 4 * kind for kind in Kind))
+    table = constant(
+        ir.VectorType(I32, LANES), sum(answers.get(kind, FixupResponse.ITSELF) << 4 * kind for kind in FixupClass)
+    )
     function = declare(b.module, name, x.type, [x.type, x.type, table.type, I32, mask.type, I32])
-    return b.call(function, [x, x, table, ir.Constant(I32, 0), mask, ir.Constant(I32, 4)])
+    return b.call(function, [x, x, table, ir.LlvmConstant(I32, 0), mask, ir.LlvmConstant(I32, 4)])

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import evolve
 
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.system.records import frozen
@@ -35,7 +35,7 @@ __all__ = ["emit_running", "write_running"]
 
 
 @frozen(eq=False)
-class Line:
+class ScanLine:
     """Code for the lines of one scan, all operands dense.
 
     Attributes:
@@ -45,9 +45,9 @@ class Line:
 
     builder: ir.IRBuilder
     isa: Isa
-    scan: Scan
-    sources: tuple[ir.Value, ...]
-    result: ir.Value
+    scan: ScanProblem
+    sources: tuple[ir.LlvmValue, ...]
+    result: ir.LlvmValue
     is_nontemporal: bool = False
 
     @property
@@ -66,7 +66,7 @@ class Line:
     def size(self) -> int:
         return self.dtype.itemsize
 
-    def carries(self, lanes: int) -> tuple[ir.Value, ...]:
+    def carries(self, lanes: int) -> tuple[ir.LlvmValue, ...]:
         """Variables for what is carried, as before the first element."""
         b, type = self.builder, held_type(self.dtype, lanes)
         found = []
@@ -75,7 +75,9 @@ class Line:
             b.store(constant(type, number), found[-1], align=align_of(type))
         return tuple(found)
 
-    def step(self, carries: Sequence[ir.Value], x: tuple[ir.Value, ...], is_first: ir.Value | None) -> ir.Value:
+    def step(
+        self, carries: Sequence[ir.LlvmValue], x: tuple[ir.LlvmValue, ...], is_first: ir.LlvmValue | None
+    ) -> ir.LlvmValue:
         """The result at one place, with what is carried changed."""
         b, type, rule = self.builder, x[0].type, self.scan.rule
         before = tuple(b.load(c, typ=type, align=align_of(type)) for c in carries)
@@ -83,16 +85,16 @@ class Line:
         after = rule.step(b, NATIVE, self.dtype.accumulator, before, x, first)
         for variable_, value in zip(carries, after, strict=True):
             b.store(value, variable_, align=align_of(type))
-        shown: ir.Value = rule.show(b, NATIVE, self.dtype.accumulator, before if self.scan.is_exclusive else after)
+        shown: ir.LlvmValue = rule.show(b, NATIVE, self.dtype.accumulator, before if self.scan.is_exclusive else after)
         return shown
 
-    def place(self, order: ir.Value) -> ir.Value:
+    def place(self, order: ir.LlvmValue) -> ir.LlvmValue:
         """The place on the axis that comes at `order`."""
         return self.builder.sub(sized(self.builder, self.n - 1), order) if self.scan.is_reversed else order
 
     # ------------------------------------------------------------------ lines that are neighbours
 
-    def across(self, at: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
+    def across(self, at: ir.LlvmValue, lanes: Sequence[tuple[int, int]]) -> None:
         """Lines that begin at `at` bytes and after it; `lanes` are (first line, how many) of vectors."""
         b = self.builder
         carries = [self.carries(count) for _, count in lanes]
@@ -108,7 +110,7 @@ class Line:
                 shown = self.step(carry, x, is_first)
                 self._store(shown, offset(b, self.result, here, first * self.size))
 
-    def _prefetch(self, here: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
+    def _prefetch(self, here: ir.LlvmValue, lanes: Sequence[tuple[int, int]]) -> None:
         """Prefetch the lines of an element some places on."""
         ahead = self.isa.machine.scans.prefetch_places * self.inner * self.size
         away = -ahead if self.scan.is_reversed else ahead
@@ -117,10 +119,10 @@ class Line:
             for first in range(0, nbytes, CACHE_LINE):
                 prefetch(self.builder, offset(self.builder, source, here, away + first))
 
-    def _load(self, place: ir.Value, lanes: int) -> ir.Value:
+    def _load(self, place: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
         return load_elements(self.builder, self.isa, self.dtype, place, lanes)
 
-    def _store(self, value: ir.Value, place: ir.Value) -> None:
+    def _store(self, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
         if self.is_nontemporal and width(value) * self.size == self.isa.vector_bytes:
             store_nontemporal(self.builder, value, place)
         else:
@@ -128,7 +130,7 @@ class Line:
 
     # ------------------------------------------------------------------ lines one after the other
 
-    def along(self, at: ir.Value, lines: int) -> None:
+    def along(self, at: ir.LlvmValue, lines: int) -> None:
         """`lines` lines, the first at `at` bytes and each `n` elements long: in squares, then place by place."""
         b = self.builder
         carries = self.carries(lines)
@@ -142,20 +144,20 @@ class Line:
             is_first = b.icmp_unsigned("==", order, index(0)) if whole == 0 or not is_known(whole) else None
             shown = for_memory(b, self.isa, self.dtype, self.step(carries, x, is_first))
             for k in range(lines):
-                one = b.extract_element(shown, ir.Constant(I32, k)) if lines > 1 else shown
+                one = b.extract_element(shown, ir.LlvmConstant(I32, k)) if lines > 1 else shown
                 b.store(one, offset(b, self.result, here, k * self.n * self.size), align=self.size)
 
-    def _column(self, place: ir.Value, lines: int) -> ir.Value:
+    def _column(self, place: ir.LlvmValue, lines: int) -> ir.LlvmValue:
         """One element of each line."""
         b, pitch = self.builder, self.n * self.size
         if lines == 1:
             return self._load(place, 1)
-        whole: ir.Value = ir.Constant(held_type(self.dtype, lines), ir.Undefined)
+        whole: ir.LlvmValue = ir.LlvmConstant(held_type(self.dtype, lines), ir.Undefined)
         for k in range(lines):
-            whole = b.insert_element(whole, self._load(address(b, place, k * pitch), 1), ir.Constant(I32, k))
+            whole = b.insert_element(whole, self._load(address(b, place, k * pitch), 1), ir.LlvmConstant(I32, k))
         return whole
 
-    def _square(self, carries: Sequence[ir.Value], at: ir.Value, order: ir.Value, lines: int) -> None:
+    def _square(self, carries: Sequence[ir.LlvmValue], at: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
         """As many places as lines."""
         b, pitch = self.builder, self.n * self.size
         first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order
@@ -164,7 +166,7 @@ class Line:
             transposed(b, [self._load(offset(b, s, here, k * pitch), lines) for k in range(lines)])
             for s in self.sources
         ]
-        shown: dict[int, ir.Value] = {}
+        shown: dict[int, ir.LlvmValue] = {}
         for k in range(lines):
             place = lines - 1 - k if self.scan.is_reversed else k
             is_first = b.icmp_unsigned("==", order, index(0)) if k == 0 else None
@@ -188,7 +190,7 @@ def write_running(module: ir.Module, running: Running, operands: int, name: str)
         builder.ret_void()
         return
     sources = tuple(pointer_at(builder, buffers, k) for k in range(operands))
-    line = Line(builder, isa, scan, sources, pointer_at(builder, buffers, operands))
+    line = ScanLine(builder, isa, scan, sources, pointer_at(builder, buffers, operands))
 
     def write(is_nontemporal: bool) -> None:
         lines = evolve(line, is_nontemporal=is_nontemporal)
@@ -204,7 +206,7 @@ def write_running(module: ir.Module, running: Running, operands: int, name: str)
     builder.ret_void()
 
 
-def _across(line: Line, outer: int, block: int, tid: ir.Value, nthreads: ir.Value) -> None:
+def _across(line: ScanLine, outer: int, block: int, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
     """Units of a few vectors of neighbouring lines; the last of a group may be narrower."""
     b, lanes = line.builder, line.isa.lanes(line.dtype.accumulator)
     blocks, left = -(-line.inner // block), line.inner % block
@@ -223,7 +225,7 @@ def _across(line: Line, outer: int, block: int, tid: ir.Value, nthreads: ir.Valu
         )
 
 
-def _along(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value) -> None:
+def _along(line: ScanLine, outer: int, lanes: int, tid: ir.LlvmValue, nthreads: ir.LlvmValue) -> None:
     """Units of as many lines as lanes; the last may have fewer."""
     b = line.builder
     units, left = -(-outer // lanes), outer % lanes
@@ -242,7 +244,7 @@ def _along(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value
         _choose(b, last, rest if left else None, partial(line.along, at, lanes) if outer >= lanes else None)
 
 
-def _some_along(line: Line, left: ir.Value, lanes: int, at: ir.Value) -> None:
+def _some_along(line: ScanLine, left: ir.LlvmValue, lanes: int, at: ir.LlvmValue) -> None:
     """As many lines as lanes, or those that are left: cut as `pieces` cuts them."""
     b, by_line = line.builder, line.n * line.size
     with b.if_else(b.icmp_signed(">=", left, index(lanes))) as (whole, otherwise):
@@ -257,7 +259,7 @@ def _some_along(line: Line, left: ir.Value, lanes: int, at: ir.Value) -> None:
                 count //= 2
 
 
-def _choose(b: ir.IRBuilder, is_last: ir.Value, last: Any, other: Any) -> None:
+def _choose(b: ir.IRBuilder, is_last: ir.LlvmValue, last: Any, other: Any) -> None:
     """Code for the last unit and for the others, where both are there."""
     if last is None or other is None:
         (last or other)()

@@ -45,12 +45,12 @@ def is_held(node: Node) -> bool:
 class Best:
     """The best so far, and where it was; vectors of equal width, or scalars."""
 
-    value: ir.Value
-    place: ir.Value
+    value: ir.LlvmValue
+    place: ir.LlvmValue
 
 
 @frozen(eq=False)
-class Search:
+class PositionSearch:
     """Code for one op on [outer, n, inner] elements.
 
     Attributes:
@@ -83,11 +83,11 @@ class Search:
         """The integer type of positions on the axis."""
         return I32 if self.n < 1 << 31 else I64
 
-    def is_better(self, x: ir.Value, y: ir.Value) -> ir.Value:
+    def is_better(self, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
         """Whether `x` is chosen over an earlier `y`."""
         return self.extreme.is_better(self.builder, x, y)
 
-    def later(self, best: Best, x: ir.Value, place: ir.Value) -> Best:
+    def later(self, best: Best, x: ir.LlvmValue, place: ir.LlvmValue) -> Best:
         """The better of the best so far and an element after it."""
         b = self.builder
         wins = self.is_better(x, best.value)
@@ -101,10 +101,10 @@ class Search:
         wins = b.or_(self.is_better(other.value, one.value), is_earlier)
         return Best(b.select(wins, other.value, one.value), b.select(wins, other.place, one.place))
 
-    def load(self, place: ir.Value, lanes: int) -> ir.Value:
+    def load(self, place: ir.LlvmValue, lanes: int) -> ir.LlvmValue:
         return load_elements(self.builder, self.isa, self.dtype, place, lanes)
 
-    def store(self, best: Best, to: ir.Value) -> None:
+    def store(self, best: Best, to: ir.LlvmValue) -> None:
         b, lanes = self.builder, width(best.place)
         type = register_type(self.index, lanes)
         place = (
@@ -114,7 +114,7 @@ class Search:
         )
         b.store(place, to, align=self.index.itemsize)
 
-    def loop(self, start: Best, first: int, end: int, step: int, source: ir.Value, pitch: int, places: Any) -> Best:
+    def loop(self, start: Best, first: int, end: int, step: int, source: ir.LlvmValue, pitch: int, places: Any) -> Best:
         """`later` for places `first`, `first + step`, … before `end`."""
         b = self.builder
         variables = [variable(b, v.type) for v in (start.value, start.place)]
@@ -130,7 +130,7 @@ class Search:
 
     # ---------------------------------------------------------------------------------- two ways
 
-    def along(self, source: ir.Value, to: ir.Value, lanes: int) -> None:
+    def along(self, source: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """One row that is dense: lanes are places."""
         b, size = self.builder, self.dtype.itemsize
         if self.n >= 8 * lanes:
@@ -139,12 +139,12 @@ class Search:
             lanes //= 2
         whole = self.n // lanes * lanes
         numbers = (
-            ir.Constant(ir.VectorType(self.places, lanes), list(range(lanes)))
+            ir.LlvmConstant(ir.VectorType(self.places, lanes), list(range(lanes)))
             if lanes > 1
             else constant(self.places, 0)
         )
 
-        def places(i: ir.Value) -> ir.Value:
+        def places(i: ir.LlvmValue) -> ir.LlvmValue:
             return b.add(splat(b, self.at(i), lanes), numbers)
 
         best = self.loop(Best(self.load(source, lanes), numbers), lanes, whole, lanes, source, size, places)
@@ -154,21 +154,21 @@ class Search:
             best = self.either(low, high)
         self.store(self.loop(best, whole, self.n, 1, source, size, self.at), to)
 
-    def half(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
+    def half(self, value: ir.LlvmValue, start: int, lanes: int) -> ir.LlvmValue:
         b = self.builder
         if lanes == 1:
-            return b.extract_element(value, ir.Constant(I32, start))
-        order = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
+            return b.extract_element(value, ir.LlvmConstant(I32, start))
+        order = ir.LlvmConstant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
         return b.shuffle_vector(value, value, order)
 
-    def across(self, source: ir.Value, to: ir.Value, lanes: int) -> None:
+    def across(self, source: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
         """Neighbouring lines: lanes are lines."""
         b = self.builder
         start = Best(self.load(source, lanes), splat(b, constant(self.places, 0), lanes))
         pitch = self.inner * self.dtype.itemsize
         self.store(self.loop(start, 1, self.n, 1, source, pitch, lambda i: splat(b, self.at(i), lanes)), to)
 
-    def at(self, i: ir.Value) -> ir.Value:
+    def at(self, i: ir.LlvmValue) -> ir.LlvmValue:
         """A position as an integer of the width that lanes keep."""
         return i if self.places is I64 else self.builder.trunc(i, I32)
 
@@ -211,7 +211,7 @@ def write_position(module: ir.Module, extreme: Extreme, isa: Isa, name: str) -> 
     if outer * n * inner == 0:
         b.ret_void()
         return
-    search = Search(b, isa, extreme)
+    search = PositionSearch(b, isa, extreme)
     source, to = pointer_at(b, buffers, 0), pointer_at(b, buffers, 1)
     lanes, blocks = lanes_of(extreme, isa), blocks_of(extreme, isa)
     low, high = share(b, outer * blocks, tid, nthreads)
@@ -226,7 +226,7 @@ def write_position(module: ir.Module, extreme: Extreme, isa: Isa, name: str) -> 
     b.ret_void()
 
 
-def _lines(search: Search, source: ir.Value, to: ir.Value, lanes: int, is_last: ir.Value) -> None:
+def _lines(search: PositionSearch, source: ir.LlvmValue, to: ir.LlvmValue, lanes: int, is_last: ir.LlvmValue) -> None:
     """A vector of lines; the last may be narrower."""
     b, left = search.builder, search.inner % lanes
     with b.if_else(is_last) as (then, otherwise):

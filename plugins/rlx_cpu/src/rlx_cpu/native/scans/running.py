@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx_core.codegen.scans import Scan
+from rlx_core.codegen.scans import ScanProblem
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.cumulative import CumLogSumExp
@@ -23,14 +23,14 @@ class Running:
         block: Lines of a unit: neighbours, or one after the other.
     """
 
-    scan: Scan
+    scan: ScanProblem
     block: int
     isa: Isa
 
     @classmethod
     def of(cls, op: Op, result: TensorType, isa: Isa) -> Running:
         """That of known sizes."""
-        scan = Scan.of(op, result)
+        scan = ScanProblem.of(op, result)
         lanes, sizes = isa.lanes(scan.dtype.accumulator), isa.machine.scans
         if scan.inner == 1:
             return cls(scan, min(lanes, SQUARE), isa)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scalars.table import DTYPES
-from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.codegen.scans import RULES, ScanProblem
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.cumulative import Cumsum
@@ -51,7 +51,7 @@ class RunningForm:
 
 def sized_running(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> RunningForm | None:
     """Finds the form of a scan."""
-    scan = Scan.of(node.op, node.types[0])
+    scan = ScanProblem.of(node.op, node.types[0])
     if not is_known(scan.inner) or scan.inner == 0:
         return None
     return RunningForm(node, Running(scan, Running.of(node.op, layout.results[0].type, isa).block, isa))

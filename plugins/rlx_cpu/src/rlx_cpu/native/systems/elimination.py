@@ -72,23 +72,23 @@ class Elimination:
 
     b: ir.IRBuilder
     rows: SystemRows
-    start: ir.Value
-    is_singular: ir.Value
-    swaps: ir.Value
+    start: ir.LlvmValue
+    is_singular: ir.LlvmValue
+    swaps: ir.LlvmValue
 
     @classmethod
-    def begin(cls, b: ir.IRBuilder, rows: SystemRows, start: ir.Value) -> Elimination:
+    def begin(cls, b: ir.IRBuilder, rows: SystemRows, start: ir.LlvmValue) -> Elimination:
         """The code for a matrix that is not loaded yet."""
         is_singular, swaps = variable(b, I1), variable(b, I64)
         b.store(constant(I1, 0), is_singular, align=1)
         b.store(index(0), swaps, align=8)
         return cls(b, rows, start, is_singular, swaps)
 
-    def has_zero_pivot(self) -> ir.Value:
+    def has_zero_pivot(self) -> ir.LlvmValue:
         """i1: `is_singular` as it is here."""
         return self.b.load(self.is_singular, typ=I1, align=1)
 
-    def is_finite(self, count: int) -> ir.Value:
+    def is_finite(self, count: int) -> ir.LlvmValue:
         """i1: whether the elements of the first columns are finite."""
         b, found = self.b, variable(self.b, I64)
         b.store(index(0), found, align=8)
@@ -101,24 +101,24 @@ class Elimination:
                     b.store(b.or_(b.load(found, typ=I64, align=8), bits), found, align=8)
         return b.icmp_signed("==", b.load(found, typ=I64, align=8), index(0))
 
-    def refuse(self, condition: ir.Value) -> None:
+    def refuse(self, condition: ir.LlvmValue) -> None:
         """Have solutions be NaN where it holds, as for a matrix with a pivot of 0."""
         self.b.store(self.b.or_(self.has_zero_pivot(), condition), self.is_singular, align=1)
 
-    def at(self, row: ir.Value | int, column: ir.Value | int) -> ir.Value:
+    def at(self, row: ir.LlvmValue | int, column: ir.LlvmValue | int) -> ir.LlvmValue:
         """The address of an element."""
         r, c = (index(x) if isinstance(x, int) else x for x in (row, column))
         return offset(self.b, self.start, (r, self.rows.stride), (c, self.rows.dtype.itemsize))
 
-    def load(self, place: ir.Value, lanes: int = 1) -> ir.Value:
+    def load(self, place: ir.LlvmValue, lanes: int = 1) -> ir.LlvmValue:
         """Neighbours from memory."""
         return self.b.load(place, typ=memory_type(self.rows.dtype, lanes), align=self.rows.dtype.itemsize)
 
-    def store(self, value: ir.Value, place: ir.Value) -> None:
+    def store(self, value: ir.LlvmValue, place: ir.LlvmValue) -> None:
         """Neighbours to memory."""
         self.b.store(value, place, align=self.rows.dtype.itemsize)
 
-    def read(self, source: ir.Value, column: int, count: int) -> None:
+    def read(self, source: ir.LlvmValue, column: int, count: int) -> None:
         """Load `count` columns, from `column` on, of a dense array; the last ones are followed by zeros."""
         b, size = self.b, self.rows.dtype.itemsize
         with counting(b, 0, self.rows.n) as r:
@@ -129,7 +129,7 @@ class Elimination:
             if column + count == self.rows.width:
                 self._pad(r)
 
-    def read_symmetric(self, source: ir.Value) -> ir.Value:
+    def read_symmetric(self, source: ir.LlvmValue) -> ir.LlvmValue:
         """Load the upper triangle of half the sum of a dense matrix and its transpose; i1: whether all of it is finite."""
         b, size, n = self.b, self.rows.dtype.itemsize, self.rows.n
         element = memory_type(self.rows.dtype)
@@ -156,7 +156,7 @@ class Elimination:
                 self.store(b.select(b.icmp_signed("==", b.sub(j, index(column)), r), one, zero), self.at(r, j))
             self._pad(r)
 
-    def write(self, to: ir.Value, column: int, count: int) -> None:
+    def write(self, to: ir.LlvmValue, column: int, count: int) -> None:
         """Store `count` columns as a dense array; NaN where the matrix is singular and they are right sides."""
         b, size = self.b, self.rows.dtype.itemsize
         is_singular = self.has_zero_pivot()
@@ -169,7 +169,7 @@ class Elimination:
                         x = b.select(is_singular, constant(x.type, math.nan), x)
                     self.store(x, offset(b, line, (j, size)))
 
-    def write_transposed(self, to: ir.Value, is_known: ir.Value) -> None:
+    def write_transposed(self, to: ir.LlvmValue, is_known: ir.LlvmValue) -> None:
         """Store the transpose of the upper triangle as a dense lower one with zeros above it; NaN where it is not known."""
         b, size, n = self.b, self.rows.dtype.itemsize, self.rows.n
         element = memory_type(self.rows.dtype)
@@ -179,7 +179,7 @@ class Elimination:
             x = b.select(is_lower, self.load(self.at(b.select(is_lower, c, r), r)), zero)
             self.store(b.select(is_known, x, nan), offset(b, to, (r, n * size), (c, size)))
 
-    def _pad(self, row: ir.Value) -> None:
+    def _pad(self, row: ir.LlvmValue) -> None:
         """Zeros behind a row."""
         rows = self.rows
         for end, lanes in pieces(rows.width, rows.stride // rows.dtype.itemsize, rows.lanes):
@@ -191,7 +191,7 @@ class Elimination:
         spans = [((0, whole), self.rows.lanes)] if whole else []
         return spans + [((at, at + lanes), lanes) for at, lanes in pieces(whole, count, self.rows.lanes)]
 
-    def eliminate(self, pivots: ir.Value | None = None) -> None:
+    def eliminate(self, pivots: ir.LlvmValue | None = None) -> None:
         """Replace the matrix by its factors, and apply the inverse of the lower one to the right sides.
 
         Args:
@@ -242,7 +242,7 @@ class Elimination:
                 factor = self.load(self.at(c, r) if is_transposed else self.at(r, c))
                 self.subtract(factor, c, r, index(rows.n))
 
-    def first_zero(self) -> ir.Value:
+    def first_zero(self) -> ir.LlvmValue:
         """The first row whose diagonal element is exactly 0; the number of rows where there is none."""
         b, n = self.b, self.rows.n
         first = variable(b, I64)
@@ -254,7 +254,7 @@ class Elimination:
                 b.store(i, first, align=8)
         return b.load(first, typ=I64, align=8)
 
-    def factorise(self) -> ir.Value:
+    def factorise(self) -> ir.LlvmValue:
         """Replace the upper triangle of a symmetric matrix by the transpose of its Cholesky factor.
 
         Returns:
@@ -280,12 +280,12 @@ class Elimination:
                 self.subtract(self.load(self.at(c, r)), c, r, r)
         return b.load(order, typ=I64, align=8)
 
-    def log_modulus(self, x: ir.Value) -> ir.Value:
+    def log_modulus(self, x: ir.LlvmValue) -> ir.LlvmValue:
         """The logarithm of the modulus of an element; -inf for 0."""
         log = exponential.log if self.rows.dtype is f32 else wide_exponential.log
         return log(self.b, self.b.fabs(x))
 
-    def _pivot(self, c: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _pivot(self, c: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
         """The modulus of the largest element of a column from its diagonal on, the first of equal ones, and its row.
 
         NaN is the largest.
@@ -304,7 +304,7 @@ class Elimination:
             b.store(b.select(is_larger, r, b.load(place, typ=I64, align=8)), place, align=8)
         return b.load(best, typ=element, align=size), b.load(place, typ=I64, align=8)
 
-    def subtract(self, factor: ir.Value, source: ir.Value, row: ir.Value, first: ir.Value) -> None:
+    def subtract(self, factor: ir.LlvmValue, source: ir.LlvmValue, row: ir.LlvmValue, first: ir.LlvmValue) -> None:
         """Subtract a multiple of one row from another, from a column on."""
         b, lanes = self.b, self.rows.lanes
         scale = splat(b, b.fneg(factor), lanes)

@@ -17,7 +17,7 @@ SWEEPS: Final = 12
 """Rotations of all pairs: about as many as rows of the largest matrix, 32, have bits, after which convergence is quadratic."""
 
 
-def numerical_rank(matrix: Elimination) -> ir.Value:
+def numerical_rank(matrix: Elimination) -> ir.LlvmValue:
     """How many singular values of the loaded matrix are larger than n ε times the largest, as `numpy.linalg.matrix_rank` counts.
 
     Rows are rotated in pairs until they are orthogonal; their lengths are then the singular values. The matrix, which is finite,
@@ -31,7 +31,7 @@ def numerical_rank(matrix: Elimination) -> ir.Value:
     zero = constant(element, 0.0)
     largest, count = variable(b, element), variable(b, I64)
 
-    def raise_largest(x: ir.Value) -> None:
+    def raise_largest(x: ir.LlvmValue) -> None:
         so_far = b.load(largest, typ=element, align=size)
         b.store(b.select(b.fcmp_ordered(">", x, so_far), x, so_far), largest, align=size)
 
@@ -56,7 +56,7 @@ def numerical_rank(matrix: Elimination) -> ir.Value:
     return b.load(count, typ=I64, align=8)
 
 
-def _rotate(matrix: Elimination, p: ir.Value, q: ir.Value) -> None:
+def _rotate(matrix: Elimination, p: ir.LlvmValue, q: ir.LlvmValue) -> None:
     """Make two rows orthogonal."""
     b = matrix.b
     product = _dot(matrix, p, q)
@@ -74,7 +74,7 @@ def _rotate(matrix: Elimination, p: ir.Value, q: ir.Value) -> None:
             matrix.store(b.fadd(b.fmul(sine, x), b.fmul(cosine, y)), places[1])
 
 
-def _dot(matrix: Elimination, p: ir.Value, q: ir.Value) -> ir.Value:
+def _dot(matrix: Elimination, p: ir.LlvmValue, q: ir.LlvmValue) -> ir.LlvmValue:
     """The inner product of two rows."""
     b, rows = matrix.b, matrix.rows
     size, element = rows.dtype.itemsize, memory_type(rows.dtype)

@@ -77,8 +77,8 @@ def expect_system(data: TensorType, rows: TensorType, columns: TensorType, b: Te
     expect_shape("b", b, (*data.shape[:-1], m, b.shape[-1]))
 
 
-@define_op(domain="sparse")
-class Solve(Op):
+@define_op(domain="sparse", name="solve")
+class SparseSolve(Op):
     """The x with a x = b, for the sparse square matrix `a` that has `data` at `rows` and `columns`, and zeros elsewhere.
 
     Elements of one place are added up. The system is solved on the host, in float64 or complex128, and each column of `b` by
@@ -295,7 +295,7 @@ def solve(
     maxiter: int | None = None,
     restart: int = 20,
 ) -> Any:
-    """The x with a x = b, for b [n] or [n, k]; see `Solve` for what the arguments are.
+    """The x with a x = b, for b [n] or [n, k]; see `SparseSolve` for what the arguments are.
 
     An iteration begins at `x0`, which is like b: near the solution it ends sooner.
 
@@ -309,7 +309,7 @@ def solve(
     b = b if isinstance(b, Value) else np.asarray(b)
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ShapeError(f"sparse.solve: b must be [{n}] or [{n}, k], not {list(b.shape)}")
-    op = Solve(method, preconditioner, rtol, atol, maxiter, restart)
+    op = SparseSolve(method, preconditioner, rtol, atol, maxiter, restart)
     sides = [b]
     if x0 is not None:
         sides.append(x0 if isinstance(x0, Value) else np.asarray(x0))
@@ -337,4 +337,4 @@ def gmres(
     return solve(a, b, x0, method="gmres", preconditioner=preconditioner, restart=restart, **settings)
 
 
-OPS = (Solve,)
+OPS = (SparseSolve,)

@@ -13,7 +13,7 @@ from rlx_onnx.handlers.contributed.operations import MICROSOFT
 from rlx_onnx.handlers.pooling import average_pool
 from rlx_onnx.handlers.quantised import dynamic_quantize, matmul_integer, rounded
 from rlx_onnx.handlers.recurrent import Product, lstm_by
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 
@@ -28,7 +28,7 @@ def _integers(y: Any, scale: Any, zero: Any, like: Any) -> Any:
     return rounded(y / scale, rlx.zeros((), dtype=dtype_of(like.dtype)) if zero is None else zero)
 
 
-def _softmax(node: Node, x: Any) -> Any:
+def _softmax(node: OnnxNode, x: Any) -> Any:
     axis = node.get("axis", 1 if node.get("opset", 13) < 13 else -1) % x.ndim
     if node.get("opset", 13) >= 13:
         return rlx.softmax(x, axis=axis)
@@ -36,22 +36,22 @@ def _softmax(node: Node, x: Any) -> Any:
     return rlx.reshape(rlx.softmax(lines, axis=-1), x.shape)
 
 
-def _channels_first(node: Node, x: Any, function: Callable[[Node, Any], Any]) -> Any:
+def _channels_first(node: OnnxNode, x: Any, function: Callable[[OnnxNode, Any], Any]) -> Any:
     if not node.get("channels_last", 0):
         return function(node, x)
     return rlx.moveaxis(function(node, rlx.moveaxis(x, -1, 1)), 1, -1)
 
 
-def _mean_of_all(node: Node, x: Any) -> Any:
+def _mean_of_all(node: OnnxNode, x: Any) -> Any:
     return rlx.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-def _reduced(node: Node, x: Any) -> Any:
+def _reduced(node: OnnxNode, x: Any) -> Any:
     axes = node.get("axes")
     return rlx.mean(x, axis=None if axes is None else tuple(axes), keepdims=bool(node.get("keepdims", 1)))
 
 
-OF_ONE: dict[str, Callable[[Node, Any], Any]] = {
+OF_ONE: dict[str, Callable[[OnnxNode, Any], Any]] = {
     "QLinearSigmoid": lambda node, x: rlx.sigmoid(x),
     "QLinearLeakyRelu": lambda node, x: rlx.leaky_relu(x, node.get("alpha", 0.01)),
     "QLinearSoftmax": _softmax,
@@ -62,13 +62,21 @@ OF_ONE: dict[str, Callable[[Node, Any], Any]] = {
 
 
 @handles(*OF_ONE, domain=MICROSOFT)
-def of_one(node: Node, x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None) -> Any:
+def of_one(node: OnnxNode, x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None) -> Any:
     return _integers(OF_ONE[node.op](node, _real(x, x_scale, x_zero)), y_scale, y_zero, x)
 
 
 @handles("QLinearAdd", "QLinearMul", domain=MICROSOFT)
 def of_two(
-    node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any = None
+    node: OnnxNode,
+    a: Any,
+    a_scale: Any,
+    a_zero: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero: Any,
+    y_scale: Any,
+    y_zero: Any = None,
 ) -> Any:
     function = rlx.add if node.op == "QLinearAdd" else rlx.multiply
     return _integers(function(_real(a, a_scale, a_zero), _real(b, b_scale, b_zero)), y_scale, y_zero, a)
@@ -76,13 +84,22 @@ def of_two(
 
 @handles("QLinearWhere", domain=MICROSOFT)
 def where(
-    node: Node, at: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
+    node: OnnxNode,
+    at: Any,
+    a: Any,
+    a_scale: Any,
+    a_zero: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero: Any,
+    y_scale: Any,
+    y_zero: Any,
 ) -> Any:
     return _integers(rlx.where(at, _real(a, a_scale, a_zero), _real(b, b_scale, b_zero)), y_scale, y_zero, a)
 
 
 @handles("QLinearConcat", domain=MICROSOFT)
-def concat(node: Node, y_scale: Any, y_zero: Any, *operands: Any) -> Any:
+def concat(node: OnnxNode, y_scale: Any, y_zero: Any, *operands: Any) -> Any:
     """Operands come in threes: numbers, their scale and their zero point."""
     if not operands or len(operands) % 3:
         raise FormatError(f"{node}: {len(operands)} operands are no threes of numbers, scale and zero point")
@@ -93,7 +110,7 @@ def concat(node: Node, y_scale: Any, y_zero: Any, *operands: Any) -> Any:
 
 @handles("QGemm", domain=MICROSOFT)
 def gemm(
-    node: Node,
+    node: OnnxNode,
     a: Any,
     a_scale: Any,
     a_zero: Any,
@@ -115,21 +132,21 @@ def gemm(
 
 @handles("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_to_float(
-    node: Node, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
+    node: OnnxNode, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
 ) -> Any:
     found = rlx.astype(matmul_integer(node, a, b, a_zero, b_zero), dtype_of(b_scale.dtype)) * (a_scale * b_scale)
     return found if bias is None else found + bias
 
 
 @handles("DynamicQuantizeMatMul", domain=MICROSOFT)
-def dynamic_matmul(node: Node, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None) -> Any:
+def dynamic_matmul(node: OnnxNode, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None) -> Any:
     whole, scale, zero = dynamic_quantize(node, a)
     return matmul_to_float(node, whole, b, scale, b_scale, zero, b_zero, bias)
 
 
 @handles("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(
-    node: Node,
+    node: OnnxNode,
     x: Any,
     w: Any,
     r: Any,

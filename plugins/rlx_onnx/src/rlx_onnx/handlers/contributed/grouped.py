@@ -9,14 +9,14 @@ from rlx_core.ir.dims import Dim, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.attention import by_heads, joined_heads
 from rlx_onnx.handlers.contributed.operations import MICROSOFT, turned_by
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 from rlx_onnx.walking.values import traced
 
 
 @handles("GroupQueryAttention", domain=MICROSOFT, takes_sizes=True)
 def group_query_attention(
-    node: Node,
+    node: OnnxNode,
     q: Any,
     k: Any = None,
     v: Any = None,

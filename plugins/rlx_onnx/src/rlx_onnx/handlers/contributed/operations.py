@@ -10,7 +10,7 @@ import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.attention import by_heads, joined_heads
 from rlx_onnx.handlers.convolution import convolved
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import handles
 
 MICROSOFT = "com.microsoft"
@@ -26,32 +26,32 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 
-def _activated(node: Node, x: Any, parameters: Any = ()) -> Any:
+def _activated(node: OnnxNode, x: Any, parameters: Any = ()) -> Any:
     return ACTIVATIONS[node.choice("activation", "", *ACTIVATIONS)](x, parameters)
 
 
 @handles("Gelu", domain=MICROSOFT)
-def gelu(node: Node, x: Any) -> Any:
+def gelu(node: OnnxNode, x: Any) -> Any:
     return rlx.gelu(x)
 
 
 @handles("BiasGelu", domain=MICROSOFT)
-def bias_gelu(node: Node, x: Any, b: Any) -> Any:
+def bias_gelu(node: OnnxNode, x: Any, b: Any) -> Any:
     return rlx.gelu(x + b)
 
 
 @handles("FastGelu", domain=MICROSOFT)
-def fast_gelu(node: Node, x: Any, b: Any = None) -> Any:
+def fast_gelu(node: OnnxNode, x: Any, b: Any = None) -> Any:
     return rlx.gelu_approx(x if b is None else x + b)
 
 
 @handles("QuickGelu", domain=MICROSOFT)
-def quick_gelu(node: Node, x: Any) -> Any:
+def quick_gelu(node: OnnxNode, x: Any) -> Any:
     return x * rlx.sigmoid(node.get("alpha", 1.702) * x)
 
 
 @handles("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
-def fused_matmul(node: Node, a: Any, b: Any) -> Any:
+def fused_matmul(node: OnnxNode, a: Any, b: Any) -> Any:
     """alpha · a · b, either transposed in its last axes, or with the first axis moved before the last."""
     a = rlx.moveaxis(a, 0, -2) if node.get("transBatchA", 0) else a
     b = rlx.moveaxis(b, 0, -2) if node.get("transBatchB", 0) else b
@@ -62,7 +62,7 @@ def fused_matmul(node: Node, a: Any, b: Any) -> Any:
 
 
 @handles("FusedGemm", domain=MICROSOFT)
-def fused_gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
+def fused_gemm(node: OnnxNode, a: Any, b: Any, c: Any = None) -> Any:
     a = rlx.matrix_transpose(a) if node.get("transA", 0) else a
     b = rlx.matrix_transpose(b) if node.get("transB", 0) else b
     found = rlx.matmul(a, b) * node.get("alpha", 1.0)
@@ -71,7 +71,7 @@ def fused_gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
 
 
 @handles("FusedConv", domain=MICROSOFT)
-def fused_conv(node: Node, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
+def fused_conv(node: OnnxNode, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
     found = convolved(node, x, w, b)
     return _activated(node, found if z is None else found + z, node.get("activation_params", ()))
 
@@ -80,20 +80,20 @@ def fused_conv(node: Node, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
 
 
 @handles("SkipLayerNormalization", domain=MICROSOFT)
-def skip_layer_norm(node: Node, x: Any, skip: Any, gamma: Any, beta: Any = None, bias: Any = None) -> Any:
+def skip_layer_norm(node: OnnxNode, x: Any, skip: Any, gamma: Any, beta: Any = None, bias: Any = None) -> Any:
     total = x + skip if bias is None else x + skip + bias
     zero = rlx.zeros(gamma.shape, dtype=dtype_of(gamma.dtype)) if beta is None else beta
     return _with_sum(node, rlx.layer_norm(total, gamma, zero, eps=node.get("epsilon", 1e-5)), total)
 
 
 @handles("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
-def skip_rms_norm(node: Node, x: Any, skip: Any, gamma: Any, bias: Any = None) -> Any:
+def skip_rms_norm(node: OnnxNode, x: Any, skip: Any, gamma: Any, bias: Any = None) -> Any:
     total = x + skip if bias is None else x + skip + bias
     return _with_sum(node, _rms(total, gamma, node.get("epsilon", 1e-5)), total)
 
 
 @handles("SimplifiedLayerNormalization", domain=MICROSOFT)
-def simplified_layer_norm(node: Node, x: Any, gamma: Any) -> Any:
+def simplified_layer_norm(node: OnnxNode, x: Any, gamma: Any) -> Any:
     if node.get("axis", -1) % x.ndim != x.ndim - 1:
         node.refuse("another axis than the last", "the last axis")
     return _rms(x, gamma, node.get("epsilon", 1e-5))
@@ -103,7 +103,7 @@ def _rms(x: Any, gamma: Any, eps: float) -> Any:
     return rlx.rms_norm(x, gamma, rlx.zeros(gamma.shape, dtype=dtype_of(gamma.dtype)), eps=eps)
 
 
-def _with_sum(node: Node, y: Any, total: Any) -> Any:
+def _with_sum(node: OnnxNode, y: Any, total: Any) -> Any:
     """The norm, and the sum that it is of where that is asked for; statistics are not."""
     if node.wants(1) or node.wants(2):
         node.refuse("the mean and the deviation as results", "the norm and the sum")
@@ -112,7 +112,7 @@ def _with_sum(node: Node, y: Any, total: Any) -> Any:
 
 @handles("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_norm(
-    node: Node,
+    node: OnnxNode,
     ids: Any,
     segments: Any,
     words: Any,
@@ -138,7 +138,7 @@ def embed_layer_norm(
 
 
 @handles("RotaryEmbedding", domain=MICROSOFT)
-def rotary(node: Node, x: Any, places: Any, cos: Any, sin: Any) -> Any:
+def rotary(node: OnnxNode, x: Any, places: Any, cos: Any, sin: Any) -> Any:
     """Pairs of features turned by angles of their places: halves of a head, or neighbours where `interleaved`."""
     is_flat = x.ndim == 3
     heads = node.get("num_heads", 0) or (x.shape[2] // (2 * cos.shape[1]) if is_flat else 0)
@@ -164,7 +164,7 @@ def turned_by(data: Any, places: Any, cos: Any, sin: Any, width: Any, *, in_pair
     return rlx.concat([found, rest], axis=-1) if width != data.shape[-1] else found
 
 
-def _attended(node: Node, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> Any:
+def _attended(node: OnnxNode, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> Any:
     """Attention over heads `[batch, heads, time, n]`; keys that the padding says are 0 are not seen."""
     mask = None
     if padding is not None:
@@ -182,7 +182,7 @@ def _attended(node: Node, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> An
 
 @handles("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(
-    node: Node,
+    node: OnnxNode,
     q: Any,
     k: Any = None,
     v: Any = None,
@@ -207,7 +207,7 @@ def multi_head_attention(
 
 @handles("Attention", domain=MICROSOFT)
 def packed_attention(
-    node: Node, x: Any, w: Any, b: Any = None, padding: Any = None, past: Any = None, bias: Any = None
+    node: OnnxNode, x: Any, w: Any, b: Any = None, padding: Any = None, past: Any = None, bias: Any = None
 ) -> Any:
     """Attention whose queries, keys and values are one product."""
     heads, size = node.get("num_heads"), w.shape[1] // 3
@@ -220,7 +220,7 @@ def packed_attention(
 
 @handles("MatMulNBits", domain=MICROSOFT)
 def matmul_of_bits(
-    node: Node, x: Any, codes: Any, scales: Any, zeros: Any = None, groups: Any = None, bias: Any = None
+    node: OnnxNode, x: Any, codes: Any, scales: Any, zeros: Any = None, groups: Any = None, bias: Any = None
 ) -> Any:
     """x times a weight of 4 or 8 bits a number, in blocks with a scale and a zero point each."""
     if groups is not None:

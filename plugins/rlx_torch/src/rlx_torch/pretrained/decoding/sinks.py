@@ -31,7 +31,7 @@ def with_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, An
         bias: f32[1, heads, queries, keys], or `None`.
     """
     k, v = (rlx.pad(x, ((0, 0), (1, 0), (0, 0))) for x in (k, v))
-    mask = None if mask is None else rlx.pad(mask, ((0, 0), (0, 0), (0, 0), (1, 0)), value=True)
+    mask = None if mask is None else rlx.pad(mask, ((0, 0), (0, 0), (0, 0), (1, 0)), constant_values=True)
     column = rlx.reshape(sinks, (1, -1, 1, 1))
     if bias is None:
         is_sink = rlx.equal(rlx.arange(k.shape[1]), 0)

@@ -21,27 +21,27 @@ from rlx_cpu.native.llvm.ir.types import (
     VectorType,
     VoidType,
 )
-from rlx_cpu.native.llvm.ir.values import Alloca, Argument, Constant, Phi, Undefined, Value
+from rlx_cpu.native.llvm.ir.values import Alloca, FunctionArgument, LlvmConstant, LlvmValue, Phi, Undefined
 
 __all__ = [
     "Alloca",
-    "Argument",
     "ArrayType",
     "Block",
-    "Constant",
     "DoubleType",
     "FloatType",
     "Function",
+    "FunctionArgument",
     "FunctionType",
     "HalfType",
     "IRBuilder",
     "IntType",
+    "LlvmConstant",
+    "LlvmValue",
     "Module",
     "Phi",
     "PointerType",
     "Type",
     "Undefined",
-    "Value",
     "VectorType",
     "VoidType",
 ]

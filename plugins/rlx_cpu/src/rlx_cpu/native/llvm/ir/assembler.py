@@ -10,7 +10,7 @@ from rlx_cpu.native.llvm.ir.builder import Instructions
 from rlx_cpu.native.llvm.ir.functions import Function, declare
 from rlx_cpu.native.llvm.ir.numbers import constant, dtype_of, element_of, in_lanes, integer_like, suffix, width
 from rlx_cpu.native.llvm.ir.types import BIT, DoubleType, FloatType, FunctionType, IntType, Type, VectorType
-from rlx_cpu.native.llvm.ir.values import Constant, Undefined, Value
+from rlx_cpu.native.llvm.ir.values import LlvmConstant, LlvmValue, Undefined
 
 __all__ = ["SCALEF_LANES", "IRBuilder", "intrinsic"]
 
@@ -21,7 +21,7 @@ SCALEF_LANES: Final = 16
 """Lanes of f32 in a register of AVX-512, the only set that has as many."""
 
 
-def intrinsic(b: Instructions, name: str, *arguments: Value) -> Value:
+def intrinsic(b: Instructions, name: str, *arguments: LlvmValue) -> LlvmValue:
     """An intrinsic whose result and operands have one type: `llvm.fma`."""
     type = arguments[0].type
     function = declare(b.module, f"{name}.{suffix(type)}", type, [a.type for a in arguments])
@@ -37,22 +37,22 @@ class IRBuilder(Instructions):
 
     # ------------------------------------------------------------------------------------------ types
 
-    def dtype_of(self, x: Value) -> DType:
+    def dtype_of(self, x: LlvmValue) -> DType:
         return dtype_of(x.type)
 
-    def constant(self, like: Value, number: bool | int | float) -> Value:
+    def constant(self, like: LlvmValue, number: bool | int | float) -> LlvmValue:
         return constant(like.type, number)
 
-    def number(self, dtype: DType, number: bool | int | float, beside: Value) -> Value:
+    def number(self, dtype: DType, number: bool | int | float, beside: LlvmValue) -> LlvmValue:
         return constant(in_lanes(_element(dtype), width(beside)), number)
 
-    def bits(self, x: Value) -> Value:
+    def bits(self, x: LlvmValue) -> LlvmValue:
         return self.bitcast(x, integer_like(x.type))
 
-    def from_bits(self, x: Value, like: Value) -> Value:
+    def from_bits(self, x: LlvmValue, like: LlvmValue) -> LlvmValue:
         return self.bitcast(x, like.type)
 
-    def converted(self, x: Value, source: DType, to: DType) -> Value:
+    def converted(self, x: LlvmValue, source: DType, to: DType) -> LlvmValue:
         type = in_lanes(_element(to), width(x))
         if source.is_float:
             if to.is_float:
@@ -70,65 +70,65 @@ class IRBuilder(Instructions):
 
     # ----------------------------------------------------------------------------------------- floats
 
-    def fma(self, x: Value, y: Value, z: Value) -> Value:
+    def fma(self, x: LlvmValue, y: LlvmValue, z: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.fma", x, y, z)
 
-    def fabs(self, x: Value) -> Value:
+    def fabs(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.fabs", x)
 
-    def copysign(self, size: Value, sign: Value) -> Value:
+    def copysign(self, size: LlvmValue, sign: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.copysign", size, sign)
 
-    def sqrt(self, x: Value) -> Value:
+    def sqrt(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.sqrt", x)
 
-    def floor(self, x: Value) -> Value:
+    def floor(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.floor", x)
 
-    def ceil(self, x: Value) -> Value:
+    def ceil(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.ceil", x)
 
-    def trunc_float(self, x: Value) -> Value:
+    def trunc_float(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.trunc", x)
 
-    def rint(self, x: Value) -> Value:
+    def rint(self, x: LlvmValue) -> LlvmValue:
         return intrinsic(self, "llvm.rint", x)
 
-    def scaled(self, x: Value, whole: Value, n: Value) -> Value:
+    def scaled(self, x: LlvmValue, whole: LlvmValue, n: LlvmValue) -> LlvmValue:
         if width(x) == SCALEF_LANES and isinstance(element_of(x.type), FloatType):
             return self.scaled_up(x, whole)
         from rlx_core.codegen.scalars.floats import scaled_in_two  # here, because programs from the cache emit nothing
 
         return scaled_in_two(self, x, n)
 
-    def scaled_up(self, x: Value, n: Value) -> Value:
+    def scaled_up(self, x: LlvmValue, n: LlvmValue) -> LlvmValue:
         """x·2^⌊n⌋ of sixteen lanes of f32, in one instruction."""
-        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", Constant(IntType(SCALEF_LANES), 0xFFFF)
+        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", LlvmConstant(IntType(SCALEF_LANES), 0xFFFF)
         types: list[Type] = [x.type, x.type, x.type, mask.type, I32]
-        return self.call(declare(self.module, name, x.type, types), [x, n, x, mask, Constant(I32, 4)])
+        return self.call(declare(self.module, name, x.type, types), [x, n, x, mask, LlvmConstant(I32, 4)])
 
-    def library(self, name: str, x: Value) -> Value:
+    def library(self, name: str, x: LlvmValue) -> LlvmValue:
         """A call into the C library for each lane of doubles."""
         function = declare(self.module, name, DOUBLE, [DOUBLE])
         lanes = width(x)
         if lanes == 1:
             return self.call(function, [x])
-        whole: Value = Constant(VectorType(DOUBLE, lanes), Undefined)
+        whole: LlvmValue = LlvmConstant(VectorType(DOUBLE, lanes), Undefined)
         for lane in range(lanes):
-            at = Constant(I32, lane)
+            at = LlvmConstant(I32, lane)
             whole = self.insert_element(whole, self.call(function, [self.extract_element(x, at)]), at)
         return whole
 
     # ---------------------------------------------------------------------------------------- control
 
-    def any_lane(self, condition: Value) -> Value:
+    def any_lane(self, condition: LlvmValue) -> LlvmValue:
         """Whether a condition holds in some lane."""
         if width(condition) == 1:
             return condition
         name = f"llvm.vector.reduce.or.{suffix(condition.type)}"
         return self.call(declare(self.module, name, BIT, [condition.type]), [condition])
 
-    def rarely(self, condition: Value, make: Callable[[], Value], usual: Value) -> Value:
+    def rarely(self, condition: LlvmValue, make: Callable[[], LlvmValue], usual: LlvmValue) -> LlvmValue:
         before = self.block
         then, after = self.append_basic_block("some"), self.append_basic_block("after")
         self.cbranch(self.any_lane(condition), then, after)
@@ -144,10 +144,10 @@ class IRBuilder(Instructions):
 
     def repeated(
         self,
-        state: Sequence[Value],
-        goes_on: Callable[[Sequence[Value]], Value],
-        body: Callable[[Sequence[Value]], Sequence[Value]],
-    ) -> Sequence[Value]:
+        state: Sequence[LlvmValue],
+        goes_on: Callable[[Sequence[LlvmValue]], LlvmValue],
+        body: Callable[[Sequence[LlvmValue]], Sequence[LlvmValue]],
+    ) -> Sequence[LlvmValue]:
         before, (head, inside, done) = self.block, map(self.append_basic_block, ("loop", "body", "done"))
         self.branch(head)
         self.position_at_end(head)
@@ -162,13 +162,17 @@ class IRBuilder(Instructions):
         self.position_at_end(done)
         return held
 
-    def invoke(self, name: str, make: Callable[..., Value], args: Sequence[Value], *, is_inline: bool) -> Value:
+    def invoke(
+        self, name: str, make: Callable[..., LlvmValue], args: Sequence[LlvmValue], *, is_inline: bool
+    ) -> LlvmValue:
         type = args[0].type
         full = f"rlx.{name}.{suffix(type)}"
         found = self.module.globals.get(full)
         return self.call(found or self._made_function(full, make, [a.type for a in args], is_inline), args)
 
-    def _made_function(self, name: str, make: Callable[..., Value], types: Sequence[Type], is_inline: bool) -> Function:
+    def _made_function(
+        self, name: str, make: Callable[..., LlvmValue], types: Sequence[Type], is_inline: bool
+    ) -> Function:
         """The module's own copy of a function."""
         function = Function(self.module, FunctionType(types[0], types), name)
         function.linkage = "internal"

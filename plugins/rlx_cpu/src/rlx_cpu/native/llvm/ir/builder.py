@@ -8,22 +8,22 @@ from typing import Final
 
 from rlx_cpu.native.llvm.ir.functions import Block, Function
 from rlx_cpu.native.llvm.ir.types import BIT, POINTER, FunctionType, Type, VectorType, VoidType
-from rlx_cpu.native.llvm.ir.values import Alloca, Constant, Phi, Value
+from rlx_cpu.native.llvm.ir.values import Alloca, LlvmConstant, LlvmValue, Phi
 
 __all__ = ["Instructions"]
 
 
-def _binary(word: str) -> Callable[[Instructions, Value, Value], Value]:
-    def method(self: Instructions, x: Value, y: Value) -> Value:
+def _binary(word: str) -> Callable[[Instructions, LlvmValue, LlvmValue], LlvmValue]:
+    def method(self: Instructions, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         name = self.function.fresh()
         self.lines.append(f"  {name} = {word} {x.type.text} {x.text}, {y.text}")
-        return Value(x.type, name)
+        return LlvmValue(x.type, name)
 
     return method
 
 
-def _cast(word: str) -> Callable[[Instructions, Value, Type], Value]:
-    def method(self: Instructions, x: Value, type: Type) -> Value:
+def _cast(word: str) -> Callable[[Instructions, LlvmValue, Type], LlvmValue]:
+    def method(self: Instructions, x: LlvmValue, type: Type) -> LlvmValue:
         return x if x.type == type else self._made(type, f"{word} {x.type.text} {x.text} to {type.text}")
 
     return method
@@ -57,10 +57,10 @@ class Instructions:
         yield
         self.position_at_end(before)
 
-    def _made(self, type: Type, text: str) -> Value:
+    def _made(self, type: Type, text: str) -> LlvmValue:
         name = self.function.fresh()
         self.lines.append(f"  {name} = {text}")
-        return Value(type, name)
+        return LlvmValue(type, name)
 
     # ------------------------------------------------------------------------------------- control
 
@@ -71,19 +71,19 @@ class Instructions:
     def branch(self, block: Block) -> None:
         self._end(f"  br label %{block.name}")
 
-    def cbranch(self, condition: Value, yes: Block, no: Block, likely: bool | None = None) -> None:
+    def cbranch(self, condition: LlvmValue, yes: Block, no: Block, likely: bool | None = None) -> None:
         """Go to one of two blocks, of which one may be known to be likely."""
         weights = "" if likely is None else self.module.weights(*((99, 1) if likely else (1, 99)))
         self._end(f"  br i1 {condition.text}, label %{yes.name}, label %{no.name}{weights}")
 
-    def ret(self, value: Value) -> None:
+    def ret(self, value: LlvmValue) -> None:
         self._end(f"  ret {value.typed}")
 
     def ret_void(self) -> None:
         self._end("  ret void")
 
     @contextmanager
-    def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[Block]:
+    def if_then(self, condition: LlvmValue, likely: bool | None = None) -> Iterator[Block]:
         """What is built inside runs if the condition holds; given is the block that follows."""
         inside, after = (self.append_basic_block(name) for name in ("if", "endif"))
         self.cbranch(condition, inside, after, likely)
@@ -93,7 +93,7 @@ class Instructions:
 
     @contextmanager
     def if_else(
-        self, condition: Value, likely: bool | None = None
+        self, condition: LlvmValue, likely: bool | None = None
     ) -> Iterator[tuple[AbstractContextManager[Block], AbstractContextManager[Block]]]:
         """Given are two contexts: what is built inside the first runs if the condition holds, inside the other if not."""
         then, other, after = (self.append_basic_block(name) for name in ("if", "else", "endif"))
@@ -113,10 +113,12 @@ class Instructions:
         self.lines.append(made)
         return made
 
-    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+    def select(self, condition: LlvmValue, yes: LlvmValue, no: LlvmValue) -> LlvmValue:
         return self._made(yes.type, f"select {condition.typed}, {yes.typed}, {no.typed}")
 
-    def call(self, function: Value, operands: Sequence[Value], signature: FunctionType | None = None) -> Value:
+    def call(
+        self, function: LlvmValue, operands: Sequence[LlvmValue], signature: FunctionType | None = None
+    ) -> LlvmValue:
         """Call a function, or one of that signature at an address."""
         if signature is None:
             assert isinstance(function, Function), "what lies at an address says no signature"
@@ -126,7 +128,7 @@ class Instructions:
         if not isinstance(signature.result, VoidType):
             return self._made(signature.result, text)
         self.lines.append(f"  {text}")
-        return Value(signature.result, "")
+        return LlvmValue(signature.result, "")
 
     # -------------------------------------------------------------------------------------- memory
 
@@ -135,62 +137,62 @@ class Instructions:
         self.lines.append(made)
         return made
 
-    def load(self, pointer: Value, *, typ: Type, align: int) -> Value:
+    def load(self, pointer: LlvmValue, *, typ: Type, align: int) -> LlvmValue:
         return self._made(typ, f"load {typ.text}, ptr {pointer.text}, align {align}")
 
-    def store(self, value: Value, pointer: Value, *, align: int, is_nontemporal: bool = False) -> None:
+    def store(self, value: LlvmValue, pointer: LlvmValue, *, align: int, is_nontemporal: bool = False) -> None:
         """Write a value; past the caches, where it is nontemporal and the processor can."""
         noted = self.module.nontemporal_note() if is_nontemporal else ""
         self.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}, align {align}{noted}")
 
-    def load_atomic(self, pointer: Value, ordering: str, align: int, *, typ: Type) -> Value:
+    def load_atomic(self, pointer: LlvmValue, ordering: str, align: int, *, typ: Type) -> LlvmValue:
         return self._made(typ, f"load atomic {typ.text}, ptr {pointer.text} {ordering}, align {align}")
 
-    def atomic_rmw(self, operation: str, pointer: Value, value: Value, ordering: str) -> Value:
+    def atomic_rmw(self, operation: str, pointer: LlvmValue, value: LlvmValue, ordering: str) -> LlvmValue:
         return self._made(value.type, f"atomicrmw {operation} ptr {pointer.text}, {value.typed} {ordering}")
 
-    def compare_exchange(self, pointer: Value, expected: Value, value: Value) -> Value:
+    def compare_exchange(self, pointer: LlvmValue, expected: LlvmValue, value: LlvmValue) -> LlvmValue:
         """Write a value where the expected one still is, as one step; whether it was."""
         pair = f"{{ {value.type.text}, i1 }}"
         made = self._made(value.type, f"cmpxchg ptr {pointer.text}, {expected.typed}, {value.typed} seq_cst seq_cst")
         return self._made(BIT, f"extractvalue {pair} {made.text}, 1")
 
-    def moved(self, pointer: Value, nbytes: Value) -> Value:
+    def moved(self, pointer: LlvmValue, nbytes: LlvmValue) -> LlvmValue:
         """A pointer some bytes on."""
         return self._made(POINTER, f"getelementptr i8, ptr {pointer.text}, {nbytes.type.text} {nbytes.text}")
 
     # --------------------------------------------------------------------------------- comparisons
 
-    def icmp_signed(self, relation: str, x: Value, y: Value) -> Value:
+    def icmp_signed(self, relation: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         word = _COMPARED[relation]
         return self._compared(f"icmp {word if relation in ('==', '!=') else 's' + word}", x, y)
 
-    def icmp_unsigned(self, relation: str, x: Value, y: Value) -> Value:
+    def icmp_unsigned(self, relation: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         word = _COMPARED[relation]
         return self._compared(f"icmp {word if relation in ('==', '!=') else 'u' + word}", x, y)
 
-    def fcmp_ordered(self, relation: str, x: Value, y: Value) -> Value:
+    def fcmp_ordered(self, relation: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         """False where one is NaN; `ord` and `uno` ask whether none is, and whether one is."""
         return self._compared(f"fcmp {'o' + _COMPARED[relation] if relation in _COMPARED else relation}", x, y)
 
-    def fcmp_unordered(self, relation: str, x: Value, y: Value) -> Value:
+    def fcmp_unordered(self, relation: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         """True where one is NaN."""
         return self._compared(f"fcmp {'u' + _COMPARED[relation] if relation in _COMPARED else relation}", x, y)
 
-    def _compared(self, words: str, x: Value, y: Value) -> Value:
+    def _compared(self, words: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         kind = VectorType(BIT, x.type.count) if isinstance(x.type, VectorType) else BIT
         return self._made(kind, f"{words} {x.type.text} {x.text}, {y.text}")
 
     # ------------------------------------------------------------------------------------- vectors
 
-    def extract_element(self, vector: Value, lane: Value) -> Value:
+    def extract_element(self, vector: LlvmValue, lane: LlvmValue) -> LlvmValue:
         assert isinstance(vector.type, VectorType), f"{vector.type} has no lanes"
         return self._made(vector.type.element, f"extractelement {vector.typed}, {lane.typed}")
 
-    def insert_element(self, vector: Value, value: Value, lane: Value) -> Value:
+    def insert_element(self, vector: LlvmValue, value: LlvmValue, lane: LlvmValue) -> LlvmValue:
         return self._made(vector.type, f"insertelement {vector.typed}, {value.typed}, {lane.typed}")
 
-    def shuffle_vector(self, x: Value, y: Value, lanes: Constant) -> Value:
+    def shuffle_vector(self, x: LlvmValue, y: LlvmValue, lanes: LlvmConstant) -> LlvmValue:
         assert isinstance(x.type, VectorType), f"{x.type} has no lanes"
         assert isinstance(lanes.type, VectorType), "lanes are chosen by a vector"
         kind = VectorType(x.type.element, lanes.type.count)
@@ -210,15 +212,15 @@ class Instructions:
     fpext, fptrunc = _cast("fpext"), _cast("fptrunc")
     sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
 
-    def fneg(self, x: Value) -> Value:
+    def fneg(self, x: LlvmValue) -> LlvmValue:
         return self._made(x.type, f"fneg {x.type.text} {x.text}")
 
-    def neg(self, x: Value) -> Value:
+    def neg(self, x: LlvmValue) -> LlvmValue:
         return self.sub(_same(x.type, 0), x)
 
-    def not_(self, x: Value) -> Value:
+    def not_(self, x: LlvmValue) -> LlvmValue:
         return self.xor(x, _same(x.type, -1))
 
 
-def _same(type: Type, number: int) -> Constant:
-    return Constant(type, [number] * type.count if isinstance(type, VectorType) else number)
+def _same(type: Type, number: int) -> LlvmConstant:
+    return LlvmConstant(type, [number] * type.count if isinstance(type, VectorType) else number)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlx_cpu.native.llvm.ir.types import POINTER, FunctionType, Type
-from rlx_cpu.native.llvm.ir.values import Alloca, Argument, Phi, Value
+from rlx_cpu.native.llvm.ir.values import Alloca, FunctionArgument, LlvmValue, Phi
 
 __all__ = ["Block", "Function", "Module", "declare"]
 
@@ -38,11 +38,11 @@ class Module:
         self.apart[name] = module
         return declare(self, name, module.globals[name].signature.result, module.globals[name].signature.args)
 
-    def data(self, name: str, content: bytes) -> Value:
+    def data(self, name: str, content: bytes) -> LlvmValue:
         """Bytes that the code reads, at a cache line; their address."""
         text = "".join(map(_ESCAPED.__getitem__, content))
         self._data.append(f'@"{name}" = internal constant [{len(content)} x i8] c"{text}", align 64')
-        return Value(POINTER, f'@"{name}"')
+        return LlvmValue(POINTER, f'@"{name}"')
 
     def weights(self, yes: int, no: int) -> str:
         """What is attached to a branch of which one side is more likely."""
@@ -77,7 +77,7 @@ class Module:
         return "\n".join([*head, *self._data, *map(str, functions.values()), *metadata, ""])
 
 
-class Function(Value):
+class Function(LlvmValue):
     """A function of a module: declared, and defined once it has a block.
 
     Attributes:
@@ -98,7 +98,7 @@ class Function(Value):
         self._names: dict[str, int] = {}
         self._blocks: list[Block] = []
         self._count = 0
-        self.args = tuple(Argument(each, self.fresh()) for each in signature.args)
+        self.args = tuple(FunctionArgument(each, self.fresh()) for each in signature.args)
         module.globals[name] = self
 
     def fresh(self) -> str:

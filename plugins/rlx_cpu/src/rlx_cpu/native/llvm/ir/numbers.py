@@ -14,7 +14,7 @@ from rlx_cpu.native.llvm.ir.types import (
     Type,
     VectorType,
 )
-from rlx_cpu.native.llvm.ir.values import Constant, Value
+from rlx_cpu.native.llvm.ir.values import LlvmConstant, LlvmValue
 
 __all__ = ["constant", "dtype_of", "element_of", "in_lanes", "integer_like", "is_floating", "suffix", "width"]
 
@@ -22,7 +22,7 @@ _FLOATS: Final = {HalfType: f16, FloatType: f32, DoubleType: f64}
 _INTEGERS: Final = {1: bool_, 8: i8, 16: i16, 32: i32, 64: i64}
 
 
-def width(value: Value) -> int:
+def width(value: LlvmValue) -> int:
     """The lanes of a value; 1 for a scalar."""
     return value.type.count if isinstance(value.type, VectorType) else 1
 
@@ -64,15 +64,15 @@ def suffix(type: Any) -> str:
     return f"i{type.width}" if found is None else found.name
 
 
-def constant(type: Any, number: float | int | bool) -> Constant:
+def constant(type: Any, number: float | int | bool) -> LlvmConstant:
     """A number as a constant of a scalar or vector type."""
     if isinstance(type, VectorType):
-        return Constant(type, [constant(type.element, number)] * type.count)
+        return LlvmConstant(type, [constant(type.element, number)] * type.count)
     if isinstance(type, HalfType | DoubleType):
-        return Constant(type, float(number))
+        return LlvmConstant(type, float(number))
     if isinstance(type, FloatType):
-        return Constant(type, struct.unpack("<f", struct.pack("<f", _in_float(float(number))))[0])
-    return Constant(type, int(number) & ((1 << type.width) - 1))
+        return LlvmConstant(type, struct.unpack("<f", struct.pack("<f", _in_float(float(number))))[0])
+    return LlvmConstant(type, int(number) & ((1 << type.width) - 1))
 
 
 def _in_float(number: float) -> float:

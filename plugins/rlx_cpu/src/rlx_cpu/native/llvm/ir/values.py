@@ -10,7 +10,7 @@ from rlx_cpu.native.llvm.ir.types import POINTER, Type, VectorType
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm.ir.functions import Block
 
-__all__ = ["Alloca", "Argument", "Constant", "Phi", "Undefined", "Value"]
+__all__ = ["Alloca", "FunctionArgument", "LlvmConstant", "LlvmValue", "Phi", "Undefined"]
 
 
 class _Undefined:
@@ -20,7 +20,7 @@ class _Undefined:
 Undefined: Final = _Undefined()
 
 
-class Value:
+class LlvmValue:
     """What an instruction made, by its name."""
 
     __slots__ = ("text", "type")
@@ -38,7 +38,7 @@ class Value:
         return self.typed
 
 
-class Constant(Value):
+class LlvmConstant(LlvmValue):
     """A number, `None` for a null pointer, `Undefined`, or a sequence of numbers or constants for a vector."""
 
     __slots__ = ("constant",)
@@ -65,10 +65,10 @@ def _vector(type: VectorType, items: Sequence[Any]) -> str:
 
 
 def _element(type: Type, item: Any) -> str:
-    return item.text if isinstance(item, Constant) else type.number(item)
+    return item.text if isinstance(item, LlvmConstant) else type.number(item)
 
 
-class Argument(Value):
+class FunctionArgument(LlvmValue):
     """What a function is given; it may be named and given attributes before its function's body is built."""
 
     __slots__ = ("attributes",)
@@ -84,7 +84,7 @@ class Argument(Value):
         self.attributes.append(attribute)
 
 
-class Phi(Value):
+class Phi(LlvmValue):
     """A value that depends on the block that control comes from."""
 
     __slots__ = ("_edges",)
@@ -93,7 +93,7 @@ class Phi(Value):
         super().__init__(type, text)
         self._edges: list[str] = []
 
-    def add_incoming(self, value: Value, block: Block) -> None:
+    def add_incoming(self, value: LlvmValue, block: Block) -> None:
         assert value.type == self.type, f"a phi of {self.type}, not {value.type}"
         self._edges.append(f"[ {value.text}, %{block.name} ]")
 
@@ -101,7 +101,7 @@ class Phi(Value):
         return f"  {self.text} = phi {self.type.text} {', '.join(self._edges)}"
 
 
-class Alloca(Value):
+class Alloca(LlvmValue):
     """Memory on the stack.
 
     Attributes:
