@@ -1,0 +1,1 @@
+"""Pretrained models: checkpoints."""
