@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_models.checkpoints.config import Config
-from rlx_models.loading import ARCHITECTURES
+from rlx_models.architectures import ARCHITECTURES
+from rlx_models.checkpoints import Config
 
 __all__ = ["CONFIGS", "written"]
 

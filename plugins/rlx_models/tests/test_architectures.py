@@ -12,7 +12,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core.errors import UnsupportedError
 from rlx_models import from_pretrained, generate
-from rlx_models.layers.relative_position import buckets
+from rlx_models.layers.relative_position import relative_position_buckets
 
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
@@ -46,7 +46,7 @@ def test_the_likeliest_continuations_are_theirs(name: str, tmp_path: Path) -> No
     """Prompts of three lengths at once: each as by itself, without a cache."""
     theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 9)]
-    found = generate(ours, prompts, 12, stop=())
+    found = generate(ours, prompts, 12, eos_token_id=())
     for prompt, row in zip(prompts, found, strict=True):
         text = list(prompt)
         for _ in range(12):
@@ -116,7 +116,7 @@ def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = theirs(torch.tensor(ids)).logits.float().numpy()
     np.testing.assert_allclose(np.asarray(ours(ids), np.float32), expected, atol=0.15)
-    assert [len(row) for row in generate(ours, ids.tolist(), 4, stop=())] == [4]
+    assert [len(row) for row in generate(ours, ids.tolist(), 4, eos_token_id=())] == [4]
 
 
 def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
@@ -160,14 +160,14 @@ def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
     for count, reach in ((32, 128), (8, 20), (64, 256)):
         distances = torch.arange(-reach, reach + 1)
         theirs = T5Attention._relative_position_bucket(distances, not is_causal, count, reach)
-        np.testing.assert_array_equal(buckets(count, reach, is_causal=is_causal), theirs.numpy())
+        np.testing.assert_array_equal(relative_position_buckets(count, reach, is_causal=is_causal), theirs.numpy())
 
 
 @pytest.mark.parametrize("name", SEEING)
 def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(SEEING[name], tmp_path), from_pretrained(tmp_path)
     for rows in (1, 3):
-        shape = ours.inputs["pixels"].shape[1:]
+        shape = ours.inputs["pixel_values"].shape[1:]
         pixels = np.random.default_rng(rows).standard_normal((rows, *shape)).astype(np.float32)
         with torch.no_grad():
             found = theirs(torch.tensor(pixels))
@@ -189,9 +189,9 @@ def test_texts_and_pictures_are_compared_as_theirs_compares_them(end: int, tmp_p
         with torch.no_grad():
             expected = theirs(input_ids=torch.tensor(ids), pixel_values=torch.tensor(pixels))
         found = ours(ids, pixels)
-        np.testing.assert_allclose(found["logits"], expected.logits_per_image.numpy(), atol=1e-5, rtol=1e-5)
-        np.testing.assert_allclose(ours.part("texts")(ids), expected.text_embeds.numpy(), atol=1e-5)
-        np.testing.assert_allclose(ours.part("pictures")(pixels), expected.image_embeds.numpy(), atol=1e-5)
+        np.testing.assert_allclose(found["logits_per_image"], expected.logits_per_image.numpy(), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(ours.submodel("text_encoder")(ids), expected.text_embeds.numpy(), atol=1e-5)
+        np.testing.assert_allclose(ours.submodel("image_encoder")(pixels), expected.image_embeds.numpy(), atol=1e-5)
 
 
 def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
         np.testing.assert_allclose(ours(features, ids), expected.logits.numpy(), atol=1e-5)
         np.testing.assert_allclose(ours.encoder(features), expected.encoder_last_hidden_state.numpy(), atol=1e-5)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 4, 9)]
-    found = generate(ours, prompts, 12, features=features, stop=())
+    found = generate(ours, prompts, 12, input_features=features, eos_token_id=())
     for heard, prompt, row in zip(features, prompts, found, strict=True):
         text = list(prompt)
         for _ in range(12):
@@ -217,5 +217,7 @@ def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
     theirs.save_pretrained(tmp_path)
     with torch.no_grad():
         written = theirs.generate(torch.tensor(features), max_new_tokens=6, do_sample=False, num_beams=1)
-    for row, each in zip(generate(from_pretrained(tmp_path), [[3]] * 3, 6, features=features), written, strict=True):
+    for row, each in zip(
+        generate(from_pretrained(tmp_path), [[3]] * 3, 6, input_features=features), written, strict=True
+    ):
         assert [t for t in row if t != 2] == [t for t in each.tolist() if t not in (0, 2)]  # they leave ends out

@@ -62,9 +62,9 @@ def test_mean_pooling_leaves_padding_out(tmp_path: Path) -> None:
 
 def test_a_class_that_is_not_known_is_refused_and_its_features_are_there(tmp_path: Path) -> None:
     made_with("bert", "ForMultipleChoice", tmp_path)
-    with pytest.raises(UnsupportedError, match="bert with what is not known") as caught:
+    with pytest.raises(UnsupportedError, match="bert with unsupported options") as caught:
         from_pretrained(tmp_path)
-    assert "BertForMultipleChoice; known are …ForSequenceClassification" in str(caught.value)
+    assert "BertForMultipleChoice; supported are …ForSequenceClassification" in str(caught.value)
     assert "head=False" in str(caught.value)
     ids = np.array([[5, 6, 7]])
     assert from_pretrained(tmp_path, head=False)(ids, np.ones_like(ids)).shape == (1, 3, 32)
@@ -75,7 +75,7 @@ def test_the_features_are_a_part_of_a_model_with_a_head(tmp_path: Path) -> None:
     ids = np.array([[5, 6, 7]])
     model = from_pretrained(tmp_path)
     assert model(ids, np.ones_like(ids)).shape == (1, 3, 3)
-    assert model.part("features")(ids, np.ones_like(ids)).shape == (1, 3, 32)
+    assert model.submodel("base_model")(ids, np.ones_like(ids)).shape == (1, 3, 32)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3 tied", "bart"])
@@ -83,5 +83,5 @@ def test_a_classifier_on_a_decoder_is_refused(name: str, tmp_path: Path) -> None
     config, model, given = {**DECODERS, **READERS}[name]
     base = model.removesuffix("LMHeadModel").removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
     saved((config, f"{base}ForSequenceClassification", {**given, "pad_token_id": 0, "eos_token_id": 2}), tmp_path)
-    with pytest.raises(UnsupportedError, match=f"{base}ForSequenceClassification, whose head is not known"):
+    with pytest.raises(UnsupportedError, match=f"{base}ForSequenceClassification, whose head is not supported"):
         from_pretrained(tmp_path)

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_checkpoints import CONFIGS, written
 
 import rlx_core as rlx
 from rlx_core.errors import BudgetError, FileError, FormatError, RlxError, UnsupportedError
-from rlx_models.generation.generate import generate
-from rlx_models.loading import from_pretrained
-
-from small_checkpoints import CONFIGS, written
+from rlx_models import from_pretrained, generate
 
 WRONG: list[Any] = [
     None,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_checkpoints import CONFIGS, written
 
 from rlx_core.errors import ConfigError, ShapeError, UnsupportedError
 from rlx_models import from_pretrained, generate
-
-from small_checkpoints import CONFIGS, written
 
 
 def ids_of(rows: int, length: int) -> np.ndarray:
@@ -23,7 +22,7 @@ def test_texts_are_continued_as_the_whole_text_would_be(name, tmp_path) -> None:
     """Token by token with a cache, in company, and at once without either."""
     model = from_pretrained(written(tmp_path / "m", CONFIGS[name]))
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 4, 17)]
-    for prompt, row in zip(prompts, generate(model, prompts, 5, stop=()), strict=True):
+    for prompt, row in zip(prompts, generate(model, prompts, 5, eos_token_id=()), strict=True):
         said = model(np.array([[*prompt, *row]]))[0].argmax(-1)
         assert row == said[len(prompt) - 1 : -1].tolist()
 
@@ -31,7 +30,7 @@ def test_texts_are_continued_as_the_whole_text_would_be(name, tmp_path) -> None:
 def test_texts_are_read_and_others_written(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["t5"]))
     prompts = [ids_of(1, length)[0].tolist() for length in (3, 17)]
-    for prompt, row in zip(prompts, generate(model, prompts, 30, stop=()), strict=True):
+    for prompt, row in zip(prompts, generate(model, prompts, 30, eos_token_id=()), strict=True):
         said = model(np.array([prompt]), np.ones((1, len(prompt)), np.int64), np.array([[0, *row]]))[0].argmax(-1)
         assert row == said[:-1].tolist()
 
@@ -50,7 +49,7 @@ def test_an_encoder_is_a_model_of_its_own(tmp_path) -> None:
     ids, mask = ids_of(2, 5), np.int64([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
     assert whole.encoder(ids, mask).shape == alone(ids, mask).shape == (2, 5, 8)
     np.testing.assert_allclose(alone(ids, mask)[1, :2], alone(ids[1:, :2], mask[1:, :2])[0], atol=1e-5)
-    with pytest.raises(ConfigError, match="t5 is no encoder and decoder"):
+    with pytest.raises(ConfigError, match="t5 is not an encoder-decoder"):
         _ = alone.encoder
     with pytest.raises(ConfigError, match="t5 has no decoder"):
         generate(alone, [[1]], 3)
@@ -62,12 +61,12 @@ def test_texts_of_sounds_are_continued_as_the_whole_text_would_be(tmp_path) -> N
     features = np.random.default_rng(0).standard_normal((2, 3, 10)).astype(np.float32)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 4)]
     for heard, prompt, row in zip(
-        features, prompts, generate(model, prompts, 5, features=features, stop=()), strict=True
+        features, prompts, generate(model, prompts, 5, input_features=features, eos_token_id=()), strict=True
     ):
         said = model(heard[None], np.array([[*prompt, *row]]))[0].argmax(-1)
         assert row == said[len(prompt) - 1 : -1].tolist()
     assert model.encoder(features).shape == (2, 5, 8)
-    with pytest.raises(ConfigError, match="whisper writes what it hears, and there are no features"):
+    with pytest.raises(ConfigError, match="whisper needs input_features"):
         generate(model, prompts, 5)
 
 
@@ -79,7 +78,7 @@ def test_pictures_become_features_or_logits(tmp_path) -> None:
     assert seen.shape == (3, 5, 8)
     assert named.shape == (3, 3)
     np.testing.assert_allclose(naming(pixels[1:2])[0], named[1], atol=1e-5)
-    with pytest.raises(ShapeError, match="pixels"):
+    with pytest.raises(ShapeError, match="pixel_values"):
         seeing(pixels[:, :, :4])
     with pytest.raises(UnsupportedError) as caught:
         from_pretrained(written(tmp_path / "w", {**CONFIGS["vit classifier"], "image_size": [8, 8, 8], "id2label": 3}))
@@ -92,20 +91,20 @@ def test_texts_and_pictures_are_parts_of_their_own(tmp_path) -> None:
     ids = np.array([[1, 2, 10, 3, 4], [5, 6, 7, 8, 10]])
     pixels = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype(np.float32)
     found = model(ids, pixels)
-    assert found["logits"].shape == (3, 2)
-    np.testing.assert_allclose(np.linalg.norm(found["texts"], axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(model.part("texts")(ids[:1, :3])[0], found["texts"][0], atol=1e-5)
-    np.testing.assert_allclose(model.part("pictures")(pixels), found["pictures"], atol=1e-5)
-    with pytest.raises(ConfigError, match="clip has no part 'sounds'"):
-        model.part("sounds")
-    with pytest.raises(ConfigError, match="clip is no encoder and decoder"):
+    assert found["logits_per_image"].shape == (3, 2)
+    np.testing.assert_allclose(np.linalg.norm(found["text_embeds"], axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(model.submodel("text_encoder")(ids[:1, :3])[0], found["text_embeds"][0], atol=1e-5)
+    np.testing.assert_allclose(model.submodel("image_encoder")(pixels), found["image_embeds"], atol=1e-5)
+    with pytest.raises(ConfigError, match="clip has no submodel 'sounds'"):
+        model.submodel("sounds")
+    with pytest.raises(ConfigError, match="clip is not an encoder-decoder"):
         _ = model.encoder
 
 
 def test_features_are_for_models_that_hear(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["llama"]))
-    with pytest.raises(ConfigError, match="llama hears nothing"):
-        generate(model, [[1]], 3, features=np.zeros((1, 3, 10), np.float32))
+    with pytest.raises(ConfigError, match="llama is not an audio model"):
+        generate(model, [[1]], 3, input_features=np.zeros((1, 3, 10), np.float32))
 
 
 def test_other_layers_of_t5_are_refused_by_name(tmp_path) -> None:

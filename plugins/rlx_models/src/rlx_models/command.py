@@ -1,4 +1,4 @@
-"""`rlx generate FOLDER TEXT`: how a checkpoint continues a text."""
+"""`rlx generate FOLDER TEXT`: continue a text with a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from attrs import asdict, frozen
 
 import rlx_core as rlx
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError
-from rlx_models.generation.generate import generate
+from rlx_core.errors import ConfigError
+from rlx_models.generation import generate
 from rlx_models.loading import from_pretrained
+from rlx_models.tokenizers import load_tokenizer
 
-__all__ = ["Continuation", "command", "continuation"]
+__all__ = ["Continuation", "command", "continue_text"]
 
 
 @frozen
 class Continuation:
-    """A text and what came behind it.
+    """A text and its continuation.
 
     Attributes:
-        seconds: Of all tokens; those of the first and of the second hold compiling.
+        prompt, text: The text, and the continuation.
+        tokens: The number of generated tokens.
+        seconds: The time of all tokens; those of the first and the second include compilation.
     """
 
     prompt: str
@@ -38,75 +41,82 @@ def command(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A checkpoint of a decoder, with its tokenizer.json.")
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to continue.")],
-    tokens: Annotated[int, typer.Option("--tokens", "-n", help="The most tokens behind it.", min=1)] = 40,
-    seed: Annotated[int | None, typer.Option(help="Draw tokens; without it the likeliest ones are taken.")] = None,
-    temperature: Annotated[float, typer.Option(help="Of drawn tokens.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Draw among so many of the likeliest; 0 for all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw among the likeliest that have this share together.")] = 1.0,
-    min_p: Annotated[float, typer.Option(help="Draw among those with this share of the likeliest one's chance.")] = 0.0,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The prompt.")],
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", help="Maximum number of generated tokens.", min=1)
+    ] = 40,
+    seed: Annotated[int | None, typer.Option(help="Sample tokens with this seed; greedy decoding by default.")] = None,
+    temperature: Annotated[float, typer.Option(help="Divisor of logits for sampling.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Sample from the k most probable tokens; 0 for all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most probable tokens whose probabilities sum to this (nucleus).")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens with this fraction of the maximum probability or more.")
+    ] = 0.0,
     repetition_penalty: Annotated[
         float | None,
-        typer.Option(help="Divide the logits of tokens that were there; what the checkpoint says unless given."),
+        typer.Option(help="Divisor of the logits of tokens in the text; by default that of generation_config.json."),
     ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="What runs it.")] = None,
+    target: Annotated[str | None, typer.Option(help="The target that runs the model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tokens: Annotated[int | None, typer.Option("--tokens", hidden=True)] = None,
 ) -> None:
-    """Continue a text with a decoder (GPT-2, Llama, Qwen3, Mixtral, …), or write what T5 and BART make of it."""
-    drawing = {
+    """Continue a text with a decoder (GPT-2, Llama, Qwen3, Mixtral, …), or generate the output of T5 and BART for it."""
+    options = {
         "key": None if seed is None else rlx.random.key(seed),
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
+        "target": target,
     }
-    Session.of(ctx).answer(
-        lambda: continuation(folder, text, tokens, target, drawing, stop or ()), asdict if as_json else None, layout
-    )
+
+    def answer() -> Continuation:
+        if tokens is not None:
+            raise ConfigError("rlx generate: --tokens was renamed", hint=f"--max-new-tokens {tokens}")
+        return continue_text(folder, text, max_new_tokens, options, stop or ())
+
+    Session.of(ctx).answer(answer, asdict if as_json else None, layout)
 
 
-def continuation(
-    folder: Path, text: str, tokens: int, target: str | None, drawing: dict[str, Any], stop: Sequence[str] = ()
+def continue_text(
+    folder: Path, text: str, max_new_tokens: int, options: dict[str, Any], stop: Sequence[str] = ()
 ) -> Continuation:
-    """How a checkpoint continues a text, up to one that stops it.
+    """Return the continuation of a text by a checkpoint, up to the first of the texts in `stop`.
+
+    Args:
+        options: Further arguments of `generate`.
 
     Raises:
-        ConfigError: A text that stops it is empty.
+        ConfigError: A text in `stop` is empty.
         PluginError: The package tokenizers is not installed.
         FileError, FormatError: The tokenizer cannot be read.
     """
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise PluginError(
-            "generate: texts become tokens by tokenizers", hint="python -m pip install tokenizers"
-        ) from None
-    place = folder / "tokenizer.json"
-    if not place.is_file():
-        raise FileError("generate: there is no tokenizer.json", Fact("folder", folder))
-    try:
-        tokenizer = Tokenizer.from_file(str(place))
-    except Exception as error:  # noqa: BLE001 the package raises bare exceptions
-        raise FormatError(f"tokenizer.json: {error}", Fact("file", place)) from None
     if not all(stop):
-        raise ConfigError("generate: a text that stops it is empty", hint="--stop TEXT, or no --stop")
+        raise ConfigError("generate: a stop text is empty", hint="--stop TEXT, or no --stop")
+    tokenizer = load_tokenizer(folder)
     model = from_pretrained(folder)
     prompt = tokenizer.encode(text).ids
-    begun = time.perf_counter()
-    has_stopped = None if not stop else lambda new: any(each in tokenizer.decode(new) for each in stop)
-    (found,) = generate(model, [prompt], tokens, until=has_stopped, target=target, **drawing)
-    seconds = time.perf_counter() - begun
-    written = tokenizer.decode(found)
-    end = min((written.find(each) for each in stop if each in written), default=len(written))
-    return Continuation(text, written[:end], len(found), seconds)
+
+    def contains_stop(new: Sequence[int]) -> bool:
+        decoded = tokenizer.decode(new)
+        return any(each in decoded for each in stop)
+
+    start = time.perf_counter()
+    (new,) = generate(model, [prompt], max_new_tokens, stopping_criterion=contains_stop if stop else None, **options)
+    seconds = time.perf_counter() - start
+    decoded = tokenizer.decode(new)
+    end = min((decoded.find(each) for each in stop if each in decoded), default=len(decoded))
+    return Continuation(text, decoded[:end], len(new), seconds)
 
 
-def layout(found: Continuation) -> Iterator[Any]:
-    """The text, and how long it took."""
-    yield found.prompt + found.text
+def layout(result: Continuation) -> Iterator[Any]:
+    """Yield the text and the time that it took."""
+    yield result.prompt + result.text
     yield ""
-    yield f"{found.tokens} tokens in {found.seconds:.2f} s, compiling included"
+    yield f"{result.tokens} tokens in {result.seconds:.2f} s, including compilation"

@@ -1,4 +1,7 @@
-"""Checkpoints by Transformers: its module, with the tensors of the folder, read by `from_torch`. Needs torch and transformers."""
+"""The reader `transformers` of rlx-models: a checkpoint's module in Transformers, read by `from_torch`.
+
+Found by the entry point `transformers` of the group `rlx_models.readers`; needs rlx-models, torch and transformers.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, FormatError, UnsupportedError
 from rlx_core.functions.model import PARAMETERS
+from rlx_models.architectures import Architecture
+from rlx_models.architectures.heads import architecture_class
+from rlx_models.checkpoints import Config
+from rlx_models.checkpoints.tensors import mismatch_error
+from rlx_models.layers.linear import Parameters
+from rlx_models.readers import ReadRequest
 from rlx_torch.exported import TorchModel
 from rlx_torch.modules import from_torch
-from rlx_models.checkpoints.config import Config
-from rlx_models.architectures.heads import class_of
-from rlx_models.layers.linear import Architecture, Parameters
 
 __all__ = ["read"]
 
@@ -28,60 +34,52 @@ class ModuleInput:
     """An input of a module.
 
     Attributes:
-        name: Its name in other readers' models.
-        sizes: Names of its symbolic sizes; those of pictures follow.
-        is_whole: Whether it holds integers.
+        sizes: Names of its symbolic sizes; those of images follow.
+        is_integer: Whether it has integers.
     """
 
-    name: str
     sizes: tuple[str, ...]
-    is_whole: bool = True
+    is_integer: bool = True
 
 
 INPUTS: Final = {
-    "input_ids": ModuleInput("ids", ("batch", "length")),
-    "attention_mask": ModuleInput("mask", ("batch", "length")),
-    "decoder_input_ids": ModuleInput("decoder_ids", ("batch", "steps")),
-    "pixel_values": ModuleInput("pixels", ("batch",), is_whole=False),
-    "input_values": ModuleInput("audio", ("batch", "samples"), is_whole=False),
+    "input_ids": ModuleInput(("batch", "length")),
+    "attention_mask": ModuleInput(("batch", "length")),
+    "decoder_input_ids": ModuleInput(("batch", "steps")),
+    "pixel_values": ModuleInput(("batch",), is_integer=False),
+    "input_values": ModuleInput(("batch", "samples"), is_integer=False),
 }
-"""By the names in Transformers."""
+"""Supported inputs by name."""
 
-TEXTS_AND_PICTURES: Final = {
-    "input_ids": ModuleInput("ids", ("texts", "length")),
-    "pixel_values": ModuleInput("pixels", ("pictures",), is_whole=False),
+TEXTS_AND_IMAGES: Final = {
+    "input_ids": ModuleInput(("texts", "length")),
+    "pixel_values": ModuleInput(("images",), is_integer=False),
 }
 
-EXAMPLES: Final = {"batch": 2, "length": 7, "steps": 5, "samples": 16000, "texts": 2, "pictures": 3}
-"""Sizes that export sees; different ones, so that none are taken to be equal."""
+EXAMPLES: Final = {"batch": 2, "length": 7, "steps": 5, "samples": 16000, "texts": 2, "images": 3}
+"""Sizes of example inputs for export; different ones, so that none are taken to be equal."""
 
 SIDES: Final = ("height", "width")
-"""Sizes of pictures, which are never free; those of the configuration unless they are given."""
+"""Sizes of images, which are never symbolic; by default those of the configuration."""
 
-RESULTS: Final[tuple[dict[str, str], ...]] = (
-    {"logits": ""},
-    {"logits_per_image": "logits", "text_embeds": "texts", "image_embeds": "pictures"},
-    {"last_hidden_state": ""},
+RESULTS: Final[tuple[tuple[str, ...], ...]] = (
+    ("logits",),
+    ("logits_per_image", "text_embeds", "image_embeds"),
+    ("last_hidden_state",),
 )
-"""Names of results in Transformers and here; the first row whose names are all there is given, and one without a name alone."""
+"""Names of results; the first row that a module has is returned, a single result without its name."""
 
 
-def read(
-    place: Path, kind: str, config: Config, sizes: Mapping[str, int], *, head: bool
-) -> tuple[Architecture, Mapping[str, Any]]:
-    """Return the architecture and parameters of a checkpoint whose module Transformers makes.
-
-    Args:
-        kind: The `model_type`.
-        sizes: Fixed sizes by name; others are symbols, but for the sides of pictures.
-        head: Whether the module is that of `architectures`, or the one without a head.
+def read(request: ReadRequest) -> tuple[Architecture, Mapping[str, Any]]:
+    """Return the architecture and parameters of a checkpoint whose module Transformers has.
 
     Raises:
         UnsupportedError: Transformers has no such class, or export cannot keep a size symbolic.
         FormatError: Tensors are missing or misshapen.
-        ConfigError: A fixed size is none of the model's.
+        ConfigError: A fixed size is not a size of the model.
     """
-    module, missing = _module(place, config, head=head)
+    model_type, sizes = str(request.config.values.get("model_type")), request.sizes
+    module, missing = _module(request.folder, request.config, head=request.head)
     inputs = _inputs(module)
     names = dict.fromkeys(name for each in inputs.values() for name in each.sizes)
     if "pixel_values" in inputs:
@@ -89,21 +87,21 @@ def read(
     unknown = [name for name in sizes if name not in names]
     if unknown:
         hint = f"its sizes are {', '.join(names)}"
-        raise ConfigError(f"from_pretrained: {kind} has no size {unknown[0]!r}", hint=hint)
+        raise ConfigError(f"from_pretrained: {model_type} has no size {unknown[0]!r}", hint=hint)
     model = _exported(module, inputs, sizes)
     if model.state:
         states = Fact("buffers", ", ".join(model.state))
         raise UnsupportedError(f"from_pretrained: {type(module).__name__} writes its buffers", states)
     parameters = {name: each for name, each in model.parameters.items() if name not in missing}
-    # Tensors that training alone reads may be missing: Transformers made them up, and the program has no use for them.
+    # Tensors that only training reads may be missing: Transformers initialises them, and the program does not read them.
     used = [name for name in missing if name in _used(model) or name not in model.parameters]
     if used:
-        raise _misfits(module, [Fact(name, "is missing") for name in used])
-    specs = dict(zip((each.name for each in inputs.values()), model.inputs.values(), strict=True))
+        raise mismatch_error(type(module).__name__, [Fact(name, "is missing") for name in used])
+    specs = dict(zip(inputs, model.inputs.values(), strict=True))
     shapes = {name: tuple(each.shape) for name, each in parameters.items()}
 
-    def function(parameters: Parameters, *given: Any) -> Any:
-        return _result(model.function(parameters, *given))
+    def function(parameters: Parameters, *inputs: Any) -> Any:
+        return _result(model.function(parameters, *inputs))
 
     return Architecture(shapes, "", (), specs, function), parameters
 
@@ -116,19 +114,13 @@ def _used(model: TorchModel) -> set[str]:
     return {names[str(value)] for value in read if str(value) in names}
 
 
-def _misfits(module: Any, facts: list[Fact]) -> FormatError:
-    more = [Fact("more", len(facts) - 12)] if len(facts) > 12 else []
-    count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
-    return FormatError(f"from_pretrained: {count} not fit {type(module).__name__}", *facts[:12], *more)
-
-
-def _module(place: Path, config: Config, *, head: bool) -> tuple[Any, list[str]]:
+def _module(folder: Path, config: Config, *, head: bool) -> tuple[Any, list[str]]:
     """Return the module in evaluation mode, and the names of tensors that the folder does not have."""
-    name = class_of(config) if head else ""
-    made: Any = getattr(transformers, name, None) if name else transformers.AutoModel
-    # A class is one of the package's own: nothing in the folder is executed.
-    is_known = made is transformers.AutoModel or (
-        inspect.isclass(made) and issubclass(made, transformers.PreTrainedModel)
+    name = architecture_class(config) if head else ""
+    module_class: Any = getattr(transformers, name, None) if name else transformers.AutoModel
+    # Only classes of the package itself are used: nothing in the folder is executed.
+    is_known = module_class is transformers.AutoModel or (
+        inspect.isclass(module_class) and issubclass(module_class, transformers.PreTrainedModel)
     )
     if not is_known:
         hint = "python -m pip install --upgrade transformers"
@@ -136,14 +128,14 @@ def _module(place: Path, config: Config, *, head: bool) -> tuple[Any, list[str]]
         raise UnsupportedError(f"from_pretrained: transformers has no class {name}", version, hint=hint)
     options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True, "dtype": "auto"}
     try:
-        module, report = made.from_pretrained(place, output_loading_info=True, **options)
+        module, report = module_class.from_pretrained(folder, output_loading_info=True, **options)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise FormatError(f"from_pretrained: transformers refuses it: {error}", Fact("folder", place)) from error
+        raise FormatError(f"from_pretrained: transformers cannot read it: {error}", Fact("folder", folder)) from error
     missing = sorted(map(str, report["missing_keys"]))
     facts = [Fact(str(each), "is misshapen") for each in report["mismatched_keys"]]
-    facts += [Fact(str(name), "is not known") for name in sorted(report["unexpected_keys"])] if head else []
+    facts += [Fact(str(name), "is unknown") for name in sorted(report["unexpected_keys"])] if head else []
     if facts:
-        raise _misfits(module, [*(Fact(name, "is missing") for name in missing), *facts])
+        raise mismatch_error(type(module).__name__, [*(Fact(name, "is missing") for name in missing), *facts])
     return module.eval(), missing
 
 
@@ -154,7 +146,7 @@ def _inputs(module: Any) -> dict[str, ModuleInput]:
         known = Fact("known", ", ".join(INPUTS))
         raise UnsupportedError(f"from_pretrained: {type(module).__name__} takes {main}", known)
     if main == "input_ids" and "pixel_values" in accepted and not module.can_generate():
-        return TEXTS_AND_PICTURES
+        return TEXTS_AND_IMAGES
     if module.config.to_dict().get("is_encoder_decoder"):
         mask = ("attention_mask",) if main == "input_ids" else ()
         names = (main, *mask, "decoder_input_ids")
@@ -166,64 +158,62 @@ def _inputs(module: Any) -> dict[str, ModuleInput]:
 
 
 def _exported(module: Any, inputs: Mapping[str, ModuleInput], sizes: Mapping[str, int]) -> TorchModel:
-    """Return the module by `from_torch`, at sizes that are free unless they are given."""
-    rows = module.config.to_dict()
-    longest = rows.get("text_config", rows).get("max_position_embeddings")
-    limits = {"length": longest, "steps": longest}
-    free = {
+    """Return the module by `from_torch`, with symbolic sizes except for those in `sizes`."""
+    options = module.config.to_dict()
+    max_length = options.get("text_config", options).get("max_position_embeddings")
+    limits = {"length": max_length, "steps": max_length}
+    symbols = {
         name: torch.export.Dim(name, max=limits.get(name))
         for each in inputs.values()
         for name in each.sizes
         if name not in sizes
     }
-    given: dict[str, Any] = {}
+    examples: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
     for name, each in inputs.items():
-        given[name] = _example(each, {**EXAMPLES, **sizes}, rows.get("vision_config", rows))
-        shapes[name] = {axis: free[size] for axis, size in enumerate(each.sizes) if size in free}
+        examples[name] = _example(name, each, {**EXAMPLES, **sizes}, options.get("vision_config", options))
+        shapes[name] = {axis: symbols[size] for axis, size in enumerate(each.sizes) if size in symbols}
     if "use_cache" in inspect.signature(module.forward).parameters:
-        given["use_cache"], shapes["use_cache"] = False, None
-    called = type(module).__name__
+        examples["use_cache"], shapes["use_cache"] = False, None
+    class_name = type(module).__name__
     try:
         with torch.no_grad():
-            module(**given)  # the first call may rescale weights (RWKV), which export would take for a state
+            module(**examples)  # the first call may rescale weights (RWKV), which export would treat as mutation
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        inputs_of = Fact(
-            "inputs", ", ".join(f"{name} {list(each.shape)}" for name, each in given.items() if name in inputs)
-        )
-        raise UnsupportedError(f"from_pretrained: {called} refuses its inputs: {error}", inputs_of) from error
+        text = ", ".join(f"{name} {list(examples[name].shape)}" for name in inputs)
+        message = f"from_pretrained: {class_name} refuses its inputs: {error}"
+        raise UnsupportedError(message, Fact("inputs", text)) from error
     try:
-        return from_torch(module, (), given, dynamic_shapes=shapes, name=called)
+        return from_torch(module, (), examples, dynamic_shapes=shapes, name=class_name)
     except UnsupportedError as error:
-        named = re.search(r"Constraints violated \(([\w, ]+)\)", str(error.__cause__))
-        fixed = [name for name in free if named and name in named[1].split(", ")]
+        match = re.search(r"Constraints violated \(([\w, ]+)\)", str(error.__cause__))
+        fixed = [name for name in symbols if match and name in match[1].split(", ")]
         if not fixed:
             raise
         example = ", ".join(f"{name!r}: {EXAMPLES[name]}" for name in fixed)
         raise UnsupportedError(
-            f"from_pretrained: {called} is exported at a fixed {' and '.join(fixed)} only",
+            f"from_pretrained: {class_name} is exported at a fixed {' and '.join(fixed)} only",
             hint=f"from_pretrained(folder, reader='transformers', sizes={{{example}}})",
         ) from error
 
 
-def _example(given: ModuleInput, sizes: Mapping[str, int], vision: Mapping[str, Any]) -> torch.Tensor:
-    shape = [sizes[name] for name in given.sizes]
-    if given.is_whole:
+def _example(name: str, spec: ModuleInput, sizes: Mapping[str, int], vision: Mapping[str, Any]) -> torch.Tensor:
+    shape = [sizes[size] for size in spec.sizes]
+    if spec.is_integer:
         return torch.ones(shape, dtype=torch.int64)
-    if given.name == "pixels":
-        side = vision.get("image_size", 224)
-        sides = side if isinstance(side, list | tuple) else (side, side)
+    if name == "pixel_values":
+        image_size = vision.get("image_size", 224)
+        sides = image_size if isinstance(image_size, list | tuple) else (image_size, image_size)
         shape += [
             vision.get("num_channels", 3),
-            *(sizes.get(name, each) for name, each in zip(SIDES, sides, strict=True)),
+            *(sizes.get(side, default) for side, default in zip(SIDES, sides, strict=True)),
         ]
     return torch.zeros(shape)
 
 
-def _result(found: Any) -> Any:
-    """Return what other readers' models return: logits, features, or a dictionary of both sides."""
-    for row in RESULTS:
-        if isinstance(found, dict) and all(name in found for name in row):
-            named = {ours: found[theirs] for theirs, ours in row.items()}
-            return named.get("", named)
-    return found
+def _result(outputs: Any) -> Any:
+    """Return the results that models of the native reader return: logits, hidden states, or a dictionary of embeddings."""
+    for names in RESULTS:
+        if isinstance(outputs, dict) and all(name in outputs for name in names):
+            return outputs[names[0]] if len(names) == 1 else {name: outputs[name] for name in names}
+    return outputs

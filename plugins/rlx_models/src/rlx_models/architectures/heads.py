@@ -1,46 +1,46 @@
-"""Task heads of encoders: the class that a checkpoint names in `architectures` decides what its model returns.
+"""Task heads of encoders: the class in `architectures` of a configuration decides which head the model has.
 
-A head is a sequence of layers as data, so that each class of the Transformers library is one row.
+A head is a sequence of stages as data, so that each class of the Transformers library is one row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
 import rlx_core as rlx
 from rlx_core.errors import Fact
-from rlx_models.checkpoints.config import Config
+from rlx_models.architectures.architecture import Architecture
+from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import (
     ACTIVATIONS,
-    Architecture,
     Parameters,
-    layer_shapes,
+    layer_norm,
+    layer_norm_shapes,
     linear,
-    norm,
-    norm_shapes,
+    linear_shapes,
 )
 
-__all__ = ["ENCODERS", "expect_generative", "with_head"]
+__all__ = ["ENCODERS", "HEADS", "architecture_class", "reject_classifier", "with_head"]
 
 
 @frozen
-class First:
+class FirstToken:
     """The features of the first token."""
 
 
 @frozen
 class Pooled:
-    """The features of the first token, or their mean over the tokens of the mask, as the key `option` says."""
+    """The features of the first token, or the mean over unmasked tokens, by the option `option` (`cls` or `mean`)."""
 
     option: str
 
 
 @frozen
 class Dense:
-    """A linear layer. `size` is a key of the configuration with its outputs, or a number; by default, as many as its inputs."""
+    """A linear layer. `size` is the option with the number of outputs, or a number; by default that of its inputs."""
 
     name: str
     size: str | int | None = None
@@ -48,16 +48,16 @@ class Dense:
 
 
 @frozen
-class Act:
-    """An activation: its name, or a key of the configuration that has it, with a default."""
+class Activation:
+    """An activation: its name, or an option with the name as its default."""
 
     name: str
-    key: str = ""
+    option: str = ""
 
 
 @frozen
-class NormLayer:
-    """A layer norm; `bias` is a key of the configuration that says whether it has a bias."""
+class Norm:
+    """A layer norm; `bias` is an option that enables the bias, or a constant."""
 
     name: str
     eps: str = "layer_norm_eps"
@@ -66,52 +66,62 @@ class NormLayer:
 
 
 @frozen
-class Tied:
-    """A product with the table of embeddings, plus a bias: one score for each word."""
+class TiedLogits:
+    """The product with the word embedding plus a bias: one logit for each word."""
 
     table: str
     bias: str
 
 
 @frozen
-class Columns:
-    """The last axis taken apart: as many results as it has elements."""
+class Unstack:
+    """The slices of the last axis as separate results."""
 
 
 @frozen
-class Squeezed:
-    """Without the last axis, which has one element."""
+class Squeeze:
+    """The result without the last axis, which has one element."""
 
 
-Stage = First | Pooled | Dense | Act | NormLayer | Tied | Columns | Squeezed
-WORDS = "embeddings.word_embeddings.weight"
-LABELS = "id2label"
+Stage = FirstToken | Pooled | Dense | Activation | Norm | TiedLogits | Unstack | Squeeze
+WORDS: Final = "embeddings.word_embeddings.weight"
+LABELS: Final = "id2label"
 
-TOKENS = (Dense("classifier", LABELS),)
-SPANS = (Dense("qa_outputs", 2), Columns())
-ROBERTA = {
+TOKENS: Final = (Dense("classifier", LABELS),)
+SPANS: Final = (Dense("qa_outputs", 2), Unstack())
+ROBERTA: Final = {
     "ForSequenceClassification": (
-        First(),
+        FirstToken(),
         Dense("classifier.dense"),
-        Act("tanh"),
+        Activation("tanh"),
         Dense("classifier.out_proj", LABELS),
     ),
     "ForTokenClassification": TOKENS,
     "ForQuestionAnswering": SPANS,
-    "ForMaskedLM": (Dense("lm_head.dense"), Act("gelu"), NormLayer("lm_head.layer_norm"), Tied(WORDS, "lm_head.bias")),
+    "ForMaskedLM": (
+        Dense("lm_head.dense"),
+        Activation("gelu"),
+        Norm("lm_head.layer_norm"),
+        TiedLogits(WORDS, "lm_head.bias"),
+    ),
 }
-BERT_WORDS = (
+BERT_WORDS: Final = (
     Dense("cls.predictions.transform.dense"),
-    Act("gelu", "hidden_act"),
-    NormLayer("cls.predictions.transform.LayerNorm"),
-    Tied(WORDS, "cls.predictions.bias"),
+    Activation("gelu", "hidden_act"),
+    Norm("cls.predictions.transform.LayerNorm"),
+    TiedLogits(WORDS, "cls.predictions.bias"),
 )
-MODERN = (Dense("head.dense", bias="classifier_bias"), Act("gelu", "classifier_activation"))
-MODERN_NORM = NormLayer("head.norm", "norm_eps", 1e-5, bias="norm_bias")
+MODERN: Final = (Dense("head.dense", bias="classifier_bias"), Activation("gelu", "classifier_activation"))
+MODERN_NORM: Final = Norm("head.norm", "norm_eps", 1e-5, bias="norm_bias")
 
-HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
+HEADS: Final[Mapping[str, Mapping[str, tuple[Stage, ...]]]] = {
     "bert": {
-        "ForSequenceClassification": (First(), Dense("pooler.dense"), Act("tanh"), Dense("classifier", LABELS)),
+        "ForSequenceClassification": (
+            FirstToken(),
+            Dense("pooler.dense"),
+            Activation("tanh"),
+            Dense("classifier", LABELS),
+        ),
         "ForTokenClassification": TOKENS,
         "ForQuestionAnswering": SPANS,
         "ForMaskedLM": BERT_WORDS,
@@ -120,54 +130,59 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
     "xlm-roberta": ROBERTA,
     "mpnet": ROBERTA,
     "distilbert": {
-        "ForSequenceClassification": (First(), Dense("pre_classifier"), Act("relu"), Dense("classifier", LABELS)),
+        "ForSequenceClassification": (
+            FirstToken(),
+            Dense("pre_classifier"),
+            Activation("relu"),
+            Dense("classifier", LABELS),
+        ),
         "ForTokenClassification": TOKENS,
         "ForQuestionAnswering": SPANS,
         "ForMaskedLM": (
             Dense("vocab_transform"),
-            Act("gelu", "activation"),
-            NormLayer("vocab_layer_norm"),
-            Tied(WORDS, "vocab_projector.bias"),
+            Activation("gelu", "activation"),
+            Norm("vocab_layer_norm"),
+            TiedLogits(WORDS, "vocab_projector.bias"),
         ),
     },
     "electra": {
         "ForSequenceClassification": (
-            First(),
+            FirstToken(),
             Dense("classifier.dense"),
-            Act("gelu"),
+            Activation("gelu"),
             Dense("classifier.out_proj", LABELS),
         ),
         "ForTokenClassification": TOKENS,
         "ForQuestionAnswering": SPANS,
         "ForPreTraining": (
             Dense("discriminator_predictions.dense"),
-            Act("gelu", "hidden_act"),
+            Activation("gelu", "hidden_act"),
             Dense("discriminator_predictions.dense_prediction", 1),
-            Squeezed(),
+            Squeeze(),
         ),
         "ForMaskedLM": (
             Dense("generator_predictions.dense", "embedding_size"),
-            Act("gelu"),
-            NormLayer("generator_predictions.LayerNorm"),
-            Tied(WORDS, "generator_lm_head.bias"),
+            Activation("gelu"),
+            Norm("generator_predictions.LayerNorm"),
+            TiedLogits(WORDS, "generator_lm_head.bias"),
         ),
     },
     "albert": {
-        "ForSequenceClassification": (First(), Dense("pooler"), Act("tanh"), Dense("classifier", LABELS)),
+        "ForSequenceClassification": (FirstToken(), Dense("pooler"), Activation("tanh"), Dense("classifier", LABELS)),
         "ForTokenClassification": TOKENS,
         "ForQuestionAnswering": SPANS,
         "ForMaskedLM": (
             Dense("predictions.dense", "embedding_size"),
-            Act("gelu_new", "hidden_act"),
-            NormLayer("predictions.LayerNorm"),
-            Tied(WORDS, "predictions.bias"),
+            Activation("gelu_new", "hidden_act"),
+            Norm("predictions.LayerNorm"),
+            TiedLogits(WORDS, "predictions.bias"),
         ),
     },
     "deberta-v2": {
         "ForSequenceClassification": (
-            First(),
+            FirstToken(),
             Dense("pooler.dense"),
-            Act("gelu", "pooler_hidden_act"),
+            Activation("gelu", "pooler_hidden_act"),
             Dense("classifier", LABELS),
         ),
         "ForTokenClassification": TOKENS,
@@ -177,116 +192,125 @@ HEADS: Mapping[str, Mapping[str, tuple[Stage, ...]]] = {
     "modernbert": {
         "ForSequenceClassification": (Pooled("classifier_pooling"), *MODERN, MODERN_NORM, Dense("classifier", LABELS)),
         "ForTokenClassification": (*MODERN, MODERN_NORM, Dense("classifier", LABELS)),
-        "ForMaskedLM": (*MODERN, MODERN_NORM, Tied("embeddings.tok_embeddings.weight", "decoder.bias")),
+        "ForMaskedLM": (*MODERN, MODERN_NORM, TiedLogits("embeddings.tok_embeddings.weight", "decoder.bias")),
     },
 }
-"""By `model_type` and the end of the class's name. Source: the classes of these names in Transformers 5.24."""
+"""Stages by `model_type` and suffix of the class. Source: the classes of these names in Transformers 5.24."""
 
-CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+CLASSIFIERS: Final = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+)
 
-ENCODERS = tuple(HEADS)
+ENCODERS: Final = tuple(HEADS)
 """The `model_type`s whose models have heads."""
 
 
-def with_head(kind: str, config: Config, encoder: Architecture, features: int) -> Architecture:
-    """Return the architecture with the head of the class that the configuration names, or the encoder alone where it names none.
+def with_head(model_type: str, config: Config, encoder: Architecture) -> Architecture:
+    """Return the architecture with the head of the configured class, or the encoder if the class has no head.
 
-    A class that is not known is added to the configuration's faults.
-
-    Args:
-        kind: The `model_type`.
-        features: The size of the encoder's results.
+    An unsupported class is added to the configuration's faults. The encoder is the submodel `base_model`.
     """
-    heads, name = HEADS[kind], class_of(config) or "Model"
-    head = next((each for each in heads if name.endswith(each)), None)
-    if head is None:
+    heads, name = HEADS[model_type], architecture_class(config) or "Model"
+    suffix = next((suffix for suffix in heads if name.endswith(suffix)), None)
+    if suffix is None:
         if not name.endswith("Model"):
-            known = ", ".join(f"…{each}" for each in heads)
+            supported = ", ".join(f"…{each}" for each in heads)
             config.faults.append(
-                Fact("architectures", f"{name}; known are {known} and …Model. head=False gives the encoder's features")
+                Fact("architectures", f"{name}; supported are {supported} and …Model. head=False returns features")
             )
         return encoder
-    builder = _HeadBuilder(config, encoder.shapes, features)
-    layers = [builder.layer(stage) for stage in heads[head]]
+    builder = HeadBuilder(config, encoder.shapes, config.size("dim" if model_type == "distilbert" else "hidden_size"))
+    stages = [builder.stage(stage) for stage in heads[suffix]]
 
-    def function(parameters: Parameters, ids: Any, mask: Any) -> Any:
-        h = encoder.function(parameters, ids, mask)
-        for layer in layers:
-            h = layer(parameters, h, mask)
+    def function(parameters: Parameters, input_ids: Any, attention_mask: Any) -> Any:
+        h = encoder.function(parameters, input_ids, attention_mask)
+        for stage in stages:
+            h = stage(parameters, h, attention_mask)
         return h
 
-    parts = {"features": (encoder.function, encoder.inputs)}
-    return evolve(encoder, shapes={**encoder.shapes, **builder.shapes}, function=function, parts=parts)
+    submodels = {"base_model": (encoder.function, encoder.inputs)}
+    shapes = {**encoder.shapes, **builder.shapes}
+    return evolve(encoder, shapes=shapes, function=function, submodels=submodels)
 
 
-def class_of(config: Config) -> str:
-    """Return the name of the class in `architectures`, or nothing."""
-    names = config.rows.get("architectures") or []
+def architecture_class(config: Config) -> str:
+    """Return the first name in `architectures`, or an empty string."""
+    names = config.values.get("architectures") or []
     return str(names[0]) if isinstance(names, list) and names else ""
 
 
-def expect_generative(config: Config) -> None:
-    """Add a fault if the configuration names a classifier: other models than encoders are read without such heads."""
-    name = class_of(config)
+def reject_classifier(config: Config) -> None:
+    """Add a fault if the configured class is a classifier, for models whose classifiers are not supported."""
+    name = architecture_class(config)
     if name.endswith(CLASSIFIERS):
-        config.faults.append(Fact("architectures", f"{name}, whose head is not known; head=False leaves it out"))
+        config.faults.append(Fact("architectures", f"{name}, whose head is not supported; head=False omits it"))
 
 
-class _HeadBuilder:
-    """Makes the layers of a head one after the other: each knows how many features it is given."""
+StageFunction = Callable[[Parameters, Any, Any], Any]
+"""From parameters, features and the attention mask to features."""
 
-    def __init__(self, config: Config, encoder: Mapping[str, tuple[int, ...]], features: int) -> None:
-        self.config, self.encoder, self.features = config, encoder, features
+
+class HeadBuilder:
+    """Builds the stages of a head in order; each takes the number of features that the stage before it returns.
+
+    Attributes:
+        shapes: The tensors of the stages.
+    """
+
+    def __init__(self, config: Config, encoder_shapes: Mapping[str, tuple[int, ...]], features: int) -> None:
+        self._config, self._encoder_shapes, self._features = config, encoder_shapes, features
         self.shapes: dict[str, tuple[int, ...]] = {}
 
-    def layer(self, stage: Stage) -> Callable[[Parameters, Any, Any], Any]:
-        """Return `layer(parameters, x, mask)`."""
+    def stage(self, stage: Stage) -> StageFunction:
+        """Return the function of a stage, and add its tensors."""
         match stage:
-            case First():
+            case FirstToken():
                 return lambda parameters, x, mask: x[:, 0]
             case Pooled(option):
-                return (
-                    _mean if self.config.known(option, "cls", "mean", default="cls") == "mean" else self.layer(First())
-                )
+                is_mean = self._config.choice(option, "cls", "mean", default="cls") == "mean"
+                return mean_pooled if is_mean else self.stage(FirstToken())
             case Dense(name, size, bias):
                 outputs = self._size(size)
-                self.shapes |= layer_shapes(name, outputs, self.features, has_bias=self._flag(bias))
-                self.features = outputs
+                self.shapes |= linear_shapes(name, outputs, self._features, has_bias=self._flag(bias))
+                self._features = outputs
                 return lambda parameters, x, mask: linear(parameters, name, x)
-            case Act(name, key):
-                known = {"tanh": rlx.tanh, **ACTIVATIONS}
-                act = known[self.config.known(key, *known, default=name) if key else name]
+            case Activation(name, option):
+                activations = {"tanh": rlx.tanh, **ACTIVATIONS}
+                act = activations[self._config.choice(option, *activations, default=name) if option else name]
                 return lambda parameters, x, mask: act(x)
-            case NormLayer(name, eps, default, bias):
-                shapes = norm_shapes(name, self.features)
-                self.shapes |= shapes if self._flag(bias) else {f"{name}.weight": (self.features,)}
-                epsilon = self.config.number(eps, default)
-                return lambda parameters, x, mask: norm(parameters, name, x, epsilon)
-            case Tied(table, bias):
-                words, width = self.encoder[table]
-                if width != self.features:
-                    self.config.faults.append(
-                        Fact(table, f"rows of {width}, and the head has {self.features} features")
-                    )
-                self.config.known("tie_word_embeddings", True, default=True)
+            case Norm(name, eps, default, bias):
+                shapes = layer_norm_shapes(name, self._features)
+                self.shapes |= shapes if self._flag(bias) else {f"{name}.weight": (self._features,)}
+                epsilon = self._config.number(eps, default)
+                return lambda parameters, x, mask: layer_norm(parameters, name, x, epsilon)
+            case TiedLogits(table, bias):
+                words, width = self._encoder_shapes[table]
+                if width != self._features:
+                    text = f"rows of {width}, and the head has {self._features} features"
+                    self._config.faults.append(Fact(table, text))
+                self._config.choice("tie_word_embeddings", True, default=True)
                 self.shapes[bias] = (words,)
                 return lambda parameters, x, mask: x @ rlx.matrix_transpose(parameters[table]) + parameters[bias]
-            case Columns():
+            case Unstack():
                 return lambda parameters, x, mask: tuple(x[..., n] for n in range(x.shape[-1]))
-            case Squeezed():
+            case Squeeze():
                 return lambda parameters, x, mask: x[..., 0]
 
     def _size(self, size: str | int | None) -> int:
         if size is None:
-            return self.features
+            return self._features
         if isinstance(size, int):
             return size
-        return self.config.entries(size, 2) if size == LABELS else self.config.size(size, 128)
+        return self._config.entries(size, 2) if size == LABELS else self._config.size(size, 128)
 
     def _flag(self, flag: str | bool) -> bool:
-        return flag if isinstance(flag, bool) else self.config.flag(flag, False)
+        return flag if isinstance(flag, bool) else self._config.flag(flag, False)
 
 
-def _mean(parameters: Parameters, x: Any, mask: Any) -> Any:
+def mean_pooled(parameters: Parameters, x: Any, mask: Any) -> Any:
+    """Return the mean over unmasked tokens, f32[batch, features]."""
     weights = rlx.astype(rlx.not_equal(mask, 0), x.dtype)[:, :, None]
     return rlx.sum(x * weights, axis=1) / rlx.sum(weights, axis=1)

@@ -1,4 +1,4 @@
-"""Attention of a text that grows: to a cache of keys and values with room for those to come."""
+"""Causal self-attention of whole sequences, and of new tokens to a cache of keys and values: two classes, one interface."""
 
 from __future__ import annotations
 
@@ -7,47 +7,30 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_models.layers.attention_sinks import hidden_by, with_sink
+from rlx_models.layers.attention_sinks import add_sink, window_mask
 
-__all__ = ["Cached"]
+__all__ = ["CachedAttention", "CausalAttention", "CausalSelfAttention"]
 
 
-class Cached:
-    """Attention of new tokens to a cache, into which their keys and values go first; one for each traced step.
+class CausalAttention:
+    """Causal self-attention of whole sequences.
 
     Args:
-        cache: Keys and values f32[batch, room, features] of each layer.
-        at: The place i64[] of the first new token.
-        padding: How many places i64[batch] at the beginning of the room nobody sees.
-        steps: How many tokens are new.
-        heads, kv_heads: HeadCounts of queries, and of keys and values.
+        length: The number of tokens.
+        num_heads, num_kv_heads: Heads of queries, and of keys and values.
 
     Attributes:
-        places: Those of the new tokens in the room, i64[steps].
-        room: All places, i64[room].
-        kept: The cache with the new tokens, layer by layer as they are asked for.
+        positions: Positions of tokens in their texts, i64[length].
+        query_positions, key_positions: Positions that distances of queries and keys are computed from, i64[length].
     """
 
-    def __init__(
-        self, cache: Sequence[tuple[Any, Any]], at: Any, padding: Any, steps: Any, heads: int, kv_heads: int
-    ) -> None:
-        self.room = rlx.arange(cache[0][0].shape[1])
-        self.places = at + rlx.arange(steps)
-        self.kept: list[tuple[Any, Any]] = []
-        self._cache, self._at, self._padding = cache, at, padding
-        self._heads, self._kv_heads = heads, kv_heads
-        reached = self.room[None, :] <= self.places[:, None]
-        real = self.room[None, None, None, :] >= padding[:, None, None, None]
-        self._mask = rlx.logical_and(real, reached[None, None])
-
-    @property
-    def positions(self) -> Any:
-        """What the new tokens count as in their texts, i64[batch, steps]."""
-        return rlx.maximum(self.places[None, :] - self._padding[:, None], 0)
+    def __init__(self, length: Any, num_heads: int, num_kv_heads: int) -> None:
+        self.positions = self.query_positions = self.key_positions = rlx.arange(length)
+        self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "causal": True}
 
     def __call__(
         self,
-        number: int,
+        layer: int,
         q: Any,
         k: Any,
         v: Any,
@@ -58,20 +41,87 @@ class Cached:
         sinks: Any = None,
         **options: Any,
     ) -> Any:
-        """Return the attention of layer `number`; `options` are further arguments of `nn.attention`.
+        """Return the attention of a layer; arguments as for `CachedAttention`."""
+        if sinks is None:
+            distance = None if window is None else window - 1
+            return nn.attention(q, k, v, window=distance, bias=bias, **self._options, **options)
+        mask = None if window is None else window_mask(window, self.positions, self.positions)
+        k, v, mask, bias = add_sink(sinks, k, v, mask, bias)
+        return nn.attention(q, k, v, mask=mask, bias=bias, **self._options, **options)
+
+
+class CachedAttention:
+    """Self-attention of new tokens to a cache, which is updated with their keys and values first; one for each traced step.
+
+    Args:
+        cache: Keys and values f32[batch, max_length, features] of each layer.
+        cache_position: Index i64[] of the first new token in the cache.
+        left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
+        length: The number of new tokens.
+        num_heads, num_kv_heads: Heads of queries, and of keys and values.
+
+    Attributes:
+        query_positions: Indices of the new tokens in the cache, i64[length].
+        key_positions: All indices of the cache, i64[max_length].
+        updated: The cache with the new tokens, appended to layer by layer.
+    """
+
+    def __init__(
+        self,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
+        left_padding: Any,
+        length: Any,
+        num_heads: int,
+        num_kv_heads: int,
+    ) -> None:
+        self.key_positions = rlx.arange(cache[0][0].shape[1])
+        self.query_positions = cache_position + rlx.arange(length)
+        self.updated: list[tuple[Any, Any]] = []
+        self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
+        self._heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+        is_causal = self.key_positions[None, :] <= self.query_positions[:, None]
+        is_token = self.key_positions[None, None, None, :] >= left_padding[:, None, None, None]
+        self._mask = rlx.logical_and(is_token, is_causal[None, None])
+
+    @property
+    def positions(self) -> Any:
+        """Positions of the new tokens in their texts, i64[batch, length]."""
+        return rlx.maximum(self.query_positions[None, :] - self._left_padding[:, None], 0)
+
+    def __call__(
+        self,
+        layer: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        /,
+        *,
+        window: int | None = None,
+        bias: Any = None,
+        sinks: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Return the attention of a layer.
 
         Args:
-            window: How many places, that of a token included, it sees; `None` is all before it.
+            layer: The layer's index.
+            q, k, v: Queries, keys and values of the new tokens, f32[batch, length, heads · head_size].
+            window: The number of keys that a query attends to, up to and including its own position; `None` is all.
             bias: Added to scores.
-            sinks: ScoreOptions f32[heads] for no key.
+            sinks: Scores f32[heads] of an additional key with a value of zero.
+            options: Further arguments of `nn.attention`.
         """
-        pair = zip(self._cache[number], (k, v), strict=True)
-        keys, values = (nn.update_cache(old, new, self._at) for old, new in pair)
-        self.kept.append((keys, values))
+        pair = zip(self._cache[layer], (k, v), strict=True)
+        keys, values = (nn.update_cache(old, new, self._cache_position) for old, new in pair)
+        self.updated.append((keys, values))
         mask = self._mask
         if window is not None:
-            mask = rlx.logical_and(mask, hidden_by(window, self.places, self.room))
+            mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
         if sinks is not None:
-            keys, values, mask, bias = with_sink(sinks, keys, values, mask, bias)
-        heads, kv_heads = self._heads, self._kv_heads
-        return nn.attention(q, keys, values, mask=mask, bias=bias, num_heads=heads, num_kv_heads=kv_heads, **options)
+            keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
+        return nn.attention(q, keys, values, mask=mask, bias=bias, **self._heads, **options)
+
+
+CausalSelfAttention = CausalAttention | CachedAttention
+"""Self-attention of a decoder: of whole sequences, or of new tokens to a cache."""

@@ -1,6 +1,6 @@
-"""Attention sinks: a score of each head that no key has, so that the weights of the keys sum to less than 1.
+"""Attention sinks: a score of each head without a key, so that the weights of the keys sum to less than 1.
 
-A key of zeros, whose score is 0 and whose bias is the sink, with a value of zeros, has that effect.
+The implementation adds a key of zeros, whose score is 0 and whose bias is the sink, with a value of zeros.
 
 Source:
     Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, section 3.3; OpenAI 2025,
@@ -13,19 +13,19 @@ from typing import Any
 
 import rlx_core as rlx
 
-__all__ = ["hidden_by", "with_sink"]
+__all__ = ["add_sink", "window_mask"]
 
 
-def hidden_by(window: int, queries: Any, keys: Any) -> Any:
-    """Return the mask bool[1, 1, queries, keys] that is false for keys at a distance of `window` or more before a query."""
-    return (keys[None, :] > queries[:, None] - window)[None, None]
+def window_mask(window: int, query_positions: Any, key_positions: Any) -> Any:
+    """Return the mask bool[1, 1, queries, keys] that is false for keys `window` or more positions before a query."""
+    return (key_positions[None, :] > query_positions[:, None] - window)[None, None]
 
 
-def with_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
+def add_sink(sinks: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
     """Return keys, values, mask and bias with the sink as the first key: causal attention is aligned at the last.
 
     Args:
-        sinks: Of each head, f32[heads].
+        sinks: Scores f32[heads].
         k, v: f32[batch, keys, features].
         mask: bool[batch or 1, 1, queries, keys], or `None`.
         bias: f32[1, heads, queries, keys], or `None`.

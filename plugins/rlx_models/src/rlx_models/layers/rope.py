@@ -1,4 +1,8 @@
-"""Rotary position embeddings: the tables of a configuration, and the function that applies them to queries and keys."""
+"""Rotary position embeddings: the tables of a configuration, and the function that applies them to queries and keys.
+
+Source:
+    Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864.
+"""
 
 from __future__ import annotations
 
@@ -10,93 +14,98 @@ import numpy as np
 
 from rlx_core import nn
 from rlx_core.errors import Fact
-from rlx_models.checkpoints.config import Config
+from rlx_models.checkpoints import Config
 
 __all__ = ["attention_factor", "rope_config", "rope_tables", "rotary", "yarn_factor", "yarn_scale"]
 
-KINDS = ("default", "linear", "llama3", "yarn")
+ROPE_TYPES: Final = ("default", "linear", "llama3", "yarn")
 
 
 def rotary(
-    config: Config, head: int, room: int, *, style: Literal["half", "interleaved"] = "half"
+    config: Config, head_size: int, max_positions: int, *, style: Literal["half", "interleaved"] = "half"
 ) -> Callable[[Any, Any], Any]:
-    """Return `rope(x, positions)`, which rotates queries or keys by positions i64[steps], counted from 0, or i64[batch, steps].
+    """Return `rope(x, positions)`, which rotates queries or keys by positions i64[length], counted from 0, or i64[batch, length].
 
     Args:
-        head: Features of a head, of which the first `partial_rotary_factor` are rotated.
-        room: The most positions.
+        head_size: Features of a head, of which the first `partial_rotary_factor` are rotated.
+        max_positions: The number of rows of the tables.
         style: The features that form a pair: `half` pairs i with i + n/2, `interleaved` 2i with 2i + 1.
     """
-    rotated = int(head * rope_config(config).number("partial_rotary_factor", 1.0))
-    cos, sin = rope_tables(config, head, room, rotated)
+    rotated = int(head_size * rope_config(config).number("partial_rotary_factor", 1.0))
+    cos, sin = rope_tables(config, head_size, max_positions, rotated)
 
     def rope(x: Any, positions: Any) -> Any:
         rank = len(positions.shape)
-        return nn.rope(x, cos, sin, positions if rank == 2 else None, head_dim=head, n_rot=rotated, style=style)
+        return nn.rope(x, cos, sin, positions if rank == 2 else None, head_dim=head_size, n_rot=rotated, style=style)
 
     return rope
 
 
 def rope_config(config: Config) -> Config:
-    """Return the options of rope: those in `rope_parameters`, or `rope_scaling` of older files, with those beside them."""
-    stated = config.table("rope_parameters") or config.table("rope_scaling")
-    return Config({**config.rows, "rope_type": stated.get("type", "default"), **stated}, config.faults)
+    """Return the configuration with the options of `rope_parameters`, or of `rope_scaling` in older files, at its top level."""
+    options = config.table("rope_parameters") or config.table("rope_scaling")
+    return Config({**config.values, "rope_type": options.get("type", "default"), **options}, config.faults)
 
 
-MOST_ANGLES: Final = 1 << 29
-"""Elements of the tables of a model: 4,194,304 positions of heads of 128."""
+MAX_TABLE_SIZE: Final = 1 << 29
+"""Maximum number of elements of a table: 4,194,304 positions of heads of 128."""
 
 
-def rope_tables(config: Config, head: int, room: int, rotated: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosines and sines f32[room, head / 2] of the angles of heads, of which the first `rotated` features are rotated.
+def rope_tables(
+    config: Config, head_size: int, max_positions: int, rotated: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return cosines and sines f32[max_positions, head_size / 2] of the angles of heads.
 
     `linear` divides every frequency by a factor. `llama3` divides low frequencies, keeps high ones, and interpolates between
     them (Llama 3.1). `yarn` does so by the index of a pair, and scales the tables by `attention_factor`.
 
+    Args:
+        rotated: The number of leading features of a head that are rotated; by default all.
+
     Source:
         Peng et al. 2023, "YaRN", arXiv:2309.00071, sections 3.2 to 3.4.
     """
-    if room * head > MOST_ANGLES:
-        stated = f"{room:,} of heads of {head:,}; tables of more than {MOST_ANGLES:,} angles"
-        config.faults.append(Fact("positions", stated))
-        room, head, rotated = 2, 2, None
-    options, n = rope_config(config), rotated or head
-    kind = options.known("rope_type", *KINDS)
+    if max_positions * head_size > MAX_TABLE_SIZE:
+        text = f"{max_positions:,} of heads of {head_size:,}; tables of more than {MAX_TABLE_SIZE:,} angles"
+        config.faults.append(Fact("positions", text))
+        max_positions, head_size, rotated = 2, 2, None
+    options, n = rope_config(config), rotated or head_size
+    rope_type = options.choice("rope_type", *ROPE_TYPES)
     base = options.number("rope_theta", 10000.0)
-    rates = base ** (-np.arange(0, n, 2) / n)
-    if kind == "linear":
-        rates = rates / options.number("factor", 1.0)
-    if kind == "llama3":
+    frequencies = base ** (-np.arange(0, n, 2) / n)
+    if rope_type == "linear":
+        frequencies = frequencies / options.number("factor", 1.0)
+    if rope_type == "llama3":
         factor, low, high = (
             options.number(n, d) for n, d in (("factor", 8.0), ("low_freq_factor", 1.0), ("high_freq_factor", 4.0))
         )
-        turns = options.number("original_max_position_embeddings", 8192) * rates / (2 * np.pi)
-        share = np.clip((turns - low) / (high - low), 0, 1)
-        rates = rates * (share + (1 - share) / factor)
-    if kind == "yarn":
+        rotations = options.number("original_max_position_embeddings", 8192) * frequencies / (2 * np.pi)
+        share = np.clip((rotations - low) / (high - low), 0, 1)
+        frequencies = frequencies * (share + (1 - share) / factor)
+    if rope_type == "yarn":
         share = yarn_shares(options, base, n)
-        rates = rates * (share + (1 - share) / yarn_factor(options))
-    angles = np.arange(room)[:, None] * np.pad(rates, (0, head // 2 - len(rates)))
+        frequencies = frequencies * (share + (1 - share) / yarn_factor(options))
+    angles = np.arange(max_positions)[:, None] * np.pad(frequencies, (0, head_size // 2 - len(frequencies)))
     scale = attention_factor(config)
     return (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
 
 
 def yarn_factor(options: Config) -> float:
-    """Return how many times longer texts are than those of the first training."""
-    if options.rows.get("factor") is not None:
+    """Return the ratio of the maximum length to that of pretraining."""
+    if options.values.get("factor") is not None:
         return options.number("factor", 1.0)
     return options.size("max_position_embeddings", 2048) / options.size("original_max_position_embeddings")
 
 
 def yarn_shares(options: Config, base: float, n: int) -> np.ndarray:
-    """Return the share f64[n / 2] of each pair's own frequency: 1 for high frequencies, 0 for low ones, linear between them.
+    """Return the share f64[n / 2] of each pair's original frequency: 1 for high frequencies, 0 for low ones, linear between.
 
-    The bounds are the pairs that make `beta_fast` and `beta_slow` turns over the length of the first training.
+    The bounds are the pairs that make `beta_fast` and `beta_slow` rotations over the length of pretraining.
     """
     length = options.size("original_max_position_embeddings")
 
-    def pair(turns: float) -> float:
-        return n * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
+    def pair(rotations: float) -> float:
+        return n * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(base))
 
     low, high = pair(options.number("beta_fast", 32.0)), pair(options.number("beta_slow", 1.0))
     if options.flag("truncate", True):
@@ -107,14 +116,14 @@ def yarn_shares(options: Config, base: float, n: int) -> np.ndarray:
 
 
 def attention_factor(config: Config) -> float:
-    """Return by what `yarn` scales cosines and sines; 1 for other kinds.
+    """Return the scale that `yarn` applies to cosines and sines; 1 for other types.
 
-    It is what the file states, or 0.1·ln(factor) + 1, or the quotient of two such numbers with `mscale` and `mscale_all_dim`.
+    It is an option of the file, or 0.1·ln(factor) + 1, or the quotient of two such numbers with `mscale` and `mscale_all_dim`.
     """
     options = rope_config(config)
-    if options.rows.get("rope_type") != "yarn":
+    if options.values.get("rope_type") != "yarn":
         return 1.0
-    if options.rows.get("attention_factor") is not None:
+    if options.values.get("attention_factor") is not None:
         return options.number("attention_factor", 1.0)
     factor = yarn_factor(options)
     scales = [options.number(name, 0.0) for name in ("mscale", "mscale_all_dim")]

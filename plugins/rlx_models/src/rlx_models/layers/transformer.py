@@ -1,4 +1,4 @@
-"""`Block`: a layer of a transformer by the names that a checkpoint has for its parts."""
+"""`TransformerLayer`: attention and a feed-forward network with residuals and layer norms, by the names of a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,98 +7,102 @@ from typing import Any, Final, Literal
 
 from attrs import frozen
 
-from rlx_models.layers.linear import Parameters, layer_shapes, linear, norm, norm_shapes
+from rlx_models.layers.linear import Parameters, layer_norm, layer_norm_shapes, linear, linear_shapes
 
-__all__ = ["PLAIN", "Attend", "Attention", "Block", "Cross"]
+__all__ = ["BART_NAMES", "Attention", "CrossAttention", "TransformerLayer"]
 
 Attention = Callable[[Any, Any, Any], Any]
-"""What a layer sees, of its queries, keys and values `[batch, steps, heads · head]`."""
+"""Attention of queries, keys and values f32[batch, length, heads · head_size]."""
 
-Attend = Callable[[int, Any, Any, Any], Any]
-"""The attention of a layer by its number."""
+CrossAttention = Callable[[Any], Any]
+"""Attention of queries to the keys and values of an encoder."""
 
-Cross = Callable[[Any], Any]
-"""What a layer sees of another text, of its queries."""
-
-PLAIN: Final = {
+BART_NAMES: Final = {
     "q": "self_attn.q_proj",
     "k": "self_attn.k_proj",
     "v": "self_attn.v_proj",
     "out": "self_attn.out_proj",
-    "norm_a": "self_attn_layer_norm",
+    "attention_norm": "self_attn_layer_norm",
     "cross_q": "encoder_attn.q_proj",
     "cross_k": "encoder_attn.k_proj",
     "cross_v": "encoder_attn.v_proj",
     "cross_out": "encoder_attn.out_proj",
-    "norm_cross": "encoder_attn_layer_norm",
+    "cross_norm": "encoder_attn_layer_norm",
     "up": "fc1",
     "down": "fc2",
-    "norm_b": "final_layer_norm",
+    "ffn_norm": "final_layer_norm",
 }
-"""The names of BART and Whisper."""
+"""Names of BART and Whisper."""
 
 
 @frozen(kw_only=True)
-class Block:
-    """A layer: attention, and a net of two products, each added to what it is given and with a layer norm.
+class TransformerLayer:
+    """A transformer layer with layer norms and biases.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.1; Xiong et al. 2020, "On Layer
+        Normalization in the Transformer Architecture", arXiv:2002.04745 (norms before the sublayers).
 
     Attributes:
-        names: Of `q`, `k`, `v`, `out`, `up`, `down`, `norm_a` and `norm_b`; of one that sees another text, of `cross_q`,
-            `cross_k`, `cross_v`, `cross_out` and `norm_cross` too.
-        d, inner: Features between layers, and within the net.
-        act: Between the products of the net.
+        names: Names of `q`, `k`, `v`, `out`, `up`, `down`, `attention_norm` and `ffn_norm`; with cross-attention also of
+            `cross_q`, `cross_k`, `cross_v`, `cross_out` and `cross_norm`.
+        hidden_size, intermediate_size: Features of the layer and within the feed-forward network.
+        act: Activation of the feed-forward network.
         eps: Of the norms.
-        norms: `before` the parts, or `behind` the sums.
-        unbiased: Parts without a bias.
+        norm: `pre`: norms of the inputs of sublayers; `post`: norms of the residual sums.
+        unbiased: Linear layers without a bias.
     """
 
     names: Mapping[str, str]
-    d: int
-    inner: int
+    hidden_size: int
+    intermediate_size: int
     act: Callable[[Any], Any]
     eps: float
-    norms: Literal["before", "behind"] = "before"
+    norm: Literal["pre", "post"] = "pre"
     unbiased: frozenset[str] = frozenset()
 
-    def shapes(self, at: str, *, has_cross: bool = False) -> dict[str, tuple[int, ...]]:
-        """The tensors of the layer called `at`."""
-        sizes = dict.fromkeys(("q", "k", "v", "out"), (self.d, self.d))
-        sizes |= {"up": (self.inner, self.d), "down": (self.d, self.inner)}
-        norms = ["norm_a", "norm_b"]
-        if has_cross:
-            sizes |= dict.fromkeys(("cross_q", "cross_k", "cross_v", "cross_out"), (self.d, self.d))
-            norms.append("norm_cross")
-        found: dict[str, tuple[int, ...]] = {}
+    def shapes(self, prefix: str, *, has_cross_attention: bool = False) -> dict[str, tuple[int, ...]]:
+        """Return the tensors of the layer `prefix`."""
+        d, inner = self.hidden_size, self.intermediate_size
+        sizes = dict.fromkeys(("q", "k", "v", "out"), (d, d)) | {"up": (inner, d), "down": (d, inner)}
+        norms = ["attention_norm", "ffn_norm"]
+        if has_cross_attention:
+            sizes |= dict.fromkeys(("cross_q", "cross_k", "cross_v", "cross_out"), (d, d))
+            norms.append("cross_norm")
+        shapes: dict[str, tuple[int, ...]] = {}
         for part, (outputs, inputs) in sizes.items():
-            found |= layer_shapes(f"{at}.{self.names[part]}", outputs, inputs, has_bias=part not in self.unbiased)
-        for name in norms:
-            found |= norm_shapes(f"{at}.{self.names[name]}", self.d)
-        return found
+            name = f"{prefix}.{self.names[part]}"
+            shapes |= linear_shapes(name, outputs, inputs, has_bias=part not in self.unbiased)
+        for part in norms:
+            shapes |= layer_norm_shapes(f"{prefix}.{self.names[part]}", d)
+        return shapes
 
-    def __call__(self, parameters: Parameters, at: str, h: Any, attend: Attention, cross: Cross | None = None) -> Any:
-        """The layer called `at` of h f32[batch, steps, d]."""
+    def __call__(
+        self, parameters: Parameters, prefix: str, h: Any, attention: Attention, cross: CrossAttention | None = None
+    ) -> Any:
+        """Return the layer `prefix` of h f32[batch, length, hidden_size]."""
 
-        def part(name: str, x: Any) -> Any:
-            return linear(parameters, f"{at}.{self.names[name]}", x)
+        def project(part: str, x: Any) -> Any:
+            return linear(parameters, f"{prefix}.{self.names[part]}", x)
 
-        def normed(name: str, x: Any) -> Any:
-            return norm(parameters, f"{at}.{self.names[name]}", x, self.eps)
+        def norm(part: str, x: Any) -> Any:
+            return layer_norm(parameters, f"{prefix}.{self.names[part]}", x, self.eps)
 
-        def seen(x: Any) -> Any:
-            return part("out", attend(*(part(name, x) for name in "qkv")))
+        def self_attention(x: Any) -> Any:
+            return project("out", attention(*(project(part, x) for part in "qkv")))
 
-        def fed(x: Any) -> Any:
-            return part("down", self.act(part("up", x)))
+        def feed_forward(x: Any) -> Any:
+            return project("down", self.act(project("up", x)))
 
-        def added(name: str, of: Callable[[Any], Any], x: Any) -> Any:
-            return x + of(normed(name, x)) if self.norms == "before" else normed(name, x + of(x))
+        def residual(part: str, sublayer: Callable[[Any], Any], x: Any) -> Any:
+            return x + sublayer(norm(part, x)) if self.norm == "pre" else norm(part, x + sublayer(x))
 
-        h = added("norm_a", seen, h)
+        h = residual("attention_norm", self_attention, h)
         if cross is not None:
-            h = added("norm_cross", lambda x: part("cross_out", cross(part("cross_q", x))), h)
-        return added("norm_b", fed, h)
+            h = residual("cross_norm", lambda x: project("cross_out", cross(project("cross_q", x))), h)
+        return residual("ffn_norm", feed_forward, h)
 
-    def pair(self, parameters: Parameters, at: str, read: Any) -> tuple[Any, Any]:
-        """The keys and values that the layer called `at` has of another text."""
-        k, v = (linear(parameters, f"{at}.{self.names[name]}", read) for name in ("cross_k", "cross_v"))
+    def cross_keys_values(self, parameters: Parameters, prefix: str, encoded: Any) -> tuple[Any, Any]:
+        """Return the keys and values of the layer's cross-attention for the encoder's output."""
+        k, v = (linear(parameters, f"{prefix}.{self.names[part]}", encoded) for part in ("cross_k", "cross_v"))
         return k, v

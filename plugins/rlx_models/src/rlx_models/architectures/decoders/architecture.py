@@ -1,90 +1,141 @@
-"""`decoder_of`: from a `DecoderKind` and a configuration to the architecture."""
+"""`decoder`: the architecture of a `DecoderSpec` with the sizes of a configuration."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from attrs import field, frozen
+
 from rlx_core import nn
-from rlx_models.architectures.decoders.programs import DecoderAttention, LogitsHead, ScoreOptions, States, decoder
-from rlx_models.architectures.decoders.spec import DecoderKind
-from rlx_models.architectures.decoders.layer import Layer, layer_of
-from rlx_models.architectures.decoders.norms import norm_shapes, normed
-from rlx_models.architectures.decoders.options import SizeOptions, cap, factor_of
-from rlx_models.architectures.decoders.positions import NEAR, layer_types, rotations, slopes
-from rlx_models.checkpoints.config import Config
-from rlx_models.layers.linear import Architecture, Parameters, linear
+from rlx_models.architectures.architecture import Architecture
+from rlx_models.architectures.decoders.layer import DecoderLayer, decoder_layer
+from rlx_models.architectures.decoders.norms import apply_norm, norm_shapes
+from rlx_models.architectures.decoders.options import SizeOptions, multiplier, softcap
+from rlx_models.architectures.decoders.positions import LOCAL, Rotation, alibi_slopes, layer_types, rotations
+from rlx_models.architectures.decoders.programs import (
+    AttentionHeads,
+    DecoderAttention,
+    LogitsHead,
+    Scores,
+    States,
+    causal_lm,
+)
+from rlx_models.architectures.decoders.recurrent import StateShape
+from rlx_models.architectures.decoders.spec import DecoderSpec
+from rlx_models.checkpoints import Config
+from rlx_models.layers.linear import Parameters, linear
 
-__all__ = ["decoder_of"]
+__all__ = ["decoder"]
 
 
-def decoder_of(kind: DecoderKind, config: Config) -> Architecture:
-    """Return the architecture of a row: ids i64[batch, length] -> logits f32[batch, length, words]."""
-    for name, known in kind.expected.items():
-        config.known(name, *known, default=known[0])
-    size = SizeOptions(kind, config)
-    d, words, count = size("hidden_size"), size("vocab_size"), size("num_hidden_layers")
-    width = d if kind.embed_size is None else config.size(kind.embed_size.name, d)
-    positions = None if kind.rope is None and kind.learned is None else size("max_position_embeddings", 2048)
-    layer = layer_of(kind, config, size)
-    is_tied = config.option(kind.tied)
-    head_name = f"{kind.embed if is_tied else kind.head}.weight"
-    shapes: dict[str, tuple[int, ...]] = {f"{kind.embed}.weight": (words, width), head_name: (words, width)}
-    for each in (kind.first, kind.last):
-        shapes |= {} if each is None else norm_shapes(kind.norm, each, (d,))
-    shapes |= {} if kind.head_bias is None else {kind.head_bias: (words,)}
-    if width != d:
-        shapes |= {"project_in.weight": (d, width), "project_out.weight": (width, d)}
-    if kind.learned is not None and positions is not None:
-        shapes[f"{kind.learned.name}.weight"] = (positions + kind.learned.first, d)
-    for n in range(count):
-        shapes |= layer.shapes(f"{kind.stack}.{n}", n)
-    eps = config.number(kind.norm.eps.name, kind.norm.eps.default)
-    types = layer_types(kind, config, count)
-    turns = [None] * count if kind.rope is None or kind.latent else rotations(kind, config, size, types, positions or 1)
+@frozen(kw_only=True)
+class Decoder:
+    """A decoder of a spec with the sizes of a configuration.
 
-    def layers(parameters: Parameters, ids: Any, places: Any, attend: DecoderAttention, states: States) -> Any:
-        h = layer.scaled("embed", nn.embedding(ids, parameters[f"{kind.embed}.weight"]))
-        h = h if width == d else linear(parameters, "project_in", h)
-        if kind.learned is not None:
-            h = h + nn.embedding(places + kind.learned.first, parameters[f"{kind.learned.name}.weight"])
-        h = h if kind.first is None else normed(kind.norm, parameters, kind.first, h, eps)
-        for n in range(count):
-            h = layer(parameters, f"{kind.stack}.{n}", n, h, places, attend, turns[n], states)
-        h = h if kind.last is None else normed(kind.norm, parameters, kind.last, h, eps)
-        return h if width == d else linear(parameters, "project_out", h)
+    Attributes:
+        vocab_size, embedding_size: The shape of the embedding.
+        max_positions: The maximum length of a text, or `None`.
+        rotations: The rotation of each layer, or `None` for a layer that does not rotate.
+    """
 
-    return decoder(
-        shapes,
-        kind.prefix,
-        layers,
-        LogitsHead(
-            head_name,
-            kind.head_bias,
-            layer.factors.get("logits", 1.0),
-            cap(config, kind.logits_cap),
+    spec: DecoderSpec
+    layer: DecoderLayer
+    vocab_size: int
+    embedding_size: int
+    num_layers: int
+    max_positions: int | None
+    rotations: tuple[Rotation | None, ...] = field(eq=False)
+    scores: Scores
+    logits: LogitsHead
+
+    @property
+    def heads(self) -> AttentionHeads:
+        latent = self.layer.latent_attention
+        return self.layer.heads if latent is None else latent.heads
+
+    @property
+    def state(self) -> StateShape | None:
+        return None if self.layer.mamba is None else self.layer.mamba.state
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        spec, d, embedding = self.spec, self.layer.hidden_size, (self.vocab_size, self.embedding_size)
+        shapes: dict[str, tuple[int, ...]] = {f"{spec.embedding}.weight": embedding, self.logits.weight: embedding}
+        for name in (spec.embedding_norm, spec.final_norm):
+            shapes |= {} if name is None else norm_shapes(spec.norm, name, d)
+        if spec.lm_head_bias is not None:
+            shapes[spec.lm_head_bias] = (self.vocab_size,)
+        if self.embedding_size != d:
+            shapes |= {"project_in.weight": (d, self.embedding_size), "project_out.weight": (self.embedding_size, d)}
+        if spec.position_table is not None and self.max_positions is not None:
+            shapes[f"{spec.position_table.name}.weight"] = (self.max_positions + spec.position_table.offset, d)
+        for n in range(self.num_layers):
+            shapes |= self.layer.shapes(f"{spec.layer_list}.{n}", n)
+        return shapes
+
+    def hidden_states(self, parameters: Parameters, input_ids: Any, attention: DecoderAttention, states: States) -> Any:
+        """Return the last hidden states, f32[batch, length, embedding_size]."""
+        spec, has_projections = self.spec, self.embedding_size != self.layer.hidden_size
+        h = self.layer.scaled("embedding", nn.embedding(input_ids, parameters[f"{spec.embedding}.weight"]))
+        h = linear(parameters, "project_in", h) if has_projections else h
+        if spec.position_table is not None:
+            table = parameters[f"{spec.position_table.name}.weight"]
+            h = h + nn.embedding(attention.positions + spec.position_table.offset, table)
+        h = self._norm(parameters, spec.embedding_norm, h)
+        for n, rotation in enumerate(self.rotations):
+            h = self.layer(parameters, f"{spec.layer_list}.{n}", n, h, attention, rotation, states)
+        h = self._norm(parameters, spec.final_norm, h)
+        return linear(parameters, "project_out", h) if has_projections else h
+
+    def _norm(self, parameters: Parameters, name: str | None, h: Any) -> Any:
+        return h if name is None else apply_norm(self.spec.norm, parameters, name, h, self.layer.eps)
+
+
+def decoder(spec: DecoderSpec, config: Config) -> Architecture:
+    """Return the architecture of a spec: input_ids i64[batch, length] -> logits f32[batch, length, vocab_size]."""
+    for name, values in spec.required.items():
+        config.choice(name, *values, default=values[0])
+    sizes = SizeOptions(spec, config)
+    hidden_size, num_layers = sizes("hidden_size"), sizes("num_hidden_layers")
+    has_positions = spec.rope is not None or spec.position_table is not None
+    max_positions = sizes("max_position_embeddings", 2048) if has_positions else None
+    layer = decoder_layer(spec, config, sizes)
+    lm_head = spec.embedding if config.is_enabled(spec.tie_word_embeddings) else spec.lm_head
+    types = layer_types(spec, config, num_layers)
+    model = Decoder(
+        spec=spec,
+        layer=layer,
+        vocab_size=sizes("vocab_size"),
+        embedding_size=hidden_size
+        if spec.embedding_size is None
+        else config.size(spec.embedding_size.name, hidden_size),
+        num_layers=num_layers,
+        max_positions=max_positions,
+        rotations=tuple(rotations(spec, config, sizes, types, max_positions or 1)),
+        scores=_scores(spec, config, layer, types),
+        logits=LogitsHead(
+            f"{lm_head}.weight",
+            spec.lm_head_bias,
+            layer.multipliers.get("logits", 1.0),
+            softcap(config, spec.logits_softcap),
         ),
-        layer.heads if layer.latent is None else layer.latent.heads,
-        count=count,
-        positions=positions,
-        scores=_scores(kind, config, layer, types, size),
-        state=None if layer.mixer is None else layer.mixer.pair,
-        unused=(*kind.unused, *_predictors(config, kind, count)),
     )
+    return causal_lm(model, spec.prefix, (*spec.unused, *_prediction_layers(config, spec, num_layers)))
 
 
-def _scores(kind: DecoderKind, config: Config, layer: Layer, types: list[str], size: SizeOptions) -> ScoreOptions:
+def _scores(spec: DecoderSpec, config: Config, layer: DecoderLayer, types: list[str]) -> Scores:
     windows: tuple[int | None, ...] = ()
-    option = None if kind.window is None else kind.window.size
-    if option is not None and config.rows.get(option.name, option.default) is not None:
-        window = config.size(option.name, option.default)
-        windows = tuple(window if each == NEAR else None for each in types)
-    scale = factor_of(config, kind.scale) if layer.latent is None else layer.latent.scale
-    costs = slopes(size("num_attention_heads")) if kind.has_slopes else None
-    return ScoreOptions(windows, scale, cap(config, kind.cap), costs)
+    option = None if spec.window is None else spec.window.size
+    if option is not None and config.values.get(option.name, option.default) is not None:
+        window = config.size_of(option)
+        windows = tuple(window if name == LOCAL else None for name in types)
+    latent = layer.latent_attention
+    scale = multiplier(config, spec.score_scale) if latent is None else latent.scale
+    slopes = alibi_slopes(layer.heads.queries) if spec.has_alibi else None
+    return Scores(windows, scale, softcap(config, spec.score_softcap), slopes)
 
 
-def _predictors(config: Config, kind: DecoderKind, count: int) -> tuple[str, ...]:
-    """Return the names of layers behind the last that predict tokens further on (DeepSeek-V3), which are not read."""
-    further = config.rows.get("num_nextn_predict_layers", config.rows.get("num_mtp_layers"))
-    most = min(further, count) if isinstance(further, int) else 0
-    return tuple(f"{kind.stack}.{count + n}." for n in range(most))
+def _prediction_layers(config: Config, spec: DecoderSpec, num_layers: int) -> tuple[str, ...]:
+    """Return the names of layers for multi-token prediction (DeepSeek-V3), which follow the last layer and are not read."""
+    count = config.values.get("num_nextn_predict_layers", config.values.get("num_mtp_layers"))
+    limited = min(count, num_layers) if isinstance(count, int) else 0
+    return tuple(f"{spec.layer_list}.{num_layers + n}." for n in range(limited))

@@ -1,7 +1,7 @@
-"""Multi-head latent attention: the cache has one latent vector and one rotated key a token, whatever the number of heads.
+"""Multi-head latent attention: the cache has one latent vector and one rotated key per token, for any number of heads.
 
-ScoreOptions of a head are `q·(K c)`, with the latent vector c and the head's matrix K, and are computed as `(Kᵀ q)·c`; likewise
-values as `V (Σ p c)`. So all heads attend to the same keys and values, and nothing of a token is computed again in later steps.
+Scores of a head are `q·(K c)`, with the latent vector c and the head's matrix K, and are computed as `(Kᵀ q)·c`; likewise
+values as `V (Σ p c)`. So all heads attend to the same keys and values, and steps recompute nothing of earlier tokens.
 
 Source:
     DeepSeek-AI 2024, "DeepSeek-V2", arXiv:2405.04434, section 2.1 and appendix C.
@@ -16,10 +16,10 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_models.architectures.decoders.programs import DecoderAttention, HeadCounts
-from rlx_models.architectures.decoders.spec import Latent
-from rlx_models.checkpoints.config import Config
-from rlx_models.layers.linear import Parameters, layer_shapes, linear
+from rlx_models.architectures.decoders.programs import AttentionHeads, DecoderAttention
+from rlx_models.architectures.decoders.spec import LatentAttentionSpec
+from rlx_models.checkpoints import Config
+from rlx_models.layers.linear import Parameters, linear, linear_shapes
 from rlx_models.layers.rope import rope_config, rotary, yarn_factor, yarn_scale
 
 __all__ = ["LatentAttention", "latent_attention"]
@@ -27,26 +27,26 @@ __all__ = ["LatentAttention", "latent_attention"]
 
 @frozen(kw_only=True)
 class LatentAttention:
-    """Queries, keys and values of a layer, and attention over them, up to the product `out`.
+    """Queries, keys and values of a layer, and attention over them, up to the output projection.
 
     Attributes:
-        d: Features between layers.
-        count: The number of heads.
-        query_rank, rank: Features of the latent vectors of queries (`None`: queries are one product) and of keys and values.
-        plain, rotated: Features of a key from the latent vector, and with positions.
+        hidden_size: Features of the layer.
+        num_heads: Heads.
+        q_rank, kv_rank: Features of the latent vectors of queries (`None`: queries are one projection) and of keys and values.
+        nope_size, rope_size: Features of a key from the latent vector, and with rotated positions.
         value_size: Features of a value.
         scale: Of scores.
         eps: Of the norms of latent vectors.
-        has_bias: Whether the products that give latent vectors have biases.
+        has_bias: Whether the projections to latent vectors have biases.
         rope: The rotation.
     """
 
-    d: int
-    count: int
-    query_rank: int | None
-    rank: int
-    plain: int
-    rotated: int
+    hidden_size: int
+    num_heads: int
+    q_rank: int | None
+    kv_rank: int
+    nope_size: int
+    rope_size: int
     value_size: int
     scale: float
     eps: float
@@ -54,83 +54,83 @@ class LatentAttention:
     rope: Callable[[Any, Any], Any] = field(eq=False)
 
     @property
-    def heads(self) -> HeadCounts:
-        """The heads of queries, and the one of keys and values: the latent vector and the rotated key."""
-        return HeadCounts(self.count, 1, self.rank + self.rotated, self.rank)
+    def heads(self) -> AttentionHeads:
+        """The heads of queries, and one of keys and values: the latent vector and the rotated key."""
+        return AttentionHeads(self.num_heads, 1, self.kv_rank + self.rope_size, self.kv_rank)
 
-    def shapes(self, at: str) -> dict[str, tuple[int, ...]]:
-        """Return the tensors of the attention called `at`, without those of `out`."""
-        queries = self.count * (self.plain + self.rotated)
-        if self.query_rank is None:
-            shapes = layer_shapes(f"{at}.q_proj", queries, self.d, has_bias=False)
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """Return the tensors of the attention `prefix`, without the output projection."""
+        d, queries = self.hidden_size, self.num_heads * (self.nope_size + self.rope_size)
+        if self.q_rank is None:
+            shapes = linear_shapes(f"{prefix}.q_proj", queries, d, has_bias=False)
         else:
             shapes = {
-                **layer_shapes(f"{at}.q_a_proj", self.query_rank, self.d, has_bias=self.has_bias),
-                f"{at}.q_a_layernorm.weight": (self.query_rank,),
-                **layer_shapes(f"{at}.q_b_proj", queries, self.query_rank, has_bias=False),
+                **linear_shapes(f"{prefix}.q_a_proj", self.q_rank, d, has_bias=self.has_bias),
+                f"{prefix}.q_a_layernorm.weight": (self.q_rank,),
+                **linear_shapes(f"{prefix}.q_b_proj", queries, self.q_rank, has_bias=False),
             }
-        outputs = self.count * (self.plain + self.value_size)
+        outputs, latent = self.num_heads * (self.nope_size + self.value_size), self.kv_rank + self.rope_size
         return {
             **shapes,
-            **layer_shapes(f"{at}.kv_a_proj_with_mqa", self.rank + self.rotated, self.d, has_bias=self.has_bias),
-            f"{at}.kv_a_layernorm.weight": (self.rank,),
-            **layer_shapes(f"{at}.kv_b_proj", outputs, self.rank, has_bias=False),
+            **linear_shapes(f"{prefix}.kv_a_proj_with_mqa", latent, d, has_bias=self.has_bias),
+            f"{prefix}.kv_a_layernorm.weight": (self.kv_rank,),
+            **linear_shapes(f"{prefix}.kv_b_proj", outputs, self.kv_rank, has_bias=False),
         }
 
-    def __call__(
-        self, parameters: Parameters, at: str, number: int, x: Any, positions: Any, attend: DecoderAttention
-    ) -> Any:
-        """f32[batch, steps, d] -> f32[batch, steps, heads · value_size]."""
-        weights = rlx.reshape(
-            parameters[f"{at}.kv_b_proj.weight"], (self.count, self.plain + self.value_size, self.rank)
+    def __call__(self, parameters: Parameters, prefix: str, layer: int, x: Any, attention: DecoderAttention) -> Any:
+        """f32[batch, length, hidden_size] -> f32[batch, length, num_heads · value_size]."""
+        leading, positions = x.shape[:-1], attention.positions
+        weights = parameters[f"{prefix}.kv_b_proj.weight"]
+        weights = rlx.reshape(weights, (self.num_heads, self.nope_size + self.value_size, self.kv_rank))
+        q = self._queries(parameters, prefix, x)
+        q = rlx.reshape(q, (*leading, self.num_heads, self.nope_size + self.rope_size))
+        rotated = rlx.reshape(q[..., self.nope_size :], (*leading, -1))
+        rotated = rlx.reshape(self.rope(rotated, positions), (*leading, self.num_heads, self.rope_size))
+        product = rlx.einsum("bshn,hnr->bshr", q[..., : self.nope_size], weights[:, : self.nope_size])
+        queries = rlx.reshape(rlx.concat([product, rotated], axis=-1), (*leading, -1))
+
+        projected = linear(parameters, f"{prefix}.kv_a_proj_with_mqa", x)
+        latent = nn.rms_norm(
+            projected[..., : self.kv_rank], parameters[f"{prefix}.kv_a_layernorm.weight"], eps=self.eps
         )
-        q = rlx.reshape(self._queries(parameters, at, x), (*x.shape[:-1], self.count, self.plain + self.rotated))
-        turned = rlx.reshape(q[..., self.plain :], (*x.shape[:-1], -1))
-        turned = rlx.reshape(self.rope(turned, positions), (*x.shape[:-1], self.count, self.rotated))
-        product = rlx.einsum("bshn,hnr->bshr", q[..., : self.plain], weights[:, : self.plain])
-        queries = rlx.reshape(rlx.concat([product, turned], axis=-1), (*x.shape[:-1], -1))
+        keys = rlx.concat([latent, self.rope(projected[..., self.kv_rank :], positions)], axis=-1)
 
-        both = linear(parameters, f"{at}.kv_a_proj_with_mqa", x)
-        latent = nn.rms_norm(both[..., : self.rank], parameters[f"{at}.kv_a_layernorm.weight"], eps=self.eps)
-        keys = rlx.concat([latent, self.rope(both[..., self.rank :], positions)], axis=-1)
+        y = rlx.reshape(attention(layer, queries, keys, latent), (*leading, self.num_heads, self.kv_rank))
+        values = rlx.einsum("bshr,hvr->bshv", y, weights[:, self.nope_size :])
+        return rlx.reshape(values, (*leading, -1))
 
-        seen = rlx.reshape(attend(number, queries, keys, latent), (*x.shape[:-1], self.count, self.rank))
-        values = rlx.einsum("bshr,hvr->bshv", seen, weights[:, self.plain :])
-        return rlx.reshape(values, (*x.shape[:-1], -1))
-
-    def _queries(self, parameters: Parameters, at: str, x: Any) -> Any:
-        if self.query_rank is None:
-            return linear(parameters, f"{at}.q_proj", x)
-        latent = linear(parameters, f"{at}.q_a_proj", x)
-        latent = nn.rms_norm(latent, parameters[f"{at}.q_a_layernorm.weight"], eps=self.eps)
-        return linear(parameters, f"{at}.q_b_proj", latent)
+    def _queries(self, parameters: Parameters, prefix: str, x: Any) -> Any:
+        if self.q_rank is None:
+            return linear(parameters, f"{prefix}.q_proj", x)
+        latent = linear(parameters, f"{prefix}.q_a_proj", x)
+        latent = nn.rms_norm(latent, parameters[f"{prefix}.q_a_layernorm.weight"], eps=self.eps)
+        return linear(parameters, f"{prefix}.q_b_proj", latent)
 
 
-def latent_attention(kind: Latent, config: Config, d: int, heads: int) -> LatentAttention:
-    """Return the attention that a configuration states."""
-    plain, rotated = config.size("qk_nope_head_dim", 128), config.size("qk_rope_head_dim", 64)
-    rank = config.rows.get("q_lora_rank", 1536)
+def latent_attention(spec: LatentAttentionSpec, config: Config, hidden_size: int, num_heads: int) -> LatentAttention:
+    """Return the attention of a configuration."""
+    nope_size, rope_size = config.size("qk_nope_head_dim", 128), config.size("qk_rope_head_dim", 64)
+    q_rank = config.values.get("q_lora_rank", 1536)
     style: Literal["half", "interleaved"] = "interleaved" if config.flag("rope_interleave", True) else "half"
-    room = config.size("max_position_embeddings", 4096)
     return LatentAttention(
-        d=d,
-        count=heads,
-        query_rank=None if rank is None else config.size("q_lora_rank", 1536),
-        rank=config.size("kv_lora_rank", 512),
-        plain=plain,
-        rotated=rotated,
+        hidden_size=hidden_size,
+        num_heads=num_heads,
+        q_rank=None if q_rank is None else config.size("q_lora_rank", 1536),
+        kv_rank=config.size("kv_lora_rank", 512),
+        nope_size=nope_size,
+        rope_size=rope_size,
         value_size=config.size("v_head_dim", 128),
-        scale=(plain + rotated) ** -0.5 * _temperature(config),
-        eps=kind.eps,
+        scale=(nope_size + rope_size) ** -0.5 * _temperature(config),
+        eps=spec.eps,
         has_bias=config.flag("attention_bias", False),
-        rope=rotary(config, rotated, room, style=style),
+        rope=rotary(config, rope_size, config.size("max_position_embeddings", 4096), style=style),
     )
 
 
 def _temperature(config: Config) -> float:
-    """Return the multiplier of scores over texts that are longer than those of the first training."""
+    """Return the multiplier of scores for texts that are longer than those of pretraining."""
     options = rope_config(config)
     scale = options.number("mscale_all_dim", 0.0)
-    if options.rows["rope_type"] == "default" or not scale:
+    if options.values["rope_type"] == "default" or not scale:
         return 1.0
     return yarn_scale(yarn_factor(options), scale) ** 2

@@ -1,24 +1,23 @@
-"""`decoder`: the programs of a decoder from its layers, which are one function for whole texts and for steps with a cache."""
+"""`causal_lm`: the programs of a decoder, whose layers are one function for whole texts and for steps with a cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 from attrs import define, field, frozen
 
 import rlx_core as rlx
-from rlx_core import nn
-from rlx_models.layers.attention import Cached
-from rlx_models.architectures.decoders.recurrent import Kept, State, empty, unpadded
-from rlx_models.layers.attention_sinks import hidden_by, with_sink
-from rlx_models.checkpoints.config import Shapes
-from rlx_models.layers.linear import Architecture, Decoding, Parameters
+from rlx_models.architectures.architecture import Architecture, CacheEntry, Decoding, token_spec
+from rlx_models.architectures.decoders.recurrent import State, StateShape, token_mask, zero_state
+from rlx_models.checkpoints import Shapes
+from rlx_models.layers.attention import CachedAttention, CausalAttention, CausalSelfAttention
+from rlx_models.layers.linear import Parameters
 
-__all__ = ["DecoderAttention", "HeadCounts", "LogitsHead", "ScoreOptions", "States", "decoder"]
+__all__ = ["AttentionHeads", "CausalLM", "DecoderAttention", "LogitsHead", "Scores", "States", "causal_lm"]
 
-UNUSED = (
+UNUSED: Final = (
     "attn.bias",
     "attn.masked_bias",
     "attention.bias",
@@ -27,20 +26,9 @@ UNUSED = (
     "score.weight",
 )
 
-IDS = rlx.spec("i64[batch, length]")
-
-
-class DecoderAttention(Protocol):
-    """Attention of a layer by its number, of queries, keys and values `[batch, steps, heads · head]`.
-
-    `sinks` f32[heads] are scores for no key.
-    """
-
-    def __call__(self, number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any: ...
-
 
 @frozen
-class HeadCounts:
+class AttentionHeads:
     """The heads of a decoder.
 
     Attributes:
@@ -55,139 +43,159 @@ class HeadCounts:
 
 
 @frozen
-class ScoreOptions:
-    """How layers score keys.
+class Scores:
+    """Options of attention scores.
 
     Attributes:
-        windows: Of each layer, how many positions, its own included, a query sees; `None` is all before it.
-        scale: The multiplier of scores; by default one over the root of a head's features.
-        cap: c in `c·tanh(scores / c)`.
-        slopes: The cost of a step of distance for each head, f32[heads].
+        windows: For each layer the number of positions that a query attends to, up to and including its own; `None` is all.
+        scale: The multiplier; by default 1/√head_size.
+        softcap: c in `c·tanh(scores / c)`.
+        slopes: Slopes f32[heads] of linear biases by distance (ALiBi).
     """
 
     windows: tuple[int | None, ...] = ()
     scale: float | None = None
-    cap: float | None = None
+    softcap: float | None = None
     slopes: np.ndarray | None = field(default=None, eq=False)
 
-    def window(self, number: int) -> int | None:
-        return self.windows[number] if self.windows else None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of `nn.attention` for scores."""
-        return {"scale": self.scale, "softcap": self.cap}
-
-    def biases(self, queries: Any, keys: Any) -> Any:
-        """Return biases f32[1, heads, queries, keys] of scores between positions; `None` where distances cost nothing."""
+    def bias(self, query_positions: Any, key_positions: Any) -> Any:
+        """Return biases f32[1, heads, queries, keys], or `None`."""
         if self.slopes is None:
             return None
-        return self.slopes[None, :, None, None] * rlx.astype(keys[None, :] - queries[:, None], rlx.f32)
+        distances = key_positions[None, :] - query_positions[:, None]
+        return self.slopes[None, :, None, None] * rlx.astype(distances, rlx.f32)
 
 
-ORDINARY: Final = ScoreOptions()
+class DecoderAttention:
+    """Self-attention of a decoder with the options of its scores."""
+
+    def __init__(self, attention: CausalSelfAttention, scores: Scores) -> None:
+        self.positions = attention.positions
+        self._attention, self._scores = attention, scores
+        self._bias = scores.bias(attention.query_positions, attention.key_positions)
+
+    def __call__(self, layer: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
+        """Return the attention of a layer; arguments as for `CachedAttention`."""
+        scores = self._scores
+        window = scores.windows[layer] if scores.windows else None
+        options = {"scale": scores.scale, "softcap": scores.softcap}
+        return self._attention(layer, q, k, v, window=window, bias=self._bias, sinks=sinks, **options)
 
 
 @frozen
 class LogitsHead:
-    """The product of features with rows of a table.
+    """The projection of hidden states to logits.
 
     Attributes:
-        weight, bias: Names of the table, and of what is added.
-        factor: The multiplier.
-        cap: c in `c·tanh(logits / c)`, after the multiplier.
+        weight, bias: Names of the table f32[vocab_size, features] and the bias.
+        multiplier: Of the product and the bias.
+        softcap: c in `c·tanh(logits / c)`, after the multiplier.
     """
 
     weight: str
     bias: str | None = None
-    factor: float = 1.0
-    cap: float | None = None
+    multiplier: float = 1.0
+    softcap: float | None = None
 
     def __call__(self, parameters: Parameters, h: Any) -> Any:
         x = h @ rlx.matrix_transpose(parameters[self.weight])
         x = x if self.bias is None else x + parameters[self.bias]
-        x = x if self.factor == 1.0 else x * self.factor
-        return x if self.cap is None else rlx.tanh(x / self.cap) * self.cap
+        x = x if self.multiplier == 1.0 else x * self.multiplier
+        return x if self.softcap is None else rlx.tanh(x / self.softcap) * self.softcap
 
 
 @define
 class States:
-    """The states of layers that have them beside attention.
+    """Recurrent states of layers that have them in addition to attention.
 
     Attributes:
-        real: 0 for padding, f32[batch, steps, 1].
-        before: Of each layer, before the first step.
-        after: Behind the last step, of the layers that ran.
+        mask: 0 for padding, f32[batch, length, 1].
+        before: States before the first token, by layer.
+        after: States after the last token, appended to layer by layer.
     """
 
-    real: Any
+    mask: Any
     before: Sequence[State]
     after: list[State] = field(factory=list)
 
 
-Layers = Callable[[Parameters, Any, Any, DecoderAttention, States], Any]
-"""From parameters, ids, their positions, attention and states to the features behind the last norm."""
+class CausalLM(Protocol):
+    """A decoder with a projection to logits.
 
-
-def decoder(
-    shapes: Shapes,
-    prefix: str,
-    layers: Layers,
-    logits: LogitsHead,
-    heads: HeadCounts,
-    *,
-    count: int,
-    positions: int | None,
-    scores: ScoreOptions = ORDINARY,
-    state: Kept | None = None,
-    unused: tuple[str, ...] = (),
-) -> Architecture:
-    """Return the architecture of a decoder.
-
-    Args:
-        count: The number of layers.
-        positions: The most tokens of a text, where there is such a number.
-        scores: How layers score keys, where that is not as usual.
-        state: Rows and features of what each layer keeps beside keys and values.
-        unused: Beginnings or ends of names of tensors that a checkpoint may have besides.
+    Attributes:
+        heads: Heads of the cache's keys and values.
+        num_layers: The number of layers.
+        max_positions: The maximum length of a text, or `None`.
+        scores: Options of attention scores.
+        state: The recurrent state of a layer, or `None`.
+        logits: The projection to logits.
     """
 
-    def function(parameters: Parameters, ids: Any) -> Any:
-        places = rlx.arange(ids.shape[1])
-        biases = scores.biases(places, places)
+    @property
+    def heads(self) -> AttentionHeads: ...
 
-        def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
-            window = scores.window(number)
-            options = {"num_heads": heads.queries, "num_kv_heads": heads.keys, "causal": True, **scores.options}
-            if sinks is None:
-                before = None if window is None else window - 1  # besides its own
-                return nn.attention(q, k, v, window=before, bias=biases, **options)
-            mask = None if window is None else hidden_by(window, places, places)
-            k, v, mask, bias = with_sink(sinks, k, v, mask, biases)
-            return nn.attention(q, k, v, mask=mask, bias=bias, **options)
+    @property
+    def num_layers(self) -> int: ...
 
+    @property
+    def max_positions(self) -> int | None: ...
+
+    @property
+    def scores(self) -> Scores: ...
+
+    @property
+    def state(self) -> StateShape | None: ...
+
+    @property
+    def logits(self) -> LogitsHead: ...
+
+    def shapes(self) -> Shapes: ...
+
+    def hidden_states(
+        self, parameters: Parameters, input_ids: Any, attention: DecoderAttention, states: States
+    ) -> Any: ...
+
+
+def causal_lm(model: CausalLM, prefix: str, unused: tuple[str, ...] = ()) -> Architecture:
+    """Return the architecture of a decoder: input_ids i64[batch, length] -> logits f32[batch, length, vocab_size].
+
+    Args:
+        prefix, unused: See `Architecture`.
+    """
+    heads, state, count = model.heads, model.state, model.num_layers
+
+    def function(parameters: Parameters, input_ids: Any) -> Any:
+        batch, length = input_ids.shape
+        attention = DecoderAttention(CausalAttention(length, heads.queries, heads.keys), model.scores)
         states = States(None, ())
         if state is not None:
-            batch, steps = ids.shape
-            states = States(rlx.ones((batch, steps, 1)), [empty(batch, state)] * count)
-        return logits(parameters, layers(parameters, ids, places, attend, states))
+            states = States(rlx.ones((batch, length, 1)), [zero_state(batch, state)] * count)
+        return model.logits(parameters, model.hidden_states(parameters, input_ids, attention, states))
 
     def step(
-        parameters: Parameters, ids: Any, padding: Any, cache: Sequence[tuple[Any, Any]], at: Any
+        parameters: Parameters,
+        input_ids: Any,
+        left_padding: Any,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
     ) -> tuple[Any, list[tuple[Any, Any]]]:
-        cached = Cached(cache[:count], at, padding, ids.shape[1], heads.queries, heads.keys)
-        biases = scores.biases(cached.places, cached.room)
+        length = input_ids.shape[1]
+        cached = CachedAttention(cache[:count], cache_position, left_padding, length, heads.queries, heads.keys)
+        mask = None if state is None else token_mask(cache_position, length, left_padding)
+        states = States(mask, cache[count:])
+        attention = DecoderAttention(cached, model.scores)
+        h = model.hidden_states(parameters, input_ids, attention, states)
+        return model.logits(parameters, h[:, -1]), [*cached.updated, *states.after]
 
-        def attend(number: int, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
-            return cached(number, q, k, v, window=scores.window(number), bias=biases, sinks=sinks, **scores.options)
-
-        states = States(None if state is None else unpadded(at, ids.shape[1], padding), cache[count:])
-        h = layers(parameters, ids, cached.positions, attend, states)
-        return logits(parameters, h[:, -1]), [*cached.kept, *states.after]
-
-    pair = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
-    pairs = (pair,) * count + (() if state is None else (state,) * count)
-    more = () if "lm_head.weight" in shapes else ("lm_head.weight",)
+    entry: CacheEntry = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
+    cache = (entry,) * count + (() if state is None else (state,) * count)
+    shapes = model.shapes()
+    unread_head = () if "lm_head.weight" in shapes else ("lm_head.weight",)
     return Architecture(
-        shapes, prefix, (*UNUSED, *more, *unused), {"ids": IDS}, function, Decoding(step, pairs, positions)
+        shapes,
+        prefix,
+        (*UNUSED, *unread_head, *unused),
+        {"input_ids": token_spec()},
+        function,
+        Decoding(step, cache, model.max_positions),
     )
