@@ -1,4 +1,4 @@
-"""Architectures that are read by the module of Transformers, against that module."""
+"""The reader `transformers` of rlx-models: models by modules of Transformers, compared with these modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, FormatError, UnsupportedError
-from rlx_models import from_pretrained, generate
-from rlx_models.architectures import ARCHITECTURES
 
+pytest.importorskip("rlx_models", reason="python -m pip install rlx-models")
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
 
-from random_checkpoints import FALCON_H1, GROUPED, MAMBA, MARIAN, RWKV, SMALL, VIT, saved, stored  # noqa: E402  # it needs both
+from random_checkpoints import FALCON_H1, GROUPED, MAMBA, MARIAN, RWKV, SMALL, VIT, saved, stored  # noqa: E402  # needs both
+
+from rlx_models import from_pretrained, generate  # noqa: E402
+from rlx_models.architectures import ARCHITECTURES  # noqa: E402
 
 SAMPLED = {
     "conv_dim": (16, 16, 16), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3), "num_feat_extract_layers": 3,
@@ -25,13 +27,6 @@ SAMPLED = {
 SIGLIP = {
     "text_config": {**SMALL, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2},
     "vision_config": {**VIT, "image_size": 8},
-}
-NAMES = {
-    **dict.fromkeys(("mamba", "rwkv", "falcon_h1"), ("input_ids",)),
-    "siglip": ("input_ids", "pixel_values"),
-    **dict.fromkeys(("dinov2", "dinov2 of other sizes"), ("pixel_values",)),
-    "marian": ("input_ids", "attention_mask", "decoder_input_ids"),
-    "wav2vec2": ("input_values",),
 }
 BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
     "mamba": (("MambaConfig", "MambaForCausalLM", MAMBA), {"length": 9}),
@@ -46,7 +41,7 @@ BY_TRANSFORMERS: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]
 
 
 @pytest.mark.parametrize("name", BY_TRANSFORMERS)
-def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path) -> None:
+def test_results_are_those_of_the_module(name: str, tmp_path: Path) -> None:
     made, sizes = BY_TRANSFORMERS[name]
     theirs, kind = stored(made, tmp_path), name.split(" ")[0]
     if kind not in ARCHITECTURES:
@@ -61,7 +56,7 @@ def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path)
             shape = [each if isinstance(each, int) else count + 3 * axis for axis, each in enumerate(spec.shape)]
             is_whole = spec.dtype == rlx.i64
             given.append(rng.integers(3, 61, shape) if is_whole else rng.standard_normal(shape).astype(np.float32))
-        named = dict(zip(NAMES[name], map(torch.tensor, given), strict=True))
+        named = dict(zip(ours.inputs, map(torch.tensor, given), strict=True))
         if "attention_mask" in named:
             given[1] = np.ones_like(given[1])
             named["attention_mask"] = torch.ones_like(named["attention_mask"])
@@ -77,7 +72,7 @@ def test_other_architectures_are_read_by_transformers(name: str, tmp_path: Path)
         generate(ours, [[1]], 3)
 
 
-def test_sizes_that_export_fixes_are_named(tmp_path: Path) -> None:
+def test_errors_name_sizes_that_export_fixes(tmp_path: Path) -> None:
     saved(BY_TRANSFORMERS["mamba"][0], tmp_path)
     with pytest.raises(UnsupportedError, match="MambaForCausalLM is exported at a fixed length only") as caught:
         from_pretrained(tmp_path, reader="transformers")
@@ -92,8 +87,8 @@ def test_sizes_that_export_fixes_are_named(tmp_path: Path) -> None:
         from_pretrained(tmp_path, sizes={"length": 3})
 
 
-def test_tensors_that_transformers_does_not_find_are_refused_where_they_are_read(tmp_path: Path) -> None:
-    """The features that training masks with may be missing: no program reads them."""
+def test_missing_tensors_are_rejected_if_the_program_reads_them(tmp_path: Path) -> None:
+    """Wav2Vec2's embedding of masked positions may be missing: only training reads it."""
     made, sizes = BY_TRANSFORMERS["wav2vec2"]
     saved(made, tmp_path)
     tensors = rlx.load(tmp_path / "model.safetensors", mapped=False)
