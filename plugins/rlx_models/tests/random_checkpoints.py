@@ -1,4 +1,4 @@
-"""Checkpoints of small models with weights at random, written by Transformers."""
+"""Random checkpoints of small models, written by Transformers."""
 
 from __future__ import annotations
 
@@ -194,11 +194,11 @@ WHISPER = (
 
 
 def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
-    """A model at random, written as its authors write it."""
+    """Write a random model with Transformers, and return it."""
     config, model, given = made
     torch.manual_seed(0)
     found = getattr(transformers, model)(getattr(transformers, config)(**given)).eval()
-    for each in found.parameters():  # biases and gains of a fresh model say nothing
+    for each in found.parameters():  # biases and norm weights of a new model are 0 and 1
         torch.nn.init.normal_(each, std=0.3 if each.ndim == 1 else 0.08)
     for name, each in found.named_buffers():
         if name.endswith("e_score_correction_bias"):
@@ -208,7 +208,7 @@ def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> A
 
 
 def stored(made: tuple[str, str, dict[str, Any]], folder: Path) -> Any:
-    """The same, read again: some weights are computed, and not written (sinusoids)."""
+    """Write a random model and read it again: computed weights (sinusoids) are not written."""
     return type(saved(made, folder)).from_pretrained(folder).eval()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints made by hand: of each kind a small configuration, with weights at random."""
+"""Random checkpoints of small configurations, written without Transformers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 def written(folder: Path, config: dict[str, Any], *, without: tuple[str, ...] = ()) -> Path:
-    """A folder with a checkpoint of a configuration, in which some tensors are left out."""
+    """Write a checkpoint of a configuration without the tensors in `without`, and return the folder."""
     rng = np.random.default_rng(0)
     shapes = ARCHITECTURES[config["model_type"]](Config(config)).shapes
     tensors = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}

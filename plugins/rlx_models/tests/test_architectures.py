@@ -1,4 +1,4 @@
-"""Every architecture against the one that its checkpoints come from, with weights at random."""
+"""Architectures, compared with Transformers on random checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from random_checkpoints import DECODERS, ENCODERS, READERS, SEEING, SMALL, VIT, 
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_encoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+def test_encoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(ENCODERS[name], tmp_path), from_pretrained(tmp_path)
     for rows, length in ((1, 5), (3, 35)):
         ids, mask = ids_of(rows, length), np.ones((rows, length), np.int64)
@@ -32,7 +32,7 @@ def test_encoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+def test_decoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
     for rows, length in ((1, 5), (3, 70)):
         ids = ids_of(rows, length)
@@ -42,8 +42,8 @@ def test_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_the_likeliest_continuations_are_theirs(name: str, tmp_path: Path) -> None:
-    """Prompts of three lengths at once: each as by itself, without a cache."""
+def test_greedy_continuations_agree_with_transformers(name: str, tmp_path: Path) -> None:
+    """Prompts of three lengths in one batch, against one text at a time without a cache."""
     theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 9)]
     found = generate(ours, prompts, 12, eos_token_id=())
@@ -69,8 +69,8 @@ OLDER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_configurations_of_older_files_are_read(name: str, tmp_path: Path) -> None:
-    """Options of rope stood beside the others, and lists by layer were not written."""
+def test_options_of_older_configurations_are_read(name: str, tmp_path: Path) -> None:
+    """Older files have options of rope at the top level, and no lists by layer."""
     module = type(saved(DECODERS[name], tmp_path))
     path = tmp_path / "config.json"
     rows = {**json.loads(path.read_text()), **OLDER[name]}
@@ -97,7 +97,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_options_that_are_not_known_are_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_unsupported_options_are_rejected_by_name(name: str, tmp_path: Path) -> None:
     saved(DECODERS[name], tmp_path)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **REFUSED[name]}))
@@ -107,7 +107,7 @@ def test_options_that_are_not_known_are_refused_by_name(name: str, tmp_path: Pat
         assert option in str(caught.value)
 
 
-def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:
+def test_shards_and_bfloat16_weights_are_read(tmp_path: Path) -> None:
     theirs = saved(DECODERS["llama"], tmp_path / "whole")
     theirs.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="10KB")
     assert (tmp_path / "parts" / "model.safetensors.index.json").exists()
@@ -119,7 +119,7 @@ def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:
     assert [len(row) for row in generate(ours, ids.tolist(), 4, eos_token_id=())] == [4]
 
 
-def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
+def test_gradients_of_all_parameters_are_finite(tmp_path: Path) -> None:
     saved(DECODERS["llama"], tmp_path)
     ours, ids = from_pretrained(tmp_path), ids_of(2, 6)
     loss = lambda p: rlx.mean(ours.function(p, ids) ** 2)  # noqa: E731
@@ -128,7 +128,7 @@ def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_encoders_with_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+def test_encoder_decoders_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = stored(READERS[name], tmp_path), from_pretrained(tmp_path)
     for rows, length, steps in ((1, 5, 1), (3, 40, 33)):
         ids, mask, written = ids_of(rows, length), np.ones((rows, length), np.int64), ids_of(rows, steps)
@@ -141,7 +141,7 @@ def test_encoders_with_decoders_give_what_theirs_give(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_written_is_what_theirs_writes(name: str, tmp_path: Path) -> None:
+def test_generated_texts_agree_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = stored(READERS[name], tmp_path), from_pretrained(tmp_path)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 20)]
     found = generate(ours, prompts, 12)
@@ -154,7 +154,7 @@ def test_what_is_written_is_what_theirs_writes(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
+def test_relative_position_buckets_agree_with_transformers(is_causal: bool) -> None:
     from transformers.models.t5.modeling_t5 import T5Attention
 
     for count, reach in ((32, 128), (8, 20), (64, 256)):
@@ -164,7 +164,7 @@ def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
 
 
 @pytest.mark.parametrize("name", SEEING)
-def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> None:
+def test_vit_agrees_with_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(SEEING[name], tmp_path), from_pretrained(tmp_path)
     for rows in (1, 3):
         shape = ours.inputs["pixel_values"].shape[1:]
@@ -176,8 +176,8 @@ def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("end", [2, 60])
-def test_texts_and_pictures_are_compared_as_theirs_compares_them(end: int, tmp_path: Path) -> None:
-    """The end of a text is the highest token in old configurations."""
+def test_clip_agrees_with_transformers(end: int, tmp_path: Path) -> None:
+    """The end of a text is its highest token id in older configurations."""
     text = {**SMALL, "max_position_embeddings": 40, "eos_token_id": end, "bos_token_id": 0}
     seen = {**VIT, "image_size": 8, "intermediate_size": 40}
     made = ("CLIPConfig", "CLIPModel", {"text_config": text, "vision_config": seen, "projection_dim": 24})
@@ -194,7 +194,7 @@ def test_texts_and_pictures_are_compared_as_theirs_compares_them(end: int, tmp_p
         np.testing.assert_allclose(ours.submodel("image_encoder")(pixels), expected.image_embeds.numpy(), atol=1e-5)
 
 
-def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
+def test_whisper_agrees_with_transformers(tmp_path: Path) -> None:
     theirs, ours = saved(WHISPER, tmp_path), from_pretrained(tmp_path)
     for rows, length in ((1, 3), (3, 20)):
         features = np.random.default_rng(rows).standard_normal((rows, 8, 40)).astype(np.float32)

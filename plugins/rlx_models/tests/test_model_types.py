@@ -1,4 +1,4 @@
-"""What the architectures promise, each in itself: nothing here needs torch."""
+"""Properties of each model type with small checkpoints; without torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bloom", "deepse
 
 
 @pytest.mark.parametrize("name", ["llama", *SLOW])
-def test_texts_are_continued_as_the_whole_text_would_be(name, tmp_path) -> None:
-    """Token by token with a cache, in company, and at once without either."""
+def test_steps_with_a_cache_agree_with_whole_texts(name, tmp_path) -> None:
+    """Batched generation with a cache against one call without it."""
     model = from_pretrained(written(tmp_path / "m", CONFIGS[name]))
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 4, 17)]
     for prompt, row in zip(prompts, generate(model, prompts, 5, eos_token_id=()), strict=True):
@@ -27,7 +27,7 @@ def test_texts_are_continued_as_the_whole_text_would_be(name, tmp_path) -> None:
         assert row == said[len(prompt) - 1 : -1].tolist()
 
 
-def test_texts_are_read_and_others_written(tmp_path) -> None:
+def test_t5_steps_agree_with_whole_texts(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["t5"]))
     prompts = [ids_of(1, length)[0].tolist() for length in (3, 17)]
     for prompt, row in zip(prompts, generate(model, prompts, 30, eos_token_id=()), strict=True):
@@ -35,7 +35,7 @@ def test_texts_are_read_and_others_written(tmp_path) -> None:
         assert row == said[:-1].tolist()
 
 
-def test_a_head_of_its_own_is_used_where_there_is_one(tmp_path) -> None:
+def test_t5_uses_a_separate_head_if_the_checkpoint_has_one(tmp_path) -> None:
     own = from_pretrained(written(tmp_path / "own", CONFIGS["t5"]))
     shared = from_pretrained(written(tmp_path / "shared", CONFIGS["t5"], without=("lm_head.weight",)))
     given = ids_of(1, 4), np.ones((1, 4), np.int64), ids_of(1, 3)
@@ -43,7 +43,7 @@ def test_a_head_of_its_own_is_used_where_there_is_one(tmp_path) -> None:
     np.testing.assert_allclose(own(*given)[0].T, own.parameters["lm_head.weight"] @ head, atol=1e-4)
 
 
-def test_an_encoder_is_a_model_of_its_own(tmp_path) -> None:
+def test_encoder_is_a_separate_model(tmp_path) -> None:
     whole = from_pretrained(written(tmp_path / "whole", CONFIGS["t5"]))
     alone = from_pretrained(written(tmp_path / "alone", CONFIGS["t5 encoder"]))
     ids, mask = ids_of(2, 5), np.int64([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
@@ -56,7 +56,7 @@ def test_an_encoder_is_a_model_of_its_own(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_texts_of_sounds_are_continued_as_the_whole_text_would_be(tmp_path) -> None:
+def test_whisper_steps_agree_with_whole_texts(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["whisper"]))
     features = np.random.default_rng(0).standard_normal((2, 3, 10)).astype(np.float32)
     prompts = [ids_of(1, length)[0].tolist() for length in (1, 4)]
@@ -70,7 +70,7 @@ def test_texts_of_sounds_are_continued_as_the_whole_text_would_be(tmp_path) -> N
         generate(model, prompts, 5)
 
 
-def test_pictures_become_features_or_logits(tmp_path) -> None:
+def test_vit_returns_hidden_states_or_logits(tmp_path) -> None:
     seeing = from_pretrained(written(tmp_path / "m", CONFIGS["vit"]))
     naming = from_pretrained(written(tmp_path / "c", CONFIGS["vit classifier"]))
     pixels = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype(np.float32)
@@ -85,8 +85,8 @@ def test_pictures_become_features_or_logits(tmp_path) -> None:
     assert all(word in str(caught.value) for word in ("image_size", "id2label"))
 
 
-def test_texts_and_pictures_are_parts_of_their_own(tmp_path) -> None:
-    """A text ends where its end is: what is behind it changes nothing."""
+def test_clip_encoders_are_submodels(tmp_path) -> None:
+    """Tokens after the end token do not change the embedding of a text."""
     model = from_pretrained(written(tmp_path / "m", CONFIGS["clip"]))
     ids = np.array([[1, 2, 10, 3, 4], [5, 6, 7, 8, 10]])
     pixels = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype(np.float32)
@@ -101,13 +101,13 @@ def test_texts_and_pictures_are_parts_of_their_own(tmp_path) -> None:
         _ = model.encoder
 
 
-def test_features_are_for_models_that_hear(tmp_path) -> None:
+def test_input_features_are_for_audio_models(tmp_path) -> None:
     model = from_pretrained(written(tmp_path / "m", CONFIGS["llama"]))
     with pytest.raises(ConfigError, match="llama is not an audio model"):
         generate(model, [[1]], 3, input_features=np.zeros((1, 3, 10), np.float32))
 
 
-def test_other_layers_of_t5_are_refused_by_name(tmp_path) -> None:
+def test_unsupported_feed_forward_of_t5_is_rejected_by_name(tmp_path) -> None:
     folder = written(tmp_path / "m", CONFIGS["t5"])
     text = (folder / "config.json").read_text().replace("gated-gelu", "gated-swish9")
     (folder / "config.json").write_text(text)
