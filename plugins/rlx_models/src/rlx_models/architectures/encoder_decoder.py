@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from attrs import frozen
+
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_models.architectures.architecture import Architecture, Decoding
@@ -14,29 +16,26 @@ from rlx_models.layers.attention import CachedAttention, CausalAttention, Causal
 from rlx_models.layers.linear import Parameters
 from rlx_models.layers.transformer import CrossAttention
 
-__all__ = ["Encoded", "EncoderDecoder", "encoder_decoder"]
+__all__ = ["DecoderSize", "Encoded", "EncoderDecoder", "encoder_decoder"]
 
 Encoded = tuple[Any, ...]
 """Keys and values of each decoder layer's cross-attention and, if the encoder's inputs have padding, their mask."""
 
 
+@frozen
+class DecoderSize:
+    """The size of a decoder: layers, heads of attention, and features of its keys and values."""
+
+    num_layers: int
+    num_heads: int
+    features: int
+
+
 class EncoderDecoder(Protocol):
-    """The functions of a model with an encoder and a decoder.
-
-    Attributes:
-        num_decoder_layers: The number of layers of the decoder.
-        num_decoder_heads: Heads of its attention.
-        decoder_features: Features of its keys and values.
-    """
+    """The functions of a model with an encoder and a decoder."""
 
     @property
-    def num_decoder_layers(self) -> int: ...
-
-    @property
-    def num_decoder_heads(self) -> int: ...
-
-    @property
-    def decoder_features(self) -> int: ...
+    def decoder_size(self) -> DecoderSize: ...
 
     def shapes(self) -> Shapes: ...
 
@@ -71,7 +70,8 @@ def encoder_decoder(
     optional: tuple[str, ...] = (),
 ) -> Architecture:
     """Return the architecture: the encoder's inputs and the decoder's tokens -> logits f32[batch, steps, vocab_size]."""
-    heads = model.num_decoder_heads
+    size = model.decoder_size
+    heads = size.num_heads
 
     def function(parameters: Parameters, *inputs: Any) -> Any:
         *encoder_values, input_ids = inputs
@@ -91,8 +91,8 @@ def encoder_decoder(
         h = model.decode(parameters, input_ids, attention, encoded)
         return model.logits(parameters, h[:, -1]), attention.updated
 
-    entry = ((None, model.decoder_features), (None, model.decoder_features))
-    cache = (entry,) * model.num_decoder_layers
+    entry = ((None, size.features), (None, size.features))
+    cache = (entry,) * size.num_layers
     return Architecture(
         model.shapes(),
         prefix,

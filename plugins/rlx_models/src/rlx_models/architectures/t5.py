@@ -15,7 +15,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_models.architectures.architecture import Architecture, token_spec
-from rlx_models.architectures.encoder_decoder import Encoded, cross_attention, encoder_decoder
+from rlx_models.architectures.encoder_decoder import DecoderSize, Encoded, cross_attention, encoder_decoder
 from rlx_models.checkpoints import Config
 from rlx_models.layers.attention import CausalSelfAttention
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, linear
@@ -127,16 +127,8 @@ class T5:
     scales_logits: bool
 
     @property
-    def num_decoder_layers(self) -> int:
-        return self.num_layers["decoder"]
-
-    @property
-    def num_decoder_heads(self) -> int:
-        return self.num_heads
-
-    @property
-    def decoder_features(self) -> int:
-        return self.num_heads * self.d_kv
+    def decoder_size(self) -> DecoderSize:
+        return DecoderSize(self.num_layers["decoder"], self.num_heads, self.num_heads * self.d_kv)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {"shared.weight": (self.vocab_size, self.d_model)}
@@ -160,14 +152,14 @@ class T5:
 
     def encode_for_decoder(self, parameters: Parameters, input_ids: Any, attention_mask: Any) -> Encoded:
         h = self.encode(parameters, input_ids, attention_mask)
-        prefixes = (f"decoder.block.{n}.layer.1.EncDecAttention" for n in range(self.num_decoder_layers))
+        prefixes = (f"decoder.block.{n}.layer.1.EncDecAttention" for n in range(self.num_layers["decoder"]))
         pairs = [(linear(parameters, f"{name}.k", h), linear(parameters, f"{name}.v", h)) for name in prefixes]
         return pairs, rlx.not_equal(attention_mask, 0)
 
     def decode(self, parameters: Parameters, input_ids: Any, attention: CausalSelfAttention, encoded: Encoded) -> Any:
         bias = self._bias(parameters, "decoder", attention.query_positions, attention.key_positions)
         h = nn.embedding(input_ids, parameters["shared.weight"])
-        for n in range(self.num_decoder_layers):
+        for n in range(self.num_layers["decoder"]):
             self_attention = partial(attention, n, bias=bias, scale=1.0)
             cross = cross_attention(encoded, n, num_heads=self.num_heads, scale=1.0)
             h = self.layers["decoder"](parameters, f"decoder.block.{n}.layer", h, self_attention, cross)

@@ -15,7 +15,7 @@ from attrs import frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_models.architectures.architecture import Architecture, token_spec
-from rlx_models.architectures.encoder_decoder import Encoded, cross_attention, encoder_decoder
+from rlx_models.architectures.encoder_decoder import DecoderSize, Encoded, cross_attention, encoder_decoder
 from rlx_models.checkpoints import Config
 from rlx_models.layers.attention import CausalSelfAttention
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, layer_norm, layer_norm_shapes
@@ -45,16 +45,8 @@ class Whisper:
     layers: Mapping[str, TransformerLayer]
 
     @property
-    def num_decoder_layers(self) -> int:
-        return self.num_layers["decoder"]
-
-    @property
-    def num_decoder_heads(self) -> int:
-        return self.num_heads["decoder"]
-
-    @property
-    def decoder_features(self) -> int:
-        return self.d_model
+    def decoder_size(self) -> DecoderSize:
+        return DecoderSize(self.num_layers["decoder"], self.num_heads["decoder"], self.d_model)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         d = self.d_model
@@ -83,14 +75,14 @@ class Whisper:
 
     def encode_for_decoder(self, parameters: Parameters, input_features: Any) -> Encoded:
         h, layer = self.encode(parameters, input_features), self.layers["decoder"]
-        prefixes = (f"decoder.layers.{n}" for n in range(self.num_decoder_layers))
+        prefixes = (f"decoder.layers.{n}" for n in range(self.num_layers["decoder"]))
         return ([layer.cross_keys_values(parameters, prefix, h) for prefix in prefixes],)
 
     def decode(self, parameters: Parameters, input_ids: Any, attention: CausalSelfAttention, encoded: Encoded) -> Any:
         h = nn.embedding(input_ids, parameters["decoder.embed_tokens.weight"])
         h = h + nn.embedding(attention.positions, parameters["decoder.embed_positions.weight"])
-        for n in range(self.num_decoder_layers):
-            cross = cross_attention(encoded, n, num_heads=self.num_decoder_heads)
+        for n in range(self.num_layers["decoder"]):
+            cross = cross_attention(encoded, n, num_heads=self.num_heads["decoder"])
             h = self.layers["decoder"](parameters, f"decoder.layers.{n}", h, partial(attention, n), cross)
         return layer_norm(parameters, "decoder.layer_norm", h, EPS)
 

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from attrs import field, frozen
 
+import rlx_core as rlx
 from rlx_core import nn
-from rlx_models.architectures.architecture import Architecture
+from rlx_models.architectures.architecture import Architecture, CacheEntry, Decoding, token_spec
+from rlx_models.architectures.decoders.attention import AttentionHeads, DecoderAttention, Scores
 from rlx_models.architectures.decoders.layer import DecoderLayer, decoder_layer
 from rlx_models.architectures.decoders.norms import apply_norm, norm_shapes
 from rlx_models.architectures.decoders.options import SizeOptions, multiplier, softcap
 from rlx_models.architectures.decoders.positions import LOCAL, Rotation, alibi_slopes, layer_types, rotations
-from rlx_models.architectures.decoders.programs import (
-    AttentionHeads,
-    DecoderAttention,
-    LogitsHead,
-    Scores,
-    States,
-    causal_lm,
-)
-from rlx_models.architectures.decoders.recurrent import StateShape
+from rlx_models.architectures.decoders.recurrent import States, StateShape, token_mask, zero_state
 from rlx_models.architectures.decoders.spec import DecoderSpec
 from rlx_models.checkpoints import Config
+from rlx_models.layers.attention import CachedAttention, CausalAttention
 from rlx_models.layers.linear import Parameters, linear
 
 __all__ = ["decoder"]
+
+
+UNUSED: Final = (
+    "attn.bias",
+    "attn.masked_bias",
+    "attention.bias",
+    "attention.masked_bias",
+    "rotary_emb.inv_freq",
+    "score.weight",
+)
+"""Buffers and classifiers, which a decoder does not read."""
+
+
+@frozen
+class LogitsHead:
+    """The projection of hidden states to logits.
+
+    Attributes:
+        weight, bias: Names of the table f32[vocab_size, features] and the bias.
+        multiplier: Of the product and the bias.
+        softcap: c in `c·tanh(logits / c)`, after the multiplier.
+    """
+
+    weight: str
+    bias: str | None = None
+    multiplier: float = 1.0
+    softcap: float | None = None
+
+    def __call__(self, parameters: Parameters, h: Any) -> Any:
+        x = h @ rlx.matrix_transpose(parameters[self.weight])
+        x = x if self.bias is None else x + parameters[self.bias]
+        x = x if self.multiplier == 1.0 else x * self.multiplier
+        return x if self.softcap is None else rlx.tanh(x / self.softcap) * self.softcap
 
 
 @frozen(kw_only=True)
@@ -139,3 +168,48 @@ def _prediction_layers(config: Config, spec: DecoderSpec, num_layers: int) -> tu
     count = config.values.get("num_nextn_predict_layers", config.values.get("num_mtp_layers"))
     limited = min(count, num_layers) if isinstance(count, int) else 0
     return tuple(f"{spec.layer_list}.{num_layers + n}." for n in range(limited))
+
+
+def causal_lm(model: Decoder, prefix: str, unused: tuple[str, ...] = ()) -> Architecture:
+    """Return the architecture of a decoder: input_ids i64[batch, length] -> logits f32[batch, length, vocab_size].
+
+    Args:
+        prefix, unused: See `Architecture`.
+    """
+    heads, state, count = model.heads, model.state, model.num_layers
+
+    def function(parameters: Parameters, input_ids: Any) -> Any:
+        batch, length = input_ids.shape
+        attention = DecoderAttention(CausalAttention(length, heads.queries, heads.keys), model.scores)
+        states = States(None, ())
+        if state is not None:
+            states = States(rlx.ones((batch, length, 1)), [zero_state(batch, state)] * count)
+        return model.logits(parameters, model.hidden_states(parameters, input_ids, attention, states))
+
+    def step(
+        parameters: Parameters,
+        input_ids: Any,
+        left_padding: Any,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
+    ) -> tuple[Any, list[tuple[Any, Any]]]:
+        length = input_ids.shape[1]
+        cached = CachedAttention(cache[:count], cache_position, left_padding, length, heads.queries, heads.keys)
+        mask = None if state is None else token_mask(cache_position, length, left_padding)
+        states = States(mask, cache[count:])
+        attention = DecoderAttention(cached, model.scores)
+        h = model.hidden_states(parameters, input_ids, attention, states)
+        return model.logits(parameters, h[:, -1]), [*cached.updated, *states.after]
+
+    entry: CacheEntry = ((None, heads.keys * heads.key_size), (None, heads.keys * heads.value_size))
+    cache = (entry,) * count + (() if state is None else (state,) * count)
+    shapes = model.shapes()
+    unread_head = () if "lm_head.weight" in shapes else ("lm_head.weight",)
+    return Architecture(
+        shapes,
+        prefix,
+        (*UNUSED, *unread_head, *unused),
+        {"input_ids": token_spec()},
+        function,
+        Decoding(step, cache, model.max_positions),
+    )

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_models.architectures.decoders.programs import AttentionHeads, DecoderAttention
+from rlx_models.architectures.decoders.attention import AttentionHeads, DecoderAttention
 from rlx_models.architectures.decoders.spec import LatentAttentionSpec
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import Parameters, linear, linear_shapes

@@ -8,13 +8,14 @@ from typing import Any, Final
 from attrs import field, frozen
 
 import rlx_core as rlx
+from rlx_models.architectures.decoders.attention import AttentionHeads, DecoderAttention
 from rlx_models.architectures.decoders.experts import Experts, experts
 from rlx_models.architectures.decoders.latent_attention import LatentAttention, latent_attention
 from rlx_models.architectures.decoders.mamba2 import Mamba2Mixer, mamba2_mixer
 from rlx_models.architectures.decoders.norms import apply_norm, head_norm_shapes, norm_function, norm_shapes
 from rlx_models.architectures.decoders.options import SizeOptions, multiplier
 from rlx_models.architectures.decoders.positions import Rotation
-from rlx_models.architectures.decoders.programs import AttentionHeads, DecoderAttention, States
+from rlx_models.architectures.decoders.recurrent import States
 from rlx_models.architectures.decoders.spec import DecoderSpec, HeadNormSpec, Projections
 from rlx_models.checkpoints import Config
 from rlx_models.layers.linear import ACTIVATIONS, Parameters, linear

@@ -5,18 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from attrs import define, field
+
 import rlx_core as rlx
 from rlx_models.architectures.architecture import Architecture, Decoding, token_spec
 from rlx_models.checkpoints import Shapes
 from rlx_models.layers.linear import Parameters
 
-__all__ = ["RecurrentLM", "State", "StateShape", "causal_convolution", "recurrent_lm", "token_mask", "zero_state"]
+__all__ = [
+    "RecurrentLM",
+    "State",
+    "StateShape",
+    "States",
+    "causal_convolution",
+    "recurrent_lm",
+    "token_mask",
+    "zero_state",
+]
 
 State = tuple[Any, Any]
 """The state of a layer: a pair f32[batch, rows, features], zeros before the first token."""
 
 StateShape = tuple[tuple[int, int], tuple[int, int]]
 """Rows and features of a state."""
+
+
+@define
+class States:
+    """Recurrent states of layers that have them in addition to attention.
+
+    Attributes:
+        mask: 0 for padding, f32[batch, length, 1].
+        before: States before the first token, by layer.
+        after: States after the last token, appended to layer by layer.
+    """
+
+    mask: Any
+    before: Sequence[State]
+    after: list[State] = field(factory=list)
 
 
 def zero_state(batch: Any, shape: StateShape) -> State:
