@@ -17,7 +17,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core import nn, optim
-from rlx_torch.pretrained import from_pretrained, generate
+from rlx_models import from_pretrained, generate
 
 TEXT = "".join(topics[name] for name in sorted(topics))
 IDS = np.frombuffer(TEXT.encode("ascii", "replace"), np.uint8).astype(np.int64)

@@ -20,7 +20,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 import rlx_core as rlx
-from rlx_torch.pretrained import from_pretrained
+from rlx_models import from_pretrained
 
 ANSWERS = {
     "baking instructions": "The bread has to rise for an hour before it goes into the oven.",
@@ -48,9 +48,10 @@ def encoder() -> Callable[[Sequence[str]], np.ndarray]:
     model, tokenizer = from_pretrained(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_padding()
 
-    def pooled(parameters: Any, ids: Any, mask: Any) -> Any:
-        real = rlx.astype(mask, rlx.f32)[:, :, None]
-        mean = rlx.sum(model.function(parameters, ids, mask) * real, axis=1) / rlx.sum(real, axis=1)
+    def pooled(parameters: Any, input_ids: Any, attention_mask: Any) -> Any:
+        mask = rlx.astype(attention_mask, rlx.f32)[:, :, None]
+        hidden = model.function(parameters, input_ids, attention_mask)
+        mean = rlx.sum(hidden * mask, axis=1) / rlx.sum(mask, axis=1)
         return mean / rlx.sqrt(rlx.sum(mean * mean, axis=-1, keepdims=True))
 
     run = rlx.compile(pooled, model.parameters, *model.inputs.values())

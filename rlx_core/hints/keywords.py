@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 from rlx_core.errors import RlxError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.errors.tracebacks import shorten
 
-__all__ = ["CHANGED_ORDER", "KEYWORDS", "RENAMED_ARGUMENTS", "checked_call"]
+__all__ = ["CHANGED_ORDER", "KEYWORDS", "RENAMED_ARGUMENTS", "checked_call", "renamed_keywords"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -178,7 +178,23 @@ def checked_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
         UnknownNameError: A call has a keyword that the function does not have; the hint has the nearest one.
         WrongInputCountError: An argument is missing, given twice, or one too many.
     """
+    return _checked(function, {})
 
+
+def renamed_keywords(former: Mapping[str, str]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator: `checked_call` with further hints, for functions of packages other than the core.
+
+    Args:
+        former: A keyword of an earlier version → its replacement.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        return _checked(function, former)
+
+    return decorate
+
+
+def _checked(function: Callable[_P, _R], former: Mapping[str, str]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
@@ -194,7 +210,8 @@ def checked_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 if name not in known and not takes_any:
                     raise UnknownNameError(
                         f"{function.__name__}: takes ({', '.join(known)}), not {name}=",
-                        hint=RENAMED_ARGUMENTS.get((function.__name__, name))
+                        hint=former.get(name)
+                        or RENAMED_ARGUMENTS.get((function.__name__, name))
                         or KEYWORDS.get(name)
                         or nearest(name, known),
                     ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -22,3 +23,10 @@ def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(PluginError, match="PyTorch is not installed") as caught:
         from_torch(object())  # type: ignore[arg-type]
     assert "rlx-torch[torch]" in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ["pretrained", "pretrained.loading"])
+def test_imports_of_pretrained_models_name_the_package_that_has_them(module: str) -> None:
+    with pytest.raises(ImportError, match="is now the package rlx_models") as caught:
+        importlib.import_module(f"rlx_torch.{module}")
+    assert "from rlx_models import from_pretrained, generate" in str(caught.value)

@@ -1,0 +1,120 @@
+"""Tensors of a checkpoint folder: views of its memory-mapped safetensors files, checked against an architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from rlx_core.errors import Fact, FileError, FormatError
+from rlx_core.files.safetensors import load_safetensors
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_models.checkpoints.folder import read_json
+
+__all__ = ["Shapes", "check_tensors", "mismatch_error", "read_tensors"]
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shapes of the tensors of an architecture by name."""
+
+PICKLE_HINT: Final = (
+    "a pickle runs code when it is read; safetensors.torch.save_file(torch.load(file, weights_only=True), "
+    '"model.safetensors") converts it'
+)
+
+INDEX: Final = "model.safetensors.index.json"
+SINGLE_FILE: Final = "model.safetensors"
+
+MAX_FACTS: Final = 12
+"""Maximum number of tensors that an error lists."""
+
+
+def read_tensors(folder: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of all files by name, as views of the mapped files.
+
+    Raises:
+        FileError: A file is missing.
+        FormatError: A file is damaged, has a path outside of the folder, or lacks a tensor of the index.
+    """
+    if not (folder / INDEX).exists():
+        return _load_file(folder, SINGLE_FILE)
+    weight_map = read_json(folder, INDEX).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise FormatError("index: weight_map does not map tensors to files", Fact("file", folder / INDEX))
+    invalid = sorted(
+        {file for file in weight_map.values() if Path(file).name != file or file in ("", ".", "..") or "\0" in file}
+    )
+    if invalid:
+        raise FormatError(f"index: {invalid[0]!r} is not a file of the folder", Fact("file", folder / INDEX))
+    files = {file: _load_file(folder, file) for file in sorted(set(weight_map.values()))}
+    missing = sorted(name for name, file in weight_map.items() if name not in files[file])
+    if missing:
+        raise FormatError(f"index: {weight_map[missing[0]]} does not have {missing[0]}", Fact("file", folder / INDEX))
+    return {name: files[file][name] for name, file in weight_map.items()}
+
+
+def _load_file(folder: Path, name: str) -> dict[str, np.ndarray]:
+    try:
+        return load_safetensors(folder / name)
+    except OSError as error:
+        pickles = sorted(file.name for file in folder.glob("*.bin"))
+        raise FileError(
+            f"from_pretrained: {name} cannot be read: {error.strerror}",
+            Fact("folder", folder),
+            *([Fact("not read", ", ".join(pickles[:5]))] if pickles else []),
+            hint=PICKLE_HINT if pickles else None,
+        ) from None
+
+
+def check_tensors(
+    model_type: str,
+    tensors: Mapping[str, np.ndarray],
+    shapes: Shapes,
+    prefix: str,
+    unused: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+) -> dict[str, np.ndarray]:
+    """Return the tensors of an architecture by its own names.
+
+    Args:
+        tensors: Tensors of the checkpoint.
+        shapes: Expected tensors.
+        prefix: Removed from the names of the checkpoint that begin with it.
+        unused: Prefixes and suffixes of other permitted names: heads and buffers that the architecture does not read.
+        optional: Names that may be missing.
+
+    Raises:
+        FormatError: Tensors are missing, misshapen, not floating-point or unknown; the error lists them.
+    """
+    by_name = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    present = {name: shape for name, shape in shapes.items() if name in by_name}
+    unknown = [n for n in by_name if n not in shapes and not n.startswith(unused) and not n.endswith(unused)]
+    facts = [
+        *(
+            Fact(name, f"is missing, {list(shape)}")
+            for name, shape in shapes.items()
+            if name not in present and name not in optional
+        ),
+        *(
+            Fact(name, f"is {list(by_name[name].shape)}, and the configuration says {list(shape)}")
+            for name, shape in present.items()
+            if by_name[name].shape != shape
+        ),
+        *(
+            Fact(name, f"is of {by_name[name].dtype}, and must be of floats")
+            for name in present
+            if not dtype_of(by_name[name].dtype).is_float
+        ),
+        *(Fact(name, "is unknown") for name in unknown),
+    ]
+    if facts:
+        raise mismatch_error(f"the architecture {model_type}", facts)
+    return {name: by_name[name] for name in present}
+
+
+def mismatch_error(what: str, facts: list[Fact]) -> FormatError:
+    """Return the error of tensors that do not fit an architecture or a module."""
+    count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
+    more = [Fact("more", len(facts) - MAX_FACTS)] if len(facts) > MAX_FACTS else []
+    return FormatError(f"from_pretrained: {count} not fit {what}", *facts[:MAX_FACTS], *more)

@@ -1,0 +1,122 @@
+"""`rlx generate FOLDER TEXT`: continue a text with a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from attrs import asdict, frozen
+
+import rlx_core as rlx
+from rlx_core.cli.session import CliSession
+from rlx_core.errors import ConfigError
+from rlx_models.generation import generate
+from rlx_models.loading import from_pretrained
+from rlx_models.tokenizers import load_tokenizer
+
+__all__ = ["Continuation", "command", "continue_text"]
+
+
+@frozen
+class Continuation:
+    """A text and its continuation.
+
+    Attributes:
+        prompt, text: The text, and the continuation.
+        tokens: The number of generated tokens.
+        seconds: The time of all tokens; those of the first and the second include compilation.
+    """
+
+    prompt: str
+    text: str
+    tokens: int
+    seconds: float
+
+
+def command(
+    ctx: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A checkpoint of a decoder, with its tokenizer.json.")
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The prompt.")],
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", help="Maximum number of generated tokens.", min=1)
+    ] = 40,
+    seed: Annotated[int | None, typer.Option(help="Sample tokens with this seed; greedy decoding by default.")] = None,
+    temperature: Annotated[float, typer.Option(help="Divisor of logits for sampling.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Sample from the k most probable tokens; 0 for all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most probable tokens whose probabilities sum to this (nucleus).")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens with this fraction of the maximum probability or more.")
+    ] = 0.0,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Divisor of the logits of tokens in the text; by default that of generation_config.json."),
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The target that runs the model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tokens: Annotated[int | None, typer.Option("--tokens", hidden=True)] = None,
+) -> None:
+    """Continue a text with a decoder (GPT-2, Llama, Qwen3, Mixtral, …), or generate the output of T5 and BART for it."""
+    options = {
+        "key": None if seed is None else rlx.random.key(seed),
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "target": target,
+    }
+
+    def answer() -> Continuation:
+        if tokens is not None:
+            raise ConfigError("rlx generate: --tokens was renamed", hint=f"--max-new-tokens {tokens}")
+        return continue_text(folder, text, max_new_tokens, options, stop or ())
+
+    CliSession.of(ctx).answer(answer, asdict if as_json else None, layout)
+
+
+def continue_text(
+    folder: Path, text: str, max_new_tokens: int, options: dict[str, Any], stop: Sequence[str] = ()
+) -> Continuation:
+    """Return the continuation of a text by a checkpoint, up to the first of the texts in `stop`.
+
+    Args:
+        options: Further arguments of `generate`.
+
+    Raises:
+        ConfigError: A text in `stop` is empty.
+        PluginError: The package tokenizers is not installed.
+        FileError, FormatError: The tokenizer cannot be read.
+    """
+    if not all(stop):
+        raise ConfigError("generate: a stop text is empty", hint="--stop TEXT, or no --stop")
+    tokenizer = load_tokenizer(folder)
+    model = from_pretrained(folder)
+    prompt = tokenizer.encode(text).ids
+
+    def contains_stop(new: Sequence[int]) -> bool:
+        decoded = tokenizer.decode(new)
+        return any(each in decoded for each in stop)
+
+    start = time.perf_counter()
+    (new,) = generate(model, [prompt], max_new_tokens, stopping_criterion=contains_stop if stop else None, **options)
+    seconds = time.perf_counter() - start
+    decoded = tokenizer.decode(new)
+    end = min((decoded.find(each) for each in stop if each in decoded), default=len(decoded))
+    return Continuation(text, decoded[:end], len(new), seconds)
+
+
+def layout(result: Continuation) -> Iterator[Any]:
+    """Yield the text and the time that it took."""
+    yield result.prompt + result.text
+    yield ""
+    yield f"{result.tokens} tokens in {result.seconds:.2f} s, including compilation"

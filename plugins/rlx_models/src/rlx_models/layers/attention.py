@@ -1,0 +1,127 @@
+"""Causal self-attention of whole sequences, and of new tokens to a cache of keys and values: two classes, one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_models.layers.attention_sinks import add_sink, window_mask
+
+__all__ = ["CachedAttention", "CausalAttention", "CausalSelfAttention"]
+
+
+class CausalAttention:
+    """Causal self-attention of whole sequences.
+
+    Args:
+        length: The number of tokens.
+        num_heads, num_kv_heads: Heads of queries, and of keys and values.
+
+    Attributes:
+        positions: Positions of tokens in their texts, i64[length].
+        query_positions, key_positions: Positions that distances of queries and keys are computed from, i64[length].
+    """
+
+    def __init__(self, length: Any, num_heads: int, num_kv_heads: int) -> None:
+        self.positions = self.query_positions = self.key_positions = rlx.arange(length)
+        self._options: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "is_causal": True}
+
+    def __call__(
+        self,
+        layer: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        /,
+        *,
+        window: int | None = None,
+        bias: Any = None,
+        sinks: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Return the attention of a layer; arguments as for `CachedAttention`."""
+        if sinks is None:
+            distance = None if window is None else window - 1
+            return nn.attention(q, k, v, window=distance, bias=bias, **self._options, **options)
+        mask = None if window is None else window_mask(window, self.positions, self.positions)
+        k, v, mask, bias = add_sink(sinks, k, v, mask, bias)
+        return nn.attention(q, k, v, mask=mask, bias=bias, **self._options, **options)
+
+
+class CachedAttention:
+    """Self-attention of new tokens to a cache, which is updated with their keys and values first; one for each traced step.
+
+    Args:
+        cache: Keys and values f32[batch, max_length, features] of each layer.
+        cache_position: Index i64[] of the first new token in the cache.
+        left_padding: Number i64[batch] of padding tokens at the start of the cache, which are masked.
+        length: The number of new tokens.
+        num_heads, num_kv_heads: Heads of queries, and of keys and values.
+
+    Attributes:
+        query_positions: Indices of the new tokens in the cache, i64[length].
+        key_positions: All indices of the cache, i64[max_length].
+        updated: The cache with the new tokens, appended to layer by layer.
+    """
+
+    def __init__(
+        self,
+        cache: Sequence[tuple[Any, Any]],
+        cache_position: Any,
+        left_padding: Any,
+        length: Any,
+        num_heads: int,
+        num_kv_heads: int,
+    ) -> None:
+        self.key_positions = rlx.arange(cache[0][0].shape[1])
+        self.query_positions = cache_position + rlx.arange(length)
+        self.updated: list[tuple[Any, Any]] = []
+        self._cache, self._cache_position, self._left_padding = cache, cache_position, left_padding
+        self._heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+        is_causal = self.key_positions[None, :] <= self.query_positions[:, None]
+        is_token = self.key_positions[None, None, None, :] >= left_padding[:, None, None, None]
+        self._mask = rlx.logical_and(is_token, is_causal[None, None])
+
+    @property
+    def positions(self) -> Any:
+        """Positions of the new tokens in their texts, i64[batch, length]."""
+        return rlx.maximum(self.query_positions[None, :] - self._left_padding[:, None], 0)
+
+    def __call__(
+        self,
+        layer: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        /,
+        *,
+        window: int | None = None,
+        bias: Any = None,
+        sinks: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Return the attention of a layer.
+
+        Args:
+            layer: The layer's index.
+            q, k, v: Queries, keys and values of the new tokens, f32[batch, length, heads · head_size].
+            window: The number of keys that a query attends to, up to and including its own position; `None` is all.
+            bias: Added to scores.
+            sinks: Scores f32[heads] of an additional key with a value of zero.
+            options: Further arguments of `nn.attention`.
+        """
+        pair = zip(self._cache[layer], (k, v), strict=True)
+        keys, values = (nn.update_cache(old, new, self._cache_position) for old, new in pair)
+        self.updated.append((keys, values))
+        mask = self._mask
+        if window is not None:
+            mask = rlx.logical_and(mask, window_mask(window, self.query_positions, self.key_positions))
+        if sinks is not None:
+            keys, values, mask, bias = add_sink(sinks, keys, values, mask, bias)
+        return nn.attention(q, keys, values, mask=mask, bias=bias, **self._heads, **options)
+
+
+CausalSelfAttention = CausalAttention | CachedAttention
+"""Self-attention of a decoder: of whole sequences, or of new tokens to a cache."""

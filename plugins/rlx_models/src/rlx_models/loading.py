@@ -1,0 +1,135 @@
+"""`from_pretrained`: the model of a checkpoint folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlx_core.errors import ConfigError, Fact, FormatError, UnsupportedError, nearest, unsupported
+from rlx_core.hints.keywords import checked_call
+from rlx_core.pipeline.set_up import working_on
+from rlx_models.architectures import ARCHITECTURES, Architecture
+from rlx_models.architectures.heads import ENCODERS, reject_classifier, with_head
+from rlx_models.checkpoints import Config, check_tensors, read_config, read_generation_config, read_tensors
+from rlx_models.model import PretrainedModel
+from rlx_models.readers import NATIVE, ReadRequest, find_reader
+
+__all__ = ["from_pretrained"]
+
+
+@checked_call
+def from_pretrained(
+    folder: str | os.PathLike[str],
+    /,
+    *,
+    head: bool = True,
+    reader: str = NATIVE,
+    sizes: Mapping[str, int] | None = None,
+) -> PretrainedModel:
+    """Return the model of a checkpoint in the layout of Hugging Face: `config.json` and `model.safetensors`, or several files.
+
+    The inputs have the names of Transformers:
+
+    | models | inputs | results |
+    |---|---|---|
+    | encoders (BERT, DeBERTa, ModernBERT, …) | `input_ids`, `attention_mask` i64[batch, length] | f32[batch, length, hidden_size], or of the head: logits f32[batch, labels], f32[batch, length, labels], f32[batch, length, vocab_size], or start and end logits f32[batch, length] |
+    | decoders (GPT-2, Llama, …) | `input_ids` | logits f32[batch, length, vocab_size] |
+    | T5, BART, Marian | `input_ids`, `attention_mask`, `decoder_input_ids` i64[batch, steps] | logits f32[batch, steps, vocab_size] |
+    | Whisper | `input_features` f32[batch, mels, frames], `decoder_input_ids` | logits |
+    | ViT | `pixel_values` f32[batch, channels, height, width] | f32[batch, 1 + patches, hidden_size], or logits f32[batch, labels] |
+    | CLIP | `input_ids`, `pixel_values` | `logits_per_image`, `text_embeds`, `image_embeds` |
+
+    Batch and lengths of texts are symbolic. Weights remain in the memory-mapped files, by their names and with their dtypes.
+
+    Args:
+        folder: The folder. No file outside of it is read, and nothing in it is executed.
+        head: Whether an encoder has the head of the class in `architectures`; without it, the model returns hidden states.
+            Classifiers on decoders are rejected; without the head, the model returns the decoder's logits.
+        reader: `rlx` for the architectures of this package; `transformers` for the module of Transformers by `from_torch`, which
+            needs rlx-torch, torch and transformers. Its models process whole texts without a cache, so `generate` rejects them.
+        sizes: For `reader="transformers"`: fixed sizes by name (`batch`, `length`, `steps`, `samples`, `texts`, `images`) for
+            modules whose code depends on a size, such as loops over time; others are symbolic. `height` and `width` of images
+            are those of the configuration by default.
+
+    Raises:
+        FileError: A file is missing.
+        PluginError: The reader's packages are not installed.
+        ConfigError: The reader or a size is unknown.
+        BudgetError: The files are larger than `budget.read` allows.
+        UnsupportedError: The architecture or options of the configuration are not supported; the error lists them.
+        FormatError: Tensors are missing, misshapen or unknown; the error lists them.
+    """  # noqa: E501 rows of a table
+    path = Path(folder)
+    if sizes and reader == NATIVE:
+        raise ConfigError(
+            "from_pretrained: sizes are for reader='transformers'", hint="all sizes of texts are symbolic"
+        )
+    with working_on(f"from_pretrained: {path.name}"):
+        read = None if reader == NATIVE else find_reader(reader)
+        config = read_config(path)
+        if read is None:
+            model_type, architecture = native_architecture(config, path, head=head)
+            parameters: Mapping[str, Any] = check_tensors(
+                model_type,
+                read_tensors(path),
+                architecture.shapes,
+                architecture.prefix,
+                architecture.unused,
+                architecture.optional,
+            )
+        else:
+            model_type = str(config.values.get("model_type"))
+            request = ReadRequest(folder=path, config=config, head=head, sizes=sizes or {})
+            architecture, parameters = read(request)
+        return PretrainedModel(
+            name=model_type,
+            function=architecture.function,
+            parameters=parameters,
+            inputs=architecture.inputs,
+            architecture=architecture,
+            config=dict(config.values),
+            generation_config=read_generation_config(path),
+            reader=reader,
+        )
+
+
+def native_architecture(config: Config, folder: Path, *, head: bool) -> tuple[str, Architecture]:
+    """Return the model type and the architecture of a configuration.
+
+    Raises:
+        UnsupportedError: The model type or options are not supported.
+        FormatError: The values of the configuration do not fit each other.
+    """
+    model_type = config.values.get("model_type")
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+        error = unsupported("from_pretrained", {f"model_type {model_type!r}": ["config.json"]})
+        known = nearest(str(model_type), ARCHITECTURES) or f"supported are {', '.join(ARCHITECTURES)}"
+        error.hint = f"{known}; from_pretrained(folder, reader='transformers') reads others with torch and transformers"
+        raise error.with_fact(Fact("folder", folder))
+    architecture = _build(model_type, config)
+    if head and model_type in ENCODERS:
+        architecture = with_head(model_type, config, architecture)
+    elif head:
+        reject_classifier(config)
+    config.choice("quantization_config", None)
+    if config.faults:
+        raise _unsupported_options(model_type, [*config.faults, Fact("folder", folder)])
+    return model_type, architecture
+
+
+def _build(model_type: str, config: Config) -> Architecture:
+    try:
+        return ARCHITECTURES[model_type](config)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
+        if config.faults:
+            raise _unsupported_options(model_type, config.faults) from error
+        message = f"from_pretrained: config.json does not describe a {model_type} ({error!r:.100})"
+        raise FormatError(message) from error
+
+
+def _unsupported_options(model_type: str, faults: Iterable[Fact]) -> UnsupportedError:
+    """Return the error of options; an option that was read several times has one fact."""
+    unique = {str(fault): fault for fault in faults}
+    return UnsupportedError(f"from_pretrained: {model_type} with unsupported options", *unique.values())

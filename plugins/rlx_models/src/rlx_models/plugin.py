@@ -1,0 +1,20 @@
+"""Contributions of this package to rlx. Importing this module imports none of the architectures."""
+
+from rlx_core.contributions import CommandSpec, FunctionSpec
+from rlx_core.hooks import hookimpl
+
+
+@hookimpl
+def rlx_functions() -> list[FunctionSpec]:
+    return [
+        FunctionSpec(
+            "from_pretrained",
+            "rlx_models.loading:from_pretrained",
+            summary="An rlx.Model of a checkpoint in a folder.",
+        ),
+    ]
+
+
+@hookimpl
+def rlx_commands() -> list[CommandSpec]:
+    return [CommandSpec("generate", "rlx_models.command:command", summary="Continue a text with a checkpoint.")]
