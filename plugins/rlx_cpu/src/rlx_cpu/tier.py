@@ -19,6 +19,7 @@ from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
+from rlx_core.system.records import evolve
 
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm.isa import Isa
@@ -149,11 +150,15 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any], *, 
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
-    """The settings of a template's programs: as its first size had them, so that CPUs are not counted anew for each size."""
+    """The settings of a template's programs, read once for all sizes except for the number of usable CPUs, which may change."""
     kept = _settings.get(template)
     if kept is None or kept[0] != options:
         kept = _settings[template] = dict(options), settings(options)
-    return kept[1]
+    made = kept[1]
+    if made is None:
+        return None
+    threads = threads_of(options)
+    return made if made.threads == threads else evolve(made, threads=threads)
 
 
 _settings: WeakKeyDictionary[Lir, tuple[Mapping[str, Any], Settings | None]] = WeakKeyDictionary()

@@ -101,6 +101,17 @@ def test_programs_follow_the_number_of_usable_cpus(built: list[Any], monkeypatch
     assert built == []
 
 
+def test_later_sizes_follow_the_number_of_usable_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = rlx.compile(lambda x: x @ OLD, rlx.spec("f32[n, 96]"), target="cpu")
+    used = []
+    for count, size in ((1, 40), (2, 39), (1, 38)):
+        monkeypatch.setattr(threads, "usable_cpus", lambda count=count: count)
+        fast(X[:size])
+        used.append(fast.executable._shared.latest.program.compiled.native.settings.threads)
+
+    assert used == [1, 2, 1]
+
+
 def test_in_poison_mode_every_function_has_a_guard_of_its_own(built: list[Any]) -> None:
     config = {"options": {"cpu.poison": True}}
     fresh = [rlx.jit(lambda x: rlx.sum(x * x), config=config) for _ in range(2)]
