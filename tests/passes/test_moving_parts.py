@@ -143,7 +143,8 @@ class TestLegalizeBroadcast:
 
     def test_a_condition_is_stretched_too(self):
         graph = program(lambda x, y: where(x, y, 0.0), ["bool[2, 1]", "f32[2, 3]"])
-        run(LegalizeBroadcast(form="equal"), graph)
+        after = run(LegalizeBroadcast(form="equal"), graph).graph
+        assert {v.shape for v in after.nodes[-1].operands} == {graph.outputs[0].shape}
 
 
 class TestInlineInto:

@@ -100,8 +100,10 @@ def test_a_function_imported_from_elsewhere_is_no_hook():
     module = ModuleType("acme")
     exec("def rlx_ops(): return []", {"__name__": "elsewhere"}, vars(elsewhere := ModuleType("elsewhere")))
     module.rlx_ops = elsewhere.rlx_ops
+    manager = PluginManager()
+    manager.register(module, "acme")
 
-    PluginManager().register(module, "acme")
+    assert dict(manager.implementations(module)) == {}
 
 
 def test_a_marked_hook_of_another_module_is_not_this_plugins_own(site):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -90,14 +89,19 @@ def test_what_is_no_scene_is_refused(tmp_path: Path, content: bytes, says: str) 
 
 def test_damaged_files_raise_typed_errors_or_are_read(tmp_path: Path) -> None:
     write_ply(tmp_path / "scene.ply", scene(3, 3))
-    good, rng = (tmp_path / "scene.ply").read_bytes(), np.random.default_rng(0)
+    good, rng, outcomes = (tmp_path / "scene.ply").read_bytes(), np.random.default_rng(0), set()
     for _ in range(300):
         bad = bytearray(good)
         for place in rng.integers(0, len(bad), 3):
             bad[place] = rng.integers(0, 256)
-        (tmp_path / "bad.ply").write_bytes(bad[: rng.integers(0, len(bad) + 1)])
-        with contextlib.suppress(RlxError):
+        end = rng.integers(0, len(bad) + 1) if rng.integers(2) else len(bad)
+        (tmp_path / "bad.ply").write_bytes(bad[:end])
+        try:
             read_ply(tmp_path / "bad.ply")
+            outcomes.add("read")
+        except RlxError as error:
+            outcomes.add(type(error).__name__)
+    assert outcomes == {"read", "FormatError"}
 
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
