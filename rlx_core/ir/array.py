@@ -28,6 +28,7 @@ __all__ = [
     "donated_error",
     "donation_text",
     "is_array",
+    "is_immutable",
     "read_only_view",
     "unwrapped",
     "usable",
@@ -365,6 +366,23 @@ def as_index(key: Any) -> Any:
 
 def _entry(entry: Any) -> Any:
     return list(map(unwrapped, entry)) if isinstance(entry, list) else unwrapped(entry)
+
+
+def is_immutable(array: Any) -> bool:
+    """Whether nobody can write to an array: it, and every array or buffer that it is a view of, is read-only."""
+    data = unwrapped(array)
+    if not isinstance(data, np.ndarray):
+        return False
+    while isinstance(data, np.ndarray):
+        if data.flags.writeable:
+            return False
+        if data.base is None:
+            return True
+        data = data.base
+    try:
+        return memoryview(data).readonly
+    except TypeError:  # an owner of memory that is no buffer itself, of which nothing is known
+        return False
 
 
 def usable(array: np.ndarray) -> np.ndarray:

@@ -25,12 +25,14 @@ class Params:
         on_host: Those that are on the host too and that no run writes to, by number.
         given: What the caller bound, by name.
         made: What programs that share the binding derived from it; see `rlx_core.pipeline.select.backend.Bindings`.
+        immutable: The numbers of the arrays that are read-only.
     """
 
     arrays: Mapping[int, Any] = field(factory=dict)
     on_host: Mapping[int, np.ndarray] = field(factory=dict)
     given: Mapping[str, Any] = field(factory=dict)
     made: dict[Hashable, Any] = field(factory=dict)
+    immutable: frozenset[int] = frozenset()
 
 
 @define(eq=False)
@@ -81,4 +83,5 @@ def bind_params(
             arrays[number] = bound.array
         if bound.on_host is not None:
             on_host[number] = bound.on_host
-    return Params(arrays, on_host, given, made), transferred
+    immutable = frozenset(n for n, leaf in enumerate(plan.params) if leaf.name in bindings.immutable)
+    return Params(arrays, on_host, given, made, immutable), transferred

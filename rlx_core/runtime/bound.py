@@ -40,12 +40,14 @@ class Weights:
 
     Attributes:
         arrays: By name.
+        immutable: The names of those that are read-only.
         version: Tells programs to bind again; no two states have one.
         prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
     """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
     version: int = 0
+    immutable: frozenset[str] = frozenset()
     prepared: list[Bindings] = field(factory=list)
 
 
@@ -98,8 +100,12 @@ class BoundPrograms:
         has_donations = bool(donated) or any(e.is_donated for e in manifest.inputs)
         return cls(compiled, declared(manifest.inputs), declared(manifest.params), donated, has_donations)
 
-    def bind(self, ready: Mapping[str, np.ndarray]) -> None:
-        """Bind parameters, beside those that are bound already."""
+    def bind(self, ready: Mapping[str, np.ndarray], immutable: frozenset[str] = frozenset()) -> None:
+        """Bind parameters; those that are not given stay as they are.
+
+        Args:
+            immutable: The names of the arrays that are read-only.
+        """
         with self.lock:
             known = {**self.weights.arrays, **ready}
             if self.donated:
@@ -108,7 +114,8 @@ class BoundPrograms:
                 for name in self.donated & ready.keys():
                     if isinstance(known[name], np.ndarray):
                         known[name] = known[name].view()  # given anew, even if it is the array that was given before
-            self.weights = Weights(known, next(_versions))
+            others = self.weights.immutable - ready.keys()
+            self.weights = Weights(known, next(_versions), (others | immutable) - self.donated)
             self.door.entry = None
 
     def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
@@ -172,9 +179,9 @@ class BoundPrograms:
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
         """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
         if lir.prepare is not self.compiled.lir.prepare:
-            return prepared(self.compiled, lir, weights.arrays)
+            return prepared(self.compiled, lir, weights.arrays, weights.immutable)
         if not weights.prepared:
-            weights.prepared.append(prepared(self.compiled, lir, weights.arrays))
+            weights.prepared.append(prepared(self.compiled, lir, weights.arrays, weights.immutable))
         return weights.prepared[0]  # a signal handler may have made another
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:

@@ -18,7 +18,7 @@ from rlx_core.errors.contained import reraise
 from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir import nonfinite
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.array import HostArray, donate_together, donation_text, wrapped
+from rlx_core.ir.array import HostArray, donate_together, donation_text, is_immutable, wrapped
 from rlx_core.ir.bind import infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
@@ -170,7 +170,7 @@ class Executable:
         """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
-        self._shared.bind(ready)
+        self._shared.bind(ready, frozenset(name for name, array in arrays.items() if is_immutable(array)))
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
         """Bind one parameter from little-endian bytes.

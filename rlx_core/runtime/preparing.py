@@ -6,7 +6,7 @@ by the interpreter, or compiled where it has loops, whose steps take the interpr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,27 @@ from rlx_core.pipeline.select.backend import ABSENT, Bindings, Program
 __all__ = ["prepared", "prepared_on_host"]
 
 
-def prepared(compiled: CompiledProgram, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
-    """What a program of a plan is bound to.
+def prepared(
+    compiled: CompiledProgram, lir: Lir, arrays: Mapping[str, Any], immutable: Collection[str] = ()
+) -> Bindings:
+    """The arrays that a program of a plan is bound to.
 
     Args:
         compiled: The compilation that the plan is of.
         lir: The plan.
         arrays: The caller's parameters by name.
+        immutable: The names of those that are read-only.
 
     Raises:
         IndexRangeError, OutOfMemoryError: Something cannot be computed from these parameters.
     """
+    bindings = _prepared(compiled, lir, arrays)
+    given = {id(arrays[name]) for name in immutable}
+    bindings.immutable = frozenset(name for name, array in bindings.items() if id(array) in given)
+    return bindings
+
+
+def _prepared(compiled: CompiledProgram, lir: Lir, arrays: Mapping[str, Any]) -> Bindings:
     device = compiled.target.device
     if lir.prepare is None or (device is not None and device.name.endswith(f":{ABSENT}")):
         return prepared_on_host(lir, arrays, compiled.target.element_functions)

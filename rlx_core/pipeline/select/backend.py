@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -137,11 +137,14 @@ class Bindings(dict[str, np.ndarray]):
     arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
 
     Attributes:
+        immutable: The names of the arrays that are read-only (`rlx_core.ir.array.is_immutable`), whose packed
+            copies several executables share.
         crossed: Bytes that crossed to a device for values to be computed there, until a program has reported them.
     """
 
-    def __init__(self, values: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, values: Mapping[str, np.ndarray], immutable: Collection[str] = ()) -> None:
         super().__init__(values)
+        self.immutable = frozenset(immutable)
         self.made: dict[Hashable, Any] = {}
         self.crossed = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class PackedOperand:
     pack: Pack
     location: Location
     type: TensorType
-    key: Hashable
+    key: tuple[Hashable, ...]
 
 
 @define(eq=False)
@@ -87,6 +88,11 @@ class Run:
     steps: tuple[int, ...]
     uses_threads: bool
     has_threaded: bool
+
+
+_packed_weights: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+"""Packed operands of immutable arrays, which executables share. Whatever refers to packed bytes also refers to the array, whose
+identity is part of the key and so belongs to no other array meanwhile."""
 
 
 class NativeCode(Code):
@@ -153,10 +159,16 @@ class NativeCode(Code):
             self.native.packed_constants if each.location.buffer.kind == "constant" else frame.params.made
             for each in self._packs
         ]
+        shared = [self._shared_key(frame, each) for each in self._packs]
         missing: dict[tuple[int, Hashable], int] = {}
         for number, (each, made) in enumerate(zip(self._packs, kept, strict=True)):
-            if each.key not in made:
+            if each.key in made:
+                continue
+            packed = None if shared[number] is None else _packed_weights.get(shared[number])
+            if packed is None:
                 missing.setdefault((id(made), each.key), number)
+            else:
+                made[each.key] = packed
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
         capacities = [self._packs[number].pack.capacity for number in missing.values()]
@@ -166,11 +178,21 @@ class NativeCode(Code):
         def pack_one(number: int) -> None:
             each = self._packs[number]
             array = frame.array(each.location, each.type)
-            kept[number][each.key] = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
+            packed = each.pack.pack(array, memory[starts[number] :][: each.pack.capacity])
+            kept[number][each.key] = packed
+            if shared[number] is not None:
+                _packed_weights[shared[number]] = packed
 
         settings = self.native.settings
         share_out(pack_one, starts, settings.threads if memory.nbytes >= settings.machine.serial_pack_nbytes else 1)
         return [made[each.key] for each, made in zip(self._packs, kept, strict=True)]
+
+    def _shared_key(self, frame: Frame, operand: PackedOperand) -> Hashable:
+        """The identity of a packed operand in this process; `None` if the array that it is packed from may change."""
+        buffer = operand.location.buffer
+        if buffer.number not in frame.params.immutable or buffer.kind != "param":
+            return None
+        return id(frame.params.arrays[buffer.number]), operand.key[1:]
 
     # ---------------------------------------------------------------------------------------------- running
 
