@@ -11,6 +11,7 @@ that fills it, which imports this one:
 
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_cpu.native.contract import Emit, Emitted, Pack, aligned
+from rlx_cpu.native.foreign import ForeignFunction, call_foreign
 from rlx_cpu.native.llvm.build import constant, intrinsic, memory_type, splat, variable
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.llvm.status import is_lowest, report_lowest
@@ -26,12 +27,14 @@ __all__ = [
     "Emit",
     "Emitted",
     "Fault",
+    "ForeignFunction",
     "Layout",
     "NativeTable",
     "Pack",
     "Place",
     "SystemRows",
     "aligned",
+    "call_foreign",
     "constant",
     "counting",
     "index",

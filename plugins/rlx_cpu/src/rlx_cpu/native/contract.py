@@ -192,6 +192,7 @@ class Emitted:
         parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
         prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
         notes: Choices worth reporting (tile shapes, say): numbers and words.
+        foreign: Symbols of functions of other libraries that it calls, each with where its address is loaded from.
         words: Sizes that it is told in every call, as text, in the order in which it finds them (`llvm.sizes`).
     """
 
@@ -208,6 +209,7 @@ class Emitted:
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
     words: tuple[str, ...] = field(default=(), repr=False)
+    foreign: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def has_status(self) -> bool:

@@ -9,6 +9,7 @@ from attrs import field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.device.driver import Address
+from rlx_core.errors import ConfigError
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir, Step
@@ -115,6 +116,11 @@ class Writer:
                     self._making.add(module)
                 emitted = self._known[key]
                 assert emitted is not None, "what is native has an emitter"
+                if emitted.foreign:
+                    raise ConfigError(
+                        f"package: {each.kernel} calls {emitted.foreign[0][0]}, a function of another library",
+                        hint="rlx.save writes the program itself, which is compiled where it is loaded",
+                    )
                 found.append(emitted)
         return {number: found[place] for number, place in calls.items()}
 

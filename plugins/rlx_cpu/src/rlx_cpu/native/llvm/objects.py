@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -124,6 +124,7 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
             if found is not None:
                 making.add(found[0])
     objects = making.objects
+    _bind_symbols(emitted)
     if not objects:
         return Library(tuple(emitted), None)
 
@@ -131,6 +132,15 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
         return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
 
     return Library(tuple(emitted), JitCode.of(objects, isa, None if kept is None else put))
+
+
+def _bind_symbols(emitted: Iterable[Emitted | None]) -> None:
+    """Bind what functions call of other libraries, before they are linked."""
+    foreign = [each for one in emitted if one is not None for each in one.foreign]
+    if foreign:
+        from rlx_cpu.native.foreign import bind_symbols  # here, because few functions call any
+
+        bind_symbols(foreign)
 
 
 def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = frozenset()) -> str | None:
@@ -186,6 +196,7 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         if len(emitted) != count or ends[-1] != len(entry):
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
         objects = [entry[a:b] for a, b in pairwise(ends)]
+        _bind_symbols(emitted)
         code = JitCode(link(objects, isa), is_cached=True) if objects else None
         for each in emitted:
             if each is not None and code is not None:
@@ -200,8 +211,11 @@ def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
     fault = None if row["fault"] is None else Fault.from_json(row["fault"])
+    foreign = tuple((symbol, load) for symbol, load in row["foreign"])
     held, packs = tuple(HoistedPack(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
-    return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
+    return Emitted(
+        **{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"]), "foreign": foreign}
+    )
 
 
 def _pack(row: Any) -> Pack:

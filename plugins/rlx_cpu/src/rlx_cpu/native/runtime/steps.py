@@ -77,7 +77,10 @@ def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[l
 def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
-    return emit_step(module, name, function, table, isa)
+    emitted = emit_step(module, name, function, table, isa)
+    if emitted is None or not module.foreign:
+        return emitted
+    return evolve(emitted, foreign=tuple(module.foreign.items()))
 
 
 def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:

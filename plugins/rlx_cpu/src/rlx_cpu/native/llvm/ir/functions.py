@@ -22,6 +22,7 @@ class Module:
         globals: Functions by name.
         sizes: What functions are told when they are called (`llvm.sizes`); `None` where all sizes are known.
         apart: Modules whose functions are called, by the name of the function: each is compiled once for many modules.
+        foreign: Symbol → where its address is loaded from, for functions of other libraries that are called.
     """
 
     def __init__(self, name: str, triple: str = "") -> None:
@@ -30,6 +31,7 @@ class Module:
         self.globals: dict[str, Function] = {}
         self.sizes: object = None
         self.apart: dict[str, Module] = {}
+        self.foreign: dict[str, str] = {}
         self._metadata: list[str] = []
         self._data: list[str] = []
 
