@@ -138,7 +138,7 @@ def _bind_symbols(emitted: Iterable[Emitted | None]) -> None:
     """Bind what functions call of other libraries, before they are linked."""
     foreign = [each for one in emitted if one is not None for each in one.foreign]
     if foreign:
-        from rlx_cpu.native.foreign import bind_symbols  # here, because few functions call any
+        from rlx_cpu.native.llvm.foreign import bind_symbols  # here, because few functions call any
 
         bind_symbols(foreign)
 

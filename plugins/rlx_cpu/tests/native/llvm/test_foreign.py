@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlx_core.errors import KernelBuildError
-from rlx_cpu.native.foreign import bind_symbols
+from rlx_cpu.native.llvm.foreign import bind_symbols
 
 pytestmark = pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "j0"), reason="the C library of this platform has no Bessel functions"
