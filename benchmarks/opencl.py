@@ -21,7 +21,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
 
 COPY: Final = """
@@ -130,7 +130,7 @@ def print_bandwidths(elements: int, rounds: int) -> None:
     rng = np.random.default_rng(0)
     source, target = (rlx.device_put(rng.standard_normal(elements, np.float32), "rocm") for _ in range(2))
     driver, nbytes = source.device.driver, 4 * elements
-    ends = [Address(each.block.buffer, each.offset) for each in (target, source)]
+    ends = [At(each.block.buffer, each.offset) for each in (target, source)]
     copy = driver.launch(driver.build(COPY), "copy_16", nbytes // 16 // GROUP, GROUP, ends)
 
     def copied() -> None:

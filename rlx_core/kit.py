@@ -8,7 +8,7 @@ from rlx_core.codegen import formula_of
 from rlx_core.codegen.loops import Const, Load
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address, DeviceFacts, Driver, Whole
+from rlx_core.device.driver import At, DeviceFacts, Driver, Whole
 from rlx_core.emit.backend import DeviceBackend
 from rlx_core.emit.emitters import Call, Emitted, Function, Language
 from rlx_core.ir.block import Block, define_block
@@ -36,8 +36,8 @@ __all__ = [
     "FLOATS",
     "LOWERED",
     "ZERO",
-    "Address",
     "Alias",
+    "At",
     "Backend",
     "Block",
     "Call",

@@ -17,10 +17,11 @@ SOURCES = ("rlx_core", "plugins/rlx_cpu/src/rlx_cpu", "plugins/rlx_custom_ops/sr
 
 BOUNDED = {
     "graphs are nested at most MOST_NESTED deep (ir/graph), and each level is one round of these": {
-        "rlx_core/ir/bind.py": "bind check_guards _bind_node bind_op _places _bound _with_bound",
+        "rlx_core/ir/bind.py": "bind check_guards _bound_node bind_op _places _bound _with_bound",
         "rlx_core/ir/encoding.py": "Encoder.value Encoder._object Encoder.op Encoder.graph Encoder._node",
         "rlx_core/ir/graph/program.py": "ops_inside symbols_inside _in_each",
         "rlx_core/ir/hir.py": "has_blocks",
+        "rlx_core/ir/mesh.py": "named_axes nodes_over",
         "rlx_core/ir/plan_form.py": "encode_lir _step_form decode_lir _step",
         "rlx_core/ir/tape.py": "tape_of_op tape_of_graph steps_of",
         "rlx_core/ir/text.py": "_graph_lines _node_text attribute_text _object_text",
@@ -36,7 +37,10 @@ BOUNDED = {
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
         "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
-        "rlx_core/emit/code.py": "code_of",
+        "rlx_core/emit/code.py": "compile_plan",
+        "rlx_core/emit/program.py": "device_program device_program.nested",
+        "plugins/rlx_cpu/src/rlx_cpu/native/runtime/program.py": "native_program native_program.nested",
+        "plugins/rlx_cpu/src/rlx_cpu/numpy_program.py": "numpy_program numpy_program.nested",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",
         "plugins/rlx_cpu/src/rlx_cpu/native/work.py": "estimated_us",
     },
@@ -60,6 +64,7 @@ BOUNDED = {
         "rlx_core/ir/dims/text.py": (
             "parse_dims.atom parse_dims.bare_atom parse_dims.factor parse_dims.term parse_dims.total"
         ),
+        "rlx_core/ir/mesh.py": "named_axes nodes_over",
         "rlx_core/ir/plan_form.py": "option_from",
     },
     "quotients and minima are nested at most MOST_NESTED deep, and MOST_BOUNDS are bounded (ir/dims)": {
@@ -79,6 +84,7 @@ BOUNDED = {
     },
     "configurations are refused below MOST_NESTED (pipeline/config_reading)": {
         "rlx_core/ir/fingerprint.py": "canonical",
+        "rlx_core/ir/mesh.py": "named_axes nodes_over",
         "rlx_core/ir/plan_form.py": "option_form",
         "rlx_core/pipeline/config/records.py": "freeze thaw",
         "rlx_core/pipeline/config/reading.py": "merged key_paths expect_text_keys",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlx_core.device.driver import Address, View
+from rlx_core.device.driver import At, View
 from rlx_core.device.pool import Block, DonatedBlock
 from rlx_core.errors import IndexRangeError, PlaceError, TraceError
 from rlx_core.ir.dtypes import DType
@@ -141,7 +141,7 @@ class DeviceArray(Placed):
         one = np.empty(1, f"V{self.element.itemsize}")
         seen = view(np.lib.stride_tricks.as_strided(one, self.shape, dense_strides(self.type)))
         first = seen.__array_interface__["data"][0] - one.__array_interface__["data"][0] if seen.size else 0
-        at = Address(self.block.buffer, self.offset + first)
+        at = At(self.block.buffer, self.offset + first)
         return self.device.dense(at, self.type.with_shape(seen.shape), seen.strides, self.run)
 
     def __copy__(self) -> DeviceArray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.device.array import DeviceArray, Unsettled
-from rlx_core.device.driver import Address, DeviceFacts, Driver
+from rlx_core.device.driver import At, DeviceFacts, Driver
 from rlx_core.device.pool import Block, Pool
 from rlx_core.errors import DeviceLostError, DtypeError, Fact, OutOfMemoryError
 from rlx_core.ir.array import usable
@@ -37,7 +37,7 @@ class Device:
         ahead: Functions that were built before programs ask for them, by name: the driver's module.
     """
 
-    rearrange: Callable[[Address, TensorType, Strides, Address], None] | None = None
+    rearrange: Callable[[At, TensorType, Strides, At], None] | None = None
     ahead: Mapping[str, Any] = {}
 
     def __init__(self, name: str, facts: DeviceFacts, open: Callable[[], Driver]) -> None:
@@ -119,10 +119,10 @@ class Device:
             return None
         strides = found.strides or dense_strides(type)
         if type.size and (found.offset % WIDEST or not is_dense(type, strides)):
-            return self.dense(Address(found.buffer, found.offset), type, strides)
+            return self.dense(At(found.buffer, found.offset), type, strides)
         return DeviceArray(self, Block(found.buffer, type.static_nbytes), found.offset, type)
 
-    def dense(self, at: Address, type: TensorType, strides: Strides, run: Unsettled | None = None) -> DeviceArray:
+    def dense(self, at: At, type: TensorType, strides: Strides, run: Unsettled | None = None) -> DeviceArray:
         """A dense copy of elements that lie at strides on the device.
 
         Args:
@@ -134,7 +134,7 @@ class Device:
             self.driver.copy(at.buffer, at.offset, made.block.buffer, made.offset, made.nbytes)
         elif type.size:
             assert self.rearrange is not None, f"a backend said how {self.name} copies what has gaps"
-            self.rearrange(at, type, strides, Address(made.block.buffer, made.offset))
+            self.rearrange(at, type, strides, At(made.block.buffer, made.offset))
         return DeviceArray(self, made.block, made.offset, type, run)
 
     def expect_dtype(self, type: TensorType, what: str) -> None:

@@ -19,10 +19,10 @@ import numpy as np
 from rlx_core.errors import DeviceError
 from rlx_core.system.records import frozen
 
-__all__ = ["Address", "Adopted", "Argument", "DeviceFacts", "Driver", "View", "Whole"]
+__all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
 
-class Address(NamedTuple):
+class At(NamedTuple):
     """A place in a driver's buffer; how a kernel gets it (an address, a buffer and a number) is the language's matter."""
 
     buffer: Any
@@ -35,7 +35,7 @@ class Whole(NamedTuple):
     buffer: Any
 
 
-Argument: TypeAlias = Address | Whole | np.generic
+Argument: TypeAlias = At | Whole | np.generic
 
 
 class Adopted(NamedTuple):
@@ -108,7 +108,7 @@ class Driver(ABC):
         """A buffer of at least one byte, with nothing in particular in it."""
 
     def allocate_apart(self, nbytes: int) -> Any:
-        """A buffer that kernels get as `Whole`, next to others that they get as `Address`.
+        """A buffer that kernels get as `Whole`, next to others that they get as `At`.
 
         It need not be other memory, but where kernels see all memory as one thing, this is another.
         """
@@ -217,7 +217,7 @@ class Driver(ABC):
     can_record: bool = False
     """Whether `record` gives anything; such a driver has an `address`."""
 
-    def address(self, at: Address) -> int:
+    def address(self, at: At) -> int:
         """What tells a place from every other at the same time; memory that was given back may come again at the same one."""
         raise AssertionError(f"{self.facts.driver} records nothing")
 

@@ -15,7 +15,7 @@ from rlx_core.codegen.gpu.faults import SITE_WORDS, first_error
 from rlx_core.codegen.places import Fault
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address, Driver, Whole
+from rlx_core.device.driver import At, Driver, Whole
 from rlx_core.device.pool import Block
 from rlx_core.emit.emitters import Call, Function, Language
 from rlx_core.emit.modules import Modules, build_modules
@@ -224,7 +224,7 @@ class DeviceCode(Code):
                     arguments.append(frame.at(argument))
                 else:
                     assert workspace is not None, "its size is the sum of all workspaces of a step"
-                    arguments.append(Address(workspace.buffer, argument))
+                    arguments.append(At(workspace.buffer, argument))
             if each.faults:
                 assert status is not None, "there are status words for all faults"
                 arguments += [Whole(status.buffer), np.uint32(site)]
@@ -242,11 +242,11 @@ class DeviceCode(Code):
             driver.share(launch, call.dynamic_nbytes)
         return launch
 
-    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: Address) -> None:
+    def place(self, calls: Launches, arguments: Sequence[tuple[int, int, int]], at: At) -> None:
         set_argument, every = self.device.driver.set_argument, calls.every
         buffer, base = at
         for launch, argument, offset in arguments:
-            set_argument(every[launch], argument, Address(buffer, base + offset))
+            set_argument(every[launch], argument, At(buffer, base + offset))
 
     def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:
         if profile is None or self._steps is None:

@@ -14,7 +14,7 @@ from rlx_core.codegen.layout import simplified
 from rlx_core.codegen.loops import Buffer, Kernel, Load, Store
 from rlx_core.codegen.verify import check_kernel
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.emit.emitters import Emitted, Language
 from rlx_core.emit.modules import Modules, build_modules
 from rlx_core.ir.dtypes import DType, i8, i16, i32, i64
@@ -51,13 +51,13 @@ class Rearranger:
         self._device, self._language = device, language
         self._built: LruCache[_Problem, tuple[Emitted, Modules]] = LruCache(_KEPT)
 
-    def __call__(self, source: Address, type: TensorType, strides: Strides, target: Address) -> None:
+    def __call__(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
         # Kernels read forwards and store backwards.
         first = source.offset + sum(s * (d - 1) for d, s in zip(type.static_shape, strides, strict=True) if s < 0)
         problem = _Problem(type, tuple(strides), gcd(first, WIDEST))
         emitted, modules = self._built.get_or_make(problem, lambda: self._build(problem))
         assert not emitted.workspaces, "a copy needs no memory of its own"
-        driver, memory = self._device.driver, (Address(source.buffer, first), target)
+        driver, memory = self._device.driver, (At(source.buffer, first), target)
         launches = [
             driver.launch(
                 modules.by_function[call.function],

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir
 from rlx_core.run.plan import BufferId
 from rlx_core.system.records import frozen
@@ -48,7 +48,7 @@ class Code(ABC):
         """
 
     @abstractmethod
-    def place(self, calls: Any, arguments: Any, at: Address) -> None:
+    def place(self, calls: Any, arguments: Any, at: At) -> None:
         """Set the arguments that are addresses in one buffer."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class HostCode(Code):
     def prepare(self, frame: Frame) -> None:
         return None
 
-    def place(self, calls: Any, arguments: Any, at: Address) -> None:
+    def place(self, calls: Any, arguments: Any, at: At) -> None:
         raise AssertionError("no calls, no arguments")
 
     def run(self, part: Calls, frame: Frame, profile: Profile | None) -> None:

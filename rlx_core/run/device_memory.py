@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import OutOfMemoryError
 from rlx_core.ir.array import usable
 from rlx_core.ir.dtypes import u8
@@ -53,7 +53,7 @@ class DeviceMemory(ProgramMemory):
         if not arrays:
             return {}
         block = self.device.block(end, "the constants of a program")
-        placed = {n: Allocation(Address(block.buffer, start), block) for n, start in zip(arrays, starts, strict=True)}
+        placed = {n: Allocation(At(block.buffer, start), block) for n, start in zip(arrays, starts, strict=True)}
         for number, array in arrays.items():
             self.write(placed[number].at, usable(array))
         return placed
@@ -64,10 +64,10 @@ class DeviceMemory(ProgramMemory):
 
     def margins(self, array: DeviceArray) -> tuple[np.ndarray, np.ndarray]:
         type, buffer = TensorType(u8, (self.margin,)), array.block.buffer
-        first, last = (Address(buffer, array.offset + start) for start in (-self.margin, array.nbytes))
+        first, last = (At(buffer, array.offset + start) for start in (-self.margin, array.nbytes))
         return self.read(first, type, (1,)), self.read(last, type, (1,))
 
-    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> Address:
+    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> At:
         if buffer.kind not in self._starts:
             types = [leaf.type for leaf in plan.inputs] if buffer.kind == "input" else plan.results
             alignment = max(plan.alignment, self.device.facts.alignment)
@@ -76,14 +76,14 @@ class DeviceMemory(ProgramMemory):
         starts = self._starts[buffer.kind]
         if buffer.kind not in frame.staging:
             frame.staging[buffer.kind] = self.device.block(starts[-1], f"the {buffer.kind}s of a run")
-        return Address(frame.staging[buffer.kind].buffer, starts[buffer.number])
+        return At(frame.staging[buffer.kind].buffer, starts[buffer.number])
 
     def register(self, frames: Frames) -> None:
         self.device.pool.held_by(frames)
 
     def _allocation(self, nbytes: int, purpose: str) -> Allocation:
         block = self.device.block(nbytes, purpose)
-        return Allocation(Address(block.buffer, 0), block)
+        return Allocation(At(block.buffer, 0), block)
 
     # --------------------------------------------------------------------------------------------- arrays
 
@@ -109,8 +109,8 @@ class DeviceMemory(ProgramMemory):
             there = made[key]
         return BoundParam(there, None if leaf.is_donated else usable(array), transferred)
 
-    def at(self, array: Any) -> Address | None:
-        return Address(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
+    def at(self, array: Any) -> At | None:
+        return At(array.block.buffer, array.offset) if isinstance(array, DeviceArray) else None
 
     def part(self, array: DeviceArray, offset: int, type: TensorType, strides: Strides, run: Any) -> DeviceArray:
         return DeviceArray(self.device, array.block, array.offset + offset, type, run)
@@ -134,25 +134,25 @@ class DeviceMemory(ProgramMemory):
 
     def element(self, array: DeviceArray, index: int) -> DeviceArray:
         type = array.type.with_shape(array.type.shape[1:])
-        at = Address(array.block.buffer, array.offset + index * type.static_nbytes)
+        at = At(array.block.buffer, array.offset + index * type.static_nbytes)
         return self.device.dense(at, type, dense_strides(type))  # a copy, because kernels read at aligned addresses
 
-    def store(self, array: DeviceArray, at: Address) -> None:
+    def store(self, array: DeviceArray, at: At) -> None:
         if array.run is not None:
             array.run.settle()
         self.device.driver.copy(array.block.buffer, array.offset, at.buffer, at.offset, array.nbytes)
 
     # ------------------------------------------------------------------------------------------- transfers
 
-    def copy_to(self, source: Address, type: TensorType, strides: Strides, target: Address) -> None:
+    def copy_to(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
         assert strides == dense_strides(type), "callers read outputs densely, and the plan knows it"
         nbytes = type.static_nbytes
         self.device.driver.copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
 
-    def fill(self, at: Address, nbytes: int, byte: int) -> None:
+    def fill(self, at: At, nbytes: int, byte: int) -> None:
         self.device.driver.fill(at.buffer, at.offset, nbytes, byte)
 
-    def read(self, at: Address, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
         shape, dtype = type.static_shape, type.dtype.numpy
         if type.size == 0:
             return np.empty(shape, dtype)
@@ -163,7 +163,7 @@ class DeviceMemory(ProgramMemory):
             return raw.view(dtype).reshape(shape)
         return strided(raw, -low, shape, dtype, strides)
 
-    def write(self, at: Address, array: np.ndarray, *, waits: bool = True) -> None:
+    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
         self.device.driver.write(at.buffer, at.offset, usable(array), waits=waits)
 
     def synchronize(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import field
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.ir.types import TensorType
 from rlx_core.run.code import Code
 from rlx_core.run.memory import ProgramMemory
@@ -40,7 +40,7 @@ class Frame:
         views: Arrays on buffers that never move, by location; used where the host reads this memory in place.
     """
 
-    bound: dict[BufferId, Address]
+    bound: dict[BufferId, At]
     params: Params
     memory: ProgramMemory
     owners: list[Any]
@@ -48,10 +48,10 @@ class Frame:
     staging: dict[str, Any] = field(factory=dict)
     views: dict[Location, np.ndarray] = field(factory=dict)
 
-    def at(self, location: Location) -> Address:
+    def at(self, location: Location) -> At:
         """The address of a value's first element."""
         base = self.bound[location.buffer]
-        return Address(base.buffer, base.offset + location.offset)
+        return At(base.buffer, base.offset + location.offset)
 
     def array(self, location: Location, type: TensorType) -> np.ndarray:
         """A value as an array on the host: in place in the host's memory, else a copy."""
@@ -121,7 +121,7 @@ class Frames:
             except IndexError:  # a run has taken it
                 return
 
-    def bind(self, frame: Frame, buffer: BufferId, at: Address) -> None:
+    def bind(self, frame: Frame, buffer: BufferId, at: At) -> None:
         """Bind a buffer to another address and update the arguments that refer to it."""
         bound = frame.bound.get(buffer)
         # Buffers are compared by identity: `==` of a driver's buffers may compare their contents, as it does for bytearrays.
@@ -138,7 +138,7 @@ class Frames:
         if shared.constants is None:
             numbers = frozenset(buffer.number for buffer in used if buffer.kind == "constant")
             shared.constants = memory.place_constants(plan, numbers)
-        bound: dict[BufferId, Address] = {BufferId("constant", i): each.at for i, each in shared.constants.items()}
+        bound: dict[BufferId, At] = {BufferId("constant", i): each.at for i, each in shared.constants.items()}
         owners: list[Any] = []
         if plan.arena_nbytes or memory.is_host:
             arena = memory.arena(plan.arena_nbytes, plan.alignment)

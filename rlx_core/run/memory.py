@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.array import usable
 from rlx_core.ir.strides import Strides, dense_strides
@@ -49,7 +49,7 @@ R = TypeVar("R")
 class Allocation(NamedTuple):
     """Memory at an address, which `owner` keeps."""
 
-    at: Address
+    at: At
     owner: object = None
 
 
@@ -108,7 +108,7 @@ class ProgramMemory(ABC):
         """
 
     @abstractmethod
-    def at(self, array: Any) -> Address | None:
+    def at(self, array: Any) -> At | None:
         """The address of an array that lies in this memory; `None` for an array of another memory."""
 
     @abstractmethod
@@ -128,19 +128,19 @@ class ProgramMemory(ABC):
         """An array of the caller's that shares the memory of one that `result` gave; `run` is the run that computes it."""
 
     @abstractmethod
-    def copy_to(self, source: Address, type: TensorType, strides: Strides, target: Address) -> None:
+    def copy_to(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
         """Copy the elements of a value to where they lie densely."""
 
     @abstractmethod
-    def fill(self, at: Address, nbytes: int, byte: int) -> None:
+    def fill(self, at: At, nbytes: int, byte: int) -> None:
         """Set bytes."""
 
     @abstractmethod
-    def read(self, at: Address, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
         """The elements of a value as an array on the host: in place in the host's memory, else a copy."""
 
     @abstractmethod
-    def write(self, at: Address, array: np.ndarray, *, waits: bool = True) -> None:
+    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
         """Copy a dense array of the host into this memory.
 
         Args:
@@ -164,10 +164,10 @@ class ProgramMemory(ABC):
         """An element of an array along the first axis."""
 
     @abstractmethod
-    def store(self, array: Any, at: Address) -> None:
+    def store(self, array: Any, at: At) -> None:
         """Copy an array of this memory to an address."""
 
-    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> Address:
+    def staged(self, frame: Frame, plan: ExecutionPlan, buffer: BufferId) -> At:
         """The address of a frame's memory for an input or a result whose array lies in another memory.
 
         Raises:
@@ -207,18 +207,18 @@ class HostMemory(ProgramMemory):
         self.name, self.margin = name, margin
 
     def arena(self, nbytes: int, alignment: int) -> Allocation:
-        return Allocation(Address(allocate(nbytes, alignment, self.name), 0))
+        return Allocation(At(allocate(nbytes, alignment, self.name), 0))
 
     def place_constants(self, plan: ExecutionPlan, used: Collection[int]) -> dict[int, Allocation]:
-        return {number: Allocation(Address(array, 0)) for number, array in enumerate(plan.constants)}
+        return {number: Allocation(At(array, 0)) for number, array in enumerate(plan.constants)}
 
     def bind(
         self, leaf: PlanLeaf, array: np.ndarray, made: dict[Hashable, Any], *, is_used: bool, is_read: bool
     ) -> BoundParam:
         return BoundParam(usable(array), None)
 
-    def at(self, array: np.ndarray) -> Address:
-        return Address(array, 0)
+    def at(self, array: np.ndarray) -> At:
+        return At(array, 0)
 
     def result(self, type: TensorType) -> np.ndarray:
         shape, dtype = type.static_shape, type.dtype.numpy
@@ -240,9 +240,9 @@ class HostMemory(ProgramMemory):
         return [usable(array) for array in inputs]  # callers have copied donated arrays that share memory
 
     def part(self, array: np.ndarray, offset: int, type: TensorType, strides: Strides, run: None) -> np.ndarray:
-        return self.read(Address(array, offset), type, strides)
+        return self.read(At(array, offset), type, strides)
 
-    def copy_to(self, source: Address, type: TensorType, strides: Strides, target: Address) -> None:
+    def copy_to(self, source: At, type: TensorType, strides: Strides, target: At) -> None:
         np.copyto(self.read(target, type, dense_strides(type)), self.read(source, type, strides))
 
     def operand(self, frame: Frame, location: Location, type: TensorType) -> np.ndarray:
@@ -255,19 +255,19 @@ class HostMemory(ProgramMemory):
         element: np.ndarray = array[index, ...]
         return element
 
-    def store(self, array: np.ndarray, at: Address) -> None:
+    def store(self, array: np.ndarray, at: At) -> None:
         self.write(at, usable(array))
 
-    def fill(self, at: Address, nbytes: int, byte: int) -> None:
+    def fill(self, at: At, nbytes: int, byte: int) -> None:
         bytes_of(at.buffer)[at.offset : at.offset + nbytes] = byte
 
-    def read(self, at: Address, type: TensorType, strides: Strides) -> np.ndarray:
+    def read(self, at: At, type: TensorType, strides: Strides) -> np.ndarray:
         array, shape, dtype = at.buffer, type.static_shape, type.dtype.numpy
         if array.shape == shape and array.dtype == dtype and at.offset == 0 and strides == dense_strides(type):
             return array
         return strided(bytes_of(array), at.offset, shape, dtype, strides)
 
-    def write(self, at: Address, array: np.ndarray, *, waits: bool = True) -> None:
+    def write(self, at: At, array: np.ndarray, *, waits: bool = True) -> None:
         bytes_of(at.buffer)[at.offset : at.offset + array.nbytes] = bytes_of(array)
 
 

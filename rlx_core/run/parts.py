@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
 from rlx_core.errors.contained import reraise
 from rlx_core.ir.array import read_only_view
@@ -157,7 +157,7 @@ class Driven(HostPart):
             result = self.results[number]
             if result.type.size:
                 at = frame.at(result.location)
-                memory.store(array, Address(at.buffer, at.offset + offset))
+                memory.store(array, At(at.buffer, at.offset + offset))
 
         operands = [memory.operand(frame, each.location, each.type) for each in self.operands if each is not None]
         try:

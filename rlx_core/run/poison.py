@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.dtypes import u8
 from rlx_core.ir.lir import Lir, Slot, Step
@@ -95,7 +95,7 @@ class Guard:
         for each in live:
             if each.death == number:
                 base = frame.bound[ARENA]
-                memory.fill(Address(base.buffer, base.offset + each.slot.offset), each.slot.nbytes, POISON)
+                memory.fill(At(base.buffer, base.offset + each.slot.offset), each.slot.nbytes, POISON)
 
     def _check_arena(self, arena: np.ndarray, step: Step, live: list[Occupied]) -> None:
         end = 0

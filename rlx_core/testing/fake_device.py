@@ -23,7 +23,7 @@ from rlx_core.codegen.interpret import outside_of
 from rlx_core.codegen.loops import Bound, Load, Store
 from rlx_core.contributions import BackendSpec, OptionSpec
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address, Adopted, Argument, DeviceFacts, Driver, Whole
+from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.emit.backend import DeviceBackend
 from rlx_core.emit.emitters import Call, Emitted, Function, Language
 from rlx_core.errors import DeviceLostError, IndexRangeError, KernelBuildError, OutOfMemoryError, RlxError
@@ -224,7 +224,7 @@ class FakeDriver(Driver):
         return made
 
     def set_argument(self, launch: FakeLaunch, number: int, argument: Argument) -> None:
-        if isinstance(argument, Address):
+        if isinstance(argument, At):
             self._expect_range(argument.buffer, argument.offset, 1)
             assert not argument.buffer.is_apart, "what was allocated apart is passed whole"
         if isinstance(argument, Whole):
@@ -249,7 +249,7 @@ class FakeDriver(Driver):
                 self.is_lost = self.fails_at <= 0
                 self.fails_at -= 1
 
-    def address(self, at: Address) -> int:
+    def address(self, at: At) -> int:
         return at.buffer.address + at.offset
 
     def record(self, launches: Sequence[FakeLaunch]) -> FakeRecording:
@@ -259,7 +259,7 @@ class FakeDriver(Driver):
     def _replay(self, recording: FakeRecording) -> None:
         for kernel, arguments in recording.launches:
             for argument in arguments:
-                if isinstance(argument, Address | Whole):
+                if isinstance(argument, At | Whole):
                     self._expect_range(argument.buffer, 0, 1)
             self._ask(partial(execute, kernel, arguments))
 
@@ -315,9 +315,9 @@ class FakeArray:
 def execute(kernel: Kernel, arguments: Sequence[Argument]) -> None:
     """Run a kernel on the bytes of its arguments' buffers; a fault goes to the words that follow them."""
     used = used_buffers(kernel)
-    at: dict[int, Address] = {}
+    at: dict[int, At] = {}
     for number, argument in zip(used, arguments, strict=False):
-        assert isinstance(argument, Address), "buffers come first"
+        assert isinstance(argument, At), "buffers come first"
         at[number] = argument
     buffers = [at[i].buffer.data if i in at else None for i in range(len(kernel.buffers))]
     moved = evolve(

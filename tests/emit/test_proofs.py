@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 import rlx_core as rlx
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import IndexRangeError, LegalizeError, OutOfMemoryError, TraceError
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.runtime.executable import Executable
@@ -45,11 +45,11 @@ def test_an_array_keeps_its_queue_and_goes_with_it() -> None:
 def test_what_kernels_are_given_begins_where_the_device_wants_it(
     bench: Any, alignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[Address] = []
+    given: list[At] = []
     set_argument = FakeDriver.set_argument
 
     def watched(self: FakeDriver, launch: Any, number: int, argument: Any) -> None:
-        given.extend([argument] if isinstance(argument, Address) else [])
+        given.extend([argument] if isinstance(argument, At) else [])
         set_argument(self, launch, number, argument)
 
     monkeypatch.setattr(FakeDriver, "set_argument", watched)

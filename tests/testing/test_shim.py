@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from rlx_core.testing.shim.compiler import Compiler, compiler
 from rlx_core.testing.shim.dialects import CUDA_DIALECT, METAL_DIALECT
@@ -70,7 +70,7 @@ def run(driver: ShimDriver):  # type: ignore[no-untyped-def]
     def run(name: str, group: int = 64, groups: int = 1, count: int = 64) -> np.ndarray:
         x, y = (driver.allocate(4 * n) for n in (64, count))
         driver.write(x, 0, np.arange(64, dtype=np.float32), waits=True)
-        driver.submit([driver.launch(module, name, groups, group, [Address(x, 0), Address(y, 0)])])
+        driver.submit([driver.launch(module, name, groups, group, [At(x, 0), At(y, 0)])])
         found = np.empty(count, np.float32)
         driver.read(y, 0, found)
         return found
@@ -123,7 +123,7 @@ def test_orders_are_the_same_for_the_same_seed(driver: ShimDriver) -> None:
         driver = ShimDriver(CUDA_DIALECT, "shim:0", seed=seed)
         x, y = driver.allocate(256), driver.allocate(256)
         driver.write(x, 0, np.arange(64, dtype=np.float32), waits=True)
-        driver.submit([driver.launch(module, "racing", 1, 64, [Address(x, 0), Address(y, 0)])])
+        driver.submit([driver.launch(module, "racing", 1, 64, [At(x, 0), At(y, 0)])])
         result = np.empty(64, np.float32)
         driver.read(y, 0, result)
         return result.tobytes()
@@ -151,7 +151,7 @@ def test_metal_gets_numbers_by_reference_and_its_place_as_arguments() -> None:
     x, y = buffers(driver, 4 * 67, 8)
     numbers = np.arange(67, dtype=np.float32)
     driver.write(x, 0, numbers, waits=True)
-    launch = driver.launch(driver.build(METAL), "totals", 2, 32, [Address(x, 0), Address(y, 0), np.uint32(3)])
+    launch = driver.launch(driver.build(METAL), "totals", 2, 32, [At(x, 0), At(y, 0), np.uint32(3)])
     driver.submit([launch])
     found = np.empty(2, np.float32)
     driver.read(y, 0, found)
@@ -166,7 +166,7 @@ def test_a_module_is_built_from_what_another_one_was(driver: ShimDriver) -> None
     binary = driver.binary_of(driver.build(KERNELS))
     again = driver.build("nothing that compiles", binary)
     x, y = buffers(driver, 256, 256)
-    driver.submit([driver.launch(again, "reversed", 1, 64, [Address(x, 0), Address(y, 0)])])
+    driver.submit([driver.launch(again, "reversed", 1, 64, [At(x, 0), At(y, 0)])])
     with pytest.raises(KernelBuildError, match="shim:0: a library that does not load"):
         driver.build("", b"no library")
 
@@ -217,7 +217,7 @@ def test_every_compiler_makes_the_same(command: tuple[str, ...], monkeypatch: py
     driver = ShimDriver(CUDA_DIALECT, "shim:0")
     x, y = buffers(driver, 256, 256)
     driver.write(x, 0, np.arange(64, dtype=np.float32), waits=True)
-    driver.submit([driver.launch(driver.build("", made), "reversed", 1, 64, [Address(x, 0), Address(y, 0)])])
+    driver.submit([driver.launch(driver.build("", made), "reversed", 1, 64, [At(x, 0), At(y, 0)])])
     found = np.empty(64, np.float32)
     driver.read(y, 0, found)
     np.testing.assert_array_equal(found, np.arange(64)[::-1])

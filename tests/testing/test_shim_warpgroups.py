@@ -14,7 +14,7 @@ from rlx_core.codegen.gpu.products import print_product
 from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.sources import source_of
 from rlx_core.codegen.gpu.walks import Machine
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.ir.dtypes import bf16
 from rlx_core.testing.shim.compiler import compiler
@@ -104,7 +104,7 @@ class Product:
 
     def run(self, function: Function, name: str, nbytes: int) -> np.ndarray:
         y = self.driver.allocate(self.wanted.nbytes)
-        memory = [Address(each, 0) for each in (*self.operands, y)]
+        memory = [At(each, 0) for each in (*self.operands, y)]
         launch = self.driver.launch(self.module, name, function.launch.groups, function.launch.group, memory)
         self.driver.share(launch, nbytes)
         self.driver.submit([launch])

@@ -13,7 +13,7 @@ from fake_cupy import X, require_a_lost_device_is_an_error, require_every_step_i
 
 import rlx_core as rlx
 from rlx_core.device.array import DeviceArray
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import (
     DeviceCallError,
     DeviceLostError,
@@ -397,4 +397,4 @@ def test_events_time_every_step(driven: PluginHost) -> None:
 def test_few_launches_are_no_graph(driven: PluginHost) -> None:
     driver = put(driven, X).device.driver
     assert driver.record(()) is None
-    assert driver.address(Address(driver.allocate(8), 4)) % 512 == 4
+    assert driver.address(At(driver.allocate(8), 4)) % 512 == 4

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import KernelBuildError, OutOfMemoryError
 from rlx_core.testing.shim.dialects import METAL_DIALECT
 from rlx_core.testing.shim.driver import Buffer, ShimDriver
@@ -134,7 +134,7 @@ class FakeEncoder:
         module, name, driver = self.pipeline.module, self.pipeline.name, self.commands.device.driver
         given = [self.arguments[i] for i in range(len(self.arguments))]
         used = [g[0] for g in given if not isinstance(g, bytes)]
-        passed = [np.frombuffer(g, np.uint32)[0] if isinstance(g, bytes) else Address(g[0].memory, g[1]) for g in given]
+        passed = [np.frombuffer(g, np.uint32)[0] if isinstance(g, bytes) else At(g[0].memory, g[1]) for g in given]
         launch = driver.launch(module, name, groups.width, threads.width, passed)
         self.commands.add(lambda: driver.submit([launch]), *used)
         self.arguments = {}

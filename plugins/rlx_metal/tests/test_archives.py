@@ -13,7 +13,7 @@ from fake_metal import ARCHIVE, FakeDevice
 from test_driver import X, driver, host, on
 
 import rlx_core as rlx
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import KernelBuildError
 from rlx_core.plugins import PluginHost
 from rlx_core.system.disk import DiskCache
@@ -39,7 +39,7 @@ def entries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DiskCache:
 
 def launched(driver: Any, module: Any) -> np.ndarray:
     buffer, found = driver.allocate(128), np.empty(32, np.uint32)
-    driver.submit([driver.launch(module, "rlx_one", 1, 32, [Address(buffer, 0)])])
+    driver.submit([driver.launch(module, "rlx_one", 1, 32, [At(buffer, 0)])])
     driver.read(buffer, 0, found)
     return found
 

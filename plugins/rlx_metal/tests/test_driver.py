@@ -13,7 +13,7 @@ from fake_metal import OUT_OF_MEMORY, FakeDevice, FakeError, FakeOptions
 import rlx_core as rlx
 import rlx_metal.plugin
 from rlx_core import nn
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import DeviceLostError, IndexRangeError, KernelBuildError, OutOfMemoryError
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
@@ -193,11 +193,11 @@ def test_older_systems_are_told_of_safe_numbers_in_the_older_way(
 def test_more_threads_or_arguments_than_there_may_be_are_a_typed_error(driver: Any, device: FakeDevice) -> None:
     buffer, module = driver.allocate(64), driver._bytes
     with pytest.raises(KernelBuildError, match="has 32 arguments, and Metal 31"):
-        driver.launch(module, "rlx_fill_bytes", 1, 32, [Address(buffer, 0)] * 32)
+        driver.launch(module, "rlx_fill_bytes", 1, 32, [At(buffer, 0)] * 32)
     device.most_threads = 128
     module.pipelines.clear()
     with pytest.raises(KernelBuildError, match="has groups of 256 threads, and registers for 128"):
-        driver.launch(module, "rlx_fill_bytes", 1, 256, [Address(buffer, 0), np.uint32(0), np.uint32(4)])
+        driver.launch(module, "rlx_fill_bytes", 1, 256, [At(buffer, 0), np.uint32(0), np.uint32(4)])
 
 
 @pytest.mark.parametrize(
@@ -222,6 +222,6 @@ def test_what_the_gpu_says_of_a_command_buffer_is_raised_by_whoever_waits(
 
 def test_a_launch_is_timed_by_the_gpus_clock(driver: Any) -> None:
     launch = driver.launch(
-        driver._bytes, "rlx_fill_bytes", 1, 64, [Address(driver.allocate(64), 0), np.uint32(0), np.uint32(64)]
+        driver._bytes, "rlx_fill_bytes", 1, 64, [At(driver.allocate(64), 0), np.uint32(0), np.uint32(64)]
     )
     assert driver.timed(launch) == 0.25

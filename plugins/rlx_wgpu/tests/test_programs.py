@@ -14,7 +14,7 @@ from attrs import evolve
 
 import rlx_core as rlx
 from rlx_core import nn
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import DtypeError, KernelBuildError, OutOfMemoryError, RlxError
 from rlx_core.plugins import PluginHost
 from rlx_wgpu import discovery
@@ -212,7 +212,7 @@ def test_what_is_submitted_again_is_recorded_again(driver: WgpuDriver) -> None:
     module = driver.build(DOUBLE)
     room = driver.allocate(16)
     driver.write(room, 0, np.uint32([1, 2, 3, 4]), waits=True)
-    launch = driver.launch(module, "double", 1, 4, [Address(room, 0)])
+    launch = driver.launch(module, "double", 1, 4, [At(room, 0)])
     driver.submit([launch, launch])
     driver.submit([launch])
     found = np.empty(4, np.uint32)

@@ -16,7 +16,7 @@ import numpy as np
 from rlx_core.device.cupy.launches import FEWEST, Call, Launch, Recording, Submitted
 from rlx_core.device.cupy.queue import Queue
 from rlx_core.device.cupy.routines import Routine
-from rlx_core.device.driver import Address, Adopted, Argument, DeviceFacts, Driver, View
+from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_core.system.records import define
 
@@ -134,7 +134,7 @@ class CupyDriver(Driver):
         with self._queue as stream:
             self._runtime.memsetAsync(buffer.address + offset, byte, nbytes, stream.ptr)
 
-    def address(self, at: Address) -> int:
+    def address(self, at: At) -> int:
         return at.buffer.address + at.offset
 
     # ---------------------------------------------------------------------------- arrays of other libraries

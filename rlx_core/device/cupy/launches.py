@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from rlx_core.device.driver import Address, Argument, Whole
+from rlx_core.device.driver import Argument, At, Whole
 from rlx_core.system.records import define, frozen
 
 __all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
@@ -64,7 +64,7 @@ class Launch:
         return made
 
     def set(self, number: int, argument: Argument) -> None:
-        if isinstance(argument, Address):
+        if isinstance(argument, At):
             self.slots[number] = argument.buffer.address + argument.offset
         elif isinstance(argument, Whole):
             self.slots[number] = argument.buffer.address

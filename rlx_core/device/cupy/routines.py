@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.device.driver import Address, Argument
+from rlx_core.device.driver import Argument, At
 from rlx_core.system.records import define
 
 __all__ = ["Routine"]
@@ -27,7 +27,7 @@ class Routine:
     cupy: Any
     function: Callable[..., None]
     places: Sequence[Any]
-    arguments: list[Address]
+    arguments: list[At]
     number: int
 
     @classmethod
@@ -36,18 +36,18 @@ class Routine:
     ) -> Routine:
         made = cls(cupy, function, places, [], number)
         for argument in arguments:
-            assert isinstance(argument, Address), "a library is given memory"
+            assert isinstance(argument, At), "a library is given memory"
             made.arguments.append(argument)
         return made
 
     def set(self, number: int, argument: Argument) -> None:
-        assert isinstance(argument, Address), "a library is given memory"
+        assert isinstance(argument, At), "a library is given memory"
         self.arguments[number] = argument
 
     def run(self, stream: Any) -> None:
         self.function(self.cupy, *(self._array(p, at) for p, at in zip(self.places, self.arguments, strict=True)))
 
-    def _array(self, place: Any, at: Address) -> Any:
+    def _array(self, place: Any, at: At) -> Any:
         """CuPy's array of memory whose elements lie at strides, from the lowest byte that it touches.
 
         Elements of a dtype that NumPy has not are given as unsigned integers of their bits, because not every CuPy has them.

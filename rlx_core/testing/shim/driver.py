@@ -21,7 +21,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address, Argument, DeviceFacts, Driver
+from rlx_core.device.driver import Argument, At, DeviceFacts, Driver
 from rlx_core.errors import Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.ir.dtypes import f64
 from rlx_core.system.locks import Lock
@@ -194,7 +194,7 @@ class ShimDriver(Driver):
             raw = argument.tobytes()
             launch.cells[number : number + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
             return
-        offset = argument.offset if isinstance(argument, Address) else 0
+        offset = argument.offset if isinstance(argument, At) else 0
         self._range(argument.buffer, offset, 1)
         launch.buffers[number] = argument.buffer
         launch.cells[number] = argument.buffer.address + offset

@@ -12,7 +12,7 @@ from rlx_core.codegen.gpu.faults import NO_FAULT, SITE_WORDS, Report, report_of
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.sources import source_of
-from rlx_core.device.driver import Address, Argument, Whole
+from rlx_core.device.driver import Argument, At, Whole
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.testing.shim.dialects import DIALECTS
 from rlx_core.testing.shim.driver import Buffer, ShimDriver
@@ -45,7 +45,7 @@ class Programs:
         reports: list[Report | None] = []
         for function in printed.functions:
             launch = function.launch
-            arguments: list[Argument] = [Address(memory[number], OFFSET) for number in launch.buffers]
+            arguments: list[Argument] = [At(memory[number], OFFSET) for number in launch.buffers]
             words = np.full(launch.status_words, NO_FAULT, np.uint32)
             status = self._filled(words.view(np.uint8), 0) if launch.checked else None
             if status is not None:

@@ -62,7 +62,7 @@ class CpuBackend(Backend):
 
             return OracleProgram(lir)
         poison = bool(chosen.get("cpu.poison"))
-        native = tier.native_program(lir, target.kernels, chosen, poison=poison)
+        native = tier.native_tier_program(lir, target.kernels, chosen, poison=poison)
         if native is not None:
             return native
         from rlx_cpu.numpy_program import numpy_program

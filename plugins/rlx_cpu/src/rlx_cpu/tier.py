@@ -35,7 +35,7 @@ __all__ = [
     "kernel_table",
     "levels",
     "listings",
-    "native_program",
+    "native_tier_program",
     "properties",
     "reason_without",
     "settings",
@@ -134,7 +134,9 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any], *, poison: bool = False) -> Program | None:
+def native_tier_program(
+    lir: Lir, table: KernelTable, options: Mapping[str, Any], *, poison: bool = False
+) -> Program | None:
     """The program on the native tier, or `None` on the other tier.
 
     Raises:

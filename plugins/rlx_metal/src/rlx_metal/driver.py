@@ -13,7 +13,7 @@ import numpy as np
 import objc
 from attrs import define, field
 
-from rlx_core.device.driver import Address, Argument, DeviceFacts, Driver
+from rlx_core.device.driver import Argument, At, DeviceFacts, Driver
 from rlx_core.errors import Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.system.locks import Lock
 from rlx_metal.archives import Archives, pipeline_of
@@ -129,7 +129,7 @@ class MetalDriver(Driver):
             if offset % _WORD == 0 and nbytes % _WORD == 0:
                 self._commands.blit().fillBuffer_range_value_(buffer, (offset, nbytes), byte)
                 return
-            arguments = (Address(buffer, offset), np.uint32(byte), np.uint32(nbytes))
+            arguments = (At(buffer, offset), np.uint32(byte), np.uint32(nbytes))
             self._launched("rlx_fill_bytes", nbytes, arguments)
 
     @property
@@ -214,7 +214,7 @@ class MetalDriver(Driver):
                 source, source_offset, target, target_offset, nbytes
             )
             return
-        arguments = (Address(source, source_offset), Address(target, target_offset), np.uint32(nbytes))
+        arguments = (At(source, source_offset), At(target, target_offset), np.uint32(nbytes))
         self._launched("rlx_copy_bytes", nbytes, arguments)
 
     def _launched(self, name: str, nbytes: int, arguments: Sequence[Argument]) -> None:
@@ -226,7 +226,7 @@ class MetalDriver(Driver):
 def _encoded(argument: Argument) -> tuple[Any, int] | bytes:
     if isinstance(argument, np.generic):
         return argument.tobytes()
-    return argument.buffer, argument.offset if isinstance(argument, Address) else 0
+    return argument.buffer, argument.offset if isinstance(argument, At) else 0
 
 
 def _memory(buffer: Any) -> np.ndarray:

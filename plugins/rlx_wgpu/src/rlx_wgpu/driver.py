@@ -18,7 +18,7 @@ import wgpu
 from attrs import define, field, frozen
 
 from rlx_core.codegen.gpu.wgsl import segmented
-from rlx_core.device.driver import Address, Argument, DeviceFacts, Driver, Whole
+from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.errors import DeviceError, DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.system.locks import Lock
 from rlx_wgpu.copies import COPY, COPY_GROUP, COPY_GROUPS
@@ -67,7 +67,7 @@ class Launch:
     places: np.ndarray
     uniform: wgpu.GPUBuffer
     status: wgpu.GPUBuffer
-    rooms: dict[int, Address] = field(factory=dict)
+    rooms: dict[int, At] = field(factory=dict)
     is_written: bool = False
     segments: tuple[int, ...] = ()
     pipeline: wgpu.GPUComputePipeline | None = None
@@ -94,7 +94,7 @@ class WgpuDriver(Driver):
             self._heap = Heap(self.device, self._limits.segment_nbytes, self._limits.segments, self.place)
             self._nothing = self.device.create_buffer(size=256, usage=USAGE)
             self._layouts: dict[int, tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]] = {}
-            here, apart = Address(Room(0, 256), 0), Whole(Room(0, 256, self._nothing))
+            here, apart = At(Room(0, 256), 0), Whole(Room(0, 256, self._nothing))
             self._copy = self.launch(
                 self.build(COPY), "rlx_copy", COPY_GROUPS, COPY_GROUP, (here, here, apart, np.uint32(0))
             )
@@ -130,7 +130,7 @@ class WgpuDriver(Driver):
             padded[: raw.size] = raw
             staged = self._heap.take(_up(padded.size, self._facts.alignment))
             self._write_words(staged, 0, padded)
-            self._copy_in_heap(Address(staged, 0), Address(buffer, offset), raw.size)
+            self._copy_in_heap(At(staged, 0), At(buffer, offset), raw.size)
             self._heap.give_back(staged)  # what is written there next, is written after the copy
 
     def read(self, buffer: Room, offset: int, into: np.ndarray) -> None:
@@ -151,7 +151,7 @@ class WgpuDriver(Driver):
         self._expect_range(target, target_offset, nbytes)
         with self._lock, self._translated():
             if source.own is None and target.own is None:
-                self._copy_in_heap(Address(source, source_offset), Address(target, target_offset), nbytes)
+                self._copy_in_heap(At(source, source_offset), At(target, target_offset), nbytes)
                 return
             (read,) = self._pieces(source, source_offset, nbytes)
             (written,) = self._pieces(target, target_offset, nbytes)
@@ -221,7 +221,7 @@ class WgpuDriver(Driver):
             assert argument.buffer.own is not None, "the words for faults lie apart"
             launch.status, launch.group = argument.buffer.own, None
             return
-        if isinstance(argument, Address):
+        if isinstance(argument, At):
             self._expect_range(argument.buffer, argument.offset, 1)
             assert argument.buffer.own is None, "a kernel has one binding for what is in the heap"
             launch.rooms[number] = argument
@@ -291,7 +291,7 @@ class WgpuDriver(Driver):
         self.device.queue.read_buffer(self._nothing, 0, _WORD)
         self._staged = 0
 
-    def _copy_in_heap(self, source: Address, target: Address, nbytes: int) -> None:
+    def _copy_in_heap(self, source: At, target: At, nbytes: int) -> None:
         self.set_argument(self._copy, 0, source)
         self.set_argument(self._copy, 1, target)
         self.set_argument(self._copy, 3, np.uint32(nbytes))  # after the words for faults

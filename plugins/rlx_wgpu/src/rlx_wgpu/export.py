@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from rlx_core.codegen.gpu.faults import SITE_WORDS
 from rlx_core.device.device import Device
-from rlx_core.device.driver import Address, Argument, DeviceFacts, Driver, Whole
+from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.emit.program import build_program
 from rlx_core.emit.steps import emissions
 from rlx_core.errors import ConfigError, Fact, FormatError
@@ -205,7 +205,7 @@ class _Recorder(Driver):
         return made
 
     def set_argument(self, launch: _Launch, number: int, argument: Argument) -> None:
-        if isinstance(argument, Address):
+        if isinstance(argument, At):
             launch.places[number + 1] = argument.buffer.start + argument.offset
         elif not isinstance(argument, Whole):
             launch.places[number] = int(argument)  # of the words for faults before it only the number is a place

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from rlx_core.cli.validating.bench import Bench, Skip
 from rlx_core.cli.validating.results import CheckRow
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
@@ -129,7 +129,7 @@ def strided(bench: Bench, array: np.ndarray) -> Any:
     memory = bench.put(gaps)
     strides = tuple(gaps.strides[: array.ndim])
     type = TensorType(dtype(array.dtype), array.shape)
-    at = Address(memory.block.buffer, memory.offset + array.itemsize)
+    at = At(memory.block.buffer, memory.offset + array.itemsize)
     made = bench.device.dense(at, type, strides)
     bench.device.synchronize()  # `memory` may be freed
     return made

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.errors import ConfigError
 from rlx_core.ir.array import usable
 from rlx_core.ir.forms import Json
@@ -149,7 +149,7 @@ def _program_form(lir: Lir, compiled: CompiledSteps, bindings: Bindings, keep: K
     packed: list[tuple[int, np.ndarray]] = []
     for each in packs_of(compiled, locations):
         roots = params if each.location.buffer.kind == "param" else plan.constants
-        at = Address(roots[each.location.buffer.number], each.location.offset)
+        at = At(roots[each.location.buffer.number], each.location.offset)
         packed.append((each.word, each.pack.pack(memory.read(at, each.type, each.location.strides))))
     microseconds = {number: estimated_us(lir.steps[number], speed) for number in compiled.steps}
     return program_form(writer, compiled, arguments, packed, microseconds)

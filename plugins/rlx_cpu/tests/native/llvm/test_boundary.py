@@ -175,13 +175,13 @@ SWEEP = """
     from rlx_cpu.native.llvm import jit
     from rlx_cpu.native.llvm.isa import host_isa
     from rlx_cpu.native.llvm.build import I32
-    from rlx_cpu.native.llvm.ir import Constant, Function, FunctionType, IRBuilder
+    from rlx_cpu.native.llvm.ir import Function, FunctionType, IRBuilder, LlvmConstant
     from rlx_cpu.native.llvm.optimise import new_module
 
     def work(number):  # a compile, a load and an address
         module = new_module("test")
         b = IRBuilder(Function(module, FunctionType(I32, []), "f").append_basic_block("entry"))
-        b.ret(Constant(I32, number))
+        b.ret(LlvmConstant(I32, number))
         assert jit.compile_module(module, host_isa()).address("f")
         assert jit.compile_module(module, host_isa()).address("f")
 

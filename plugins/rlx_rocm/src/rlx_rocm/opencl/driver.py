@@ -16,7 +16,7 @@ import pyopencl as cl
 from attrs import frozen
 
 from rlx_core.codegen.gpu.opencl import OPENCL
-from rlx_core.device.driver import Address, Adopted, Argument, DeviceFacts, Driver, Whole
+from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
 from rlx_rocm.opencl.exiting import ExitGuard, guarded
 
@@ -163,21 +163,19 @@ class OpenClDriver(Driver):
             kernel = cl.Kernel(module, name)
             kernel.set_scalar_arg_dtypes([each.dtype if isinstance(each, np.generic) else None for each in flat])
             kernel.set_args(*flat)
-        offsets = {
-            number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, Address)
-        }
+        offsets = {number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, At)}
         return Launch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
 
     @guarded
     def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
         place, kernel = launch.starts[number], launch.kernel
         try:
-            if isinstance(argument, Address) and launch.offsets[number] == argument.offset:
+            if isinstance(argument, At) and launch.offsets[number] == argument.offset:
                 kernel.set_arg(place, argument.buffer)
                 return
             for i, each in enumerate(_flat(argument)):
                 kernel.set_arg(place + i, each)
-            if isinstance(argument, Address):
+            if isinstance(argument, At):
                 launch.offsets[number] = argument.offset
         except cl.Error as error:
             self._raise(error)
@@ -228,7 +226,7 @@ class OpenClDriver(Driver):
 
 def _flat(argument: Argument) -> tuple[Any, ...]:
     """An argument as a kernel has it: of memory the buffer and the byte in it."""
-    if isinstance(argument, Address):
+    if isinstance(argument, At):
         return argument.buffer, np.uint64(argument.offset)
     return (argument.buffer if isinstance(argument, Whole) else argument,)
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from rlx_core.device.driver import Address
+from rlx_core.device.driver import At
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.profile import Profile
 from rlx_core.run.code import Calls, Code
@@ -146,7 +146,7 @@ class NativeCode(Code):
             words[operand.word] = address_of(array)
         return Table(np.array(words, np.int64), scratch, status, packed)
 
-    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: Address) -> None:
+    def place(self, calls: Table, arguments: Sequence[tuple[int, int]], at: At) -> None:
         _store(calls.words, arguments, at)
 
     def _packed(self, frame: Frame) -> Sequence[np.ndarray]:
@@ -337,7 +337,7 @@ class NativeCode(Code):
         return self.native.origin
 
 
-def _store(words: Any, arguments: Sequence[tuple[int, int]], at: Address) -> None:
+def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
     base = address_of(at.buffer) + at.offset
     for word, offset in arguments:
         words[word] = base + offset
