@@ -24,9 +24,10 @@ def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: s
 
     Args:
         paths: Where it may lie, best first.
-        missing: What an error says is not installed.
+        missing: Name of the library, as the error "… is not installed" shows it.
         install: What mends that.
-        beside: A pattern of files in its folder that it asks the system for by name, which finds them once they are loaded.
+        beside: Pattern of libraries in the same folder that it loads by name; they are loaded first, so that the loader resolves
+            them.
 
     Raises:
         DeviceUnavailableError: None does.
@@ -48,7 +49,7 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
 
     Args:
         name: The module, in a distribution of its name if `oldest` is given.
-        target: Who asks for it.
+        target: The target that needs it, for errors.
         install: What mends it.
         needs: Names of it without which it is not whole, or another one.
         oldest: The oldest version that will do.

@@ -1,7 +1,7 @@
 """Runs on a device: any number at a time, or one alone, when memory is short.
 
-A run that finds no room for its frame may only have come at a bad moment: others hold the room, and give it back when they are
-done. So it lets go of what it has, waits until no other run is going on, and tries again while all that come later wait.
+A run that cannot allocate its frame may only have come at a bad moment: other runs use the memory, and free it when they are
+done. So it frees its memory, waits until no other run is in progress, and tries again while all later runs wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Turns:
 
     @property
     def is_inside(self) -> bool:
-        """Whether this thread has a run."""
+        """Return whether this thread has a run in progress."""
         return get_ident() in self.running
 
     def among_others(self) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ MAX_RECORDS: Final = 100_000
 
 @frozen
 class Claim:
-    """One plugin says: this name, of this kind, is mine, and this is its record.
+    """A plugin's claim to one name of one kind, with its record.
 
     Attributes:
         given: The record as the plugin gave it; in `record` its plugin may have been put into its name.
@@ -37,13 +37,15 @@ class Claim:
 
     @property
     def digest(self) -> str:
-        """Of what the plugin gave; made when it is asked for, because a file of arrays or a package is read without it."""
+        """Digest of the record as the plugin returned it; computed lazily, because reading an array file or a package does not
+        need it.
+        """
         return record_digest(self.given, self.entry)
 
 
 @frozen
 class Collected:
-    """What one plugin gave, complete and checked.
+    """Everything that one plugin contributed, complete and checked.
 
     Args:
         unavailable: Why its device cannot be reached here, or `None`.
@@ -112,7 +114,7 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
 
 
 def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
-    """Flatten what a hook returned, and refuse what is no record of its kind."""
+    """Flatten the return value of a hook, and refuse objects that are not records of its kind."""
     if returned is None:
         return []
     if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
@@ -124,7 +126,7 @@ def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
 
 
 def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
-    """One returned item as records: an op's class and a family of ops stand for theirs."""
+    """Return the records of one returned item: an op's class and a family of ops are expanded to their records."""
     if kind == "ops" and isinstance(item, OpFamily):
         return list(item)
     if kind == "ops" and isinstance(item, type):
@@ -151,7 +153,7 @@ def refuse_repetition(claims: Iterable[Claim]) -> None:
 def refuse_reserved(claims: Iterable[Claim], reserved: Mapping[tuple[str, str], Claim]) -> None:
     """A plugin may not take rlx's own names by being installed; a configuration may give them to it.
 
-    Between two plugins nobody knows who is right, and the name is refused. Here the later one is wrong, and
+    Between two plugins rlx cannot decide which is right, and the name is refused. Here the later one is wrong, and
     must not be able to take an op away from every program.
     """
     for claim in claims:

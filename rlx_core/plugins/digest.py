@@ -1,6 +1,6 @@
-"""Digests of records: what the registry's hash is made of.
+"""Digests of records, from which the registry's hash is computed.
 
-A digest covers everything a record says and which distribution and version says it; nothing that differs
+A digest covers all fields of a record and the distribution and version that contributed it; nothing that differs
 between two machines with the same packages (paths, the order of installation, Python's hash seed).
 """
 
@@ -31,7 +31,7 @@ def sha256(content: object) -> str:
 
 
 def canonical(value: object) -> Any:
-    """A field's value as JSON; types that JSON would confuse are told apart."""
+    """Return a field's value as JSON; types that JSON would confuse are tagged."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

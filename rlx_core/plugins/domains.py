@@ -1,4 +1,4 @@
-"""Domains: whose names are whose. A plugin's own are those that begin with its name, and the target of its name."""
+"""Domains: which plugin owns which names. A plugin owns the names that begin with its name, and the target of its name."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry
 
 
 def domain_of(kind: str, name: str) -> str | None:
-    """The domain that a name of a kind is in, or `None` if it is in nobody's."""
+    """Return the domain of a name of a kind, or `None` if it is in no domain."""
     return None if kind in UNOWNED else name.partition(".")[0]

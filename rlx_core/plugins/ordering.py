@@ -12,7 +12,7 @@ from rlx_core.system.records import frozen
 
 @frozen
 class Relation:
-    """`first` comes before `second`, because the record `said_by` says so."""
+    """The constraint that `first` comes before `second`, declared by the record `said_by`."""
 
     first: str
     second: str
@@ -25,7 +25,7 @@ class Relation:
 
 
 def ordered(records: Mapping[str, Contribution]) -> list[str]:
-    """The names in order. Two runs over the same records agree, in whatever order the records were found.
+    """Return the names in order. Two runs over the same records agree, whatever the order of the mapping.
 
     Raises:
         CycleError: the relations cannot all hold; the message has each relation of one cycle.
@@ -84,5 +84,5 @@ def cycle_error(cycle: list[Relation]) -> CycleError:
 
 
 def members(error: CycleError) -> set[str]:
-    """The names that made a cycle by what they say."""
+    """Return the names whose constraints form a cycle."""
     return {fact.label for fact in error.facts}

@@ -65,5 +65,5 @@ def provided(claims: tuple[Claim, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 def refused(claims: tuple[Claim, ...], registry: Registry) -> list[Claim]:
-    """Those of a plugin's claims that cannot be used."""
+    """Return the claims of a plugin that cannot be used."""
     return [claim for claim in claims if (claim.kind, claim.name) in registry.refused]
