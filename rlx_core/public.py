@@ -128,7 +128,7 @@ PLUGIN_KIT = _table(
         "attrs": "field",
     }
 )
-"""What a package needs to write ops of its own."""
+"""Names that a package needs to write its own ops."""
 
 CORE = _table(
     {
@@ -182,7 +182,7 @@ CORE = _table(
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),
-    # The dtypes by the names of the standard, and bfloat16 by that of ml_dtypes.
+    # The dtypes by the names of the standard, and bfloat16 by its name in ml_dtypes.
     "bool": "rlx_core.ir.dtypes:bool_",
     "bfloat16": "rlx_core.ir.dtypes:bf16",
     "complex64": "rlx_core.ir.dtypes:c64",
@@ -194,7 +194,7 @@ CORE = _table(
 
 
 def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Where a public name is: a module and what it is called there, which is nothing where it is the module itself.
+    """Return the module and the attribute of a public name; the attribute is empty where the name is the module itself.
 
     A place is `module`, `module:attribute`, or `module:` for a module.
     """
@@ -203,7 +203,7 @@ def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def found_at(module: str, attribute: str) -> Any:
-    """What is there."""
+    """Import a module and return its attribute, or the module if the attribute is empty."""
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
 
@@ -261,13 +261,13 @@ def installing(name: str) -> str | None:
 
 
 def is_submodule(module: str, name: str) -> bool:
-    """Whether a package has a module of this name, which `from package import name` asks for before it imports that."""
+    """Return whether a package has a module of this name, which `from package import name` looks up before it imports that."""
     folders: Iterable[str] = getattr(sys.modules[module], "__path__", ())
     return any(os.path.exists(os.path.join(folder, each)) for folder in folders for each in (f"{name}.py", name))
 
 
 def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a module has not: it says what rlx calls it, and why there is none if there is none."""
+    """Return the error for a name that a module does not have: with rlx's name for it, or the reason why it is absent."""
     # Python's own probes, of which some come with every import; what to write instead takes milliseconds to find.
     if name.startswith("__") or is_submodule(module, name):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -280,7 +280,7 @@ def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
 
 
 def _at_forks(name: str) -> Callable[[], None]:
-    """What calls a function of `rlx_core.system.locks`, and waits if another thread is importing just that."""
+    """Return a function that calls one of `rlx_core.system.locks`, and waits if another thread is importing just that."""
 
     def call() -> None:
         locks = importlib.import_module("rlx_core.system.locks")

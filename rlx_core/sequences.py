@@ -257,10 +257,10 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
     """A cache of keys or values with new entries from a position on; in place where the program owns the cache.
 
     Args:
-        cache: `[batch, room, ..]`.
+        cache: `[batch, capacity, ..]`.
         new: `[batch, steps, ..]`, of the cache's other dims.
         position: One integer: where the first of them goes.
-        axis: Which axis has the room.
+        axis: The axis of the cache's capacity.
         ring: Whether positions begin again at 0 behind the last; then `new` has one step. Otherwise a position where `new` does
             not fit is the last where it does.
 
@@ -366,7 +366,7 @@ def _of_one(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _recurrent(what: str, x: Any, w: Any, u: Any, gates: int) -> int:
-    """How many hidden features there are, once all sizes fit."""
+    """Return the number of hidden features, after checking that all sizes match."""
     features = _dims(what, "x", x, 3)[2]
     hidden = _dims(what, "u", u, 2)[0]
     _expect(what, "u", u, (hidden, hidden * gates))
@@ -375,7 +375,7 @@ def _recurrent(what: str, x: Any, w: Any, u: Any, gates: int) -> int:
 
 
 def _projected(x: Any, w: Any, b: Any) -> Any:
-    """`x·w + b` of all steps, with the steps in front: it is x that is turned, because the gates are more."""
+    """Return `x·w + b` of all steps, with time as the first axis: x is transposed, because the gates have more elements."""
     z = _turned(x) @ _value(w)
     return z if b is None else z + b
 
@@ -398,7 +398,7 @@ def _state(what: str, given: Any, shape: tuple[Any, ...], like: Any) -> Any:
 
 
 def _value(x: Any) -> Any:
-    """An array or a traced value of what may be numbers."""
+    """Return an array or a traced value for an operand, which may also be a number."""
     return operand(x)
 
 

@@ -10,11 +10,11 @@ __all__ = ["Fact", "RlxError", "nearest"]
 
 
 class Fact:
-    """One labelled line of an error: what it is about, what was found, and where.
+    """One labelled line of an error: its subject, the actual value, and the location.
 
     Args:
         label: A word or two in the user's terms ("lhs", "file", "key").
-        found: What was there; printed with `str`.
+        found: The actual value; printed with `str`.
         where: A source line or another place, or `None`.
     """
 
@@ -49,7 +49,7 @@ class RlxError(Exception):
 
     Args:
         message: One line: the operation first, then the difference.
-        facts: What a reader needs to see to believe it, one line each.
+        facts: The evidence for the message, one line each.
         hint: What would work, if that is known; never a guess.
     """
 
@@ -72,7 +72,7 @@ class RlxError(Exception):
         return self
 
     def about(self, what: str) -> RlxError:
-        """Put what the message is about before it, unless it is there; returns the same error."""
+        """Prefix the message with its subject, unless it begins with that already; returns the same error."""
         if not self.message.startswith(f"{what}: "):
             self.message = f"{what}: {self.message}"
             self.args = (self.message,)

@@ -1,4 +1,4 @@
-"""The wrapper at calls into contributed code, so that what it raises names the plugin, the record and the step.
+"""The wrapper around calls of contributed code, whose errors then name the plugin, the record and the step.
 
 The owner is looked up only when something was raised: a call that succeeds costs what a `try` costs, which is nothing on the
 Python versions that rlx supports. Layers below `rlx_core.plugins` use this module as well, so it imports that layer on failure.
@@ -14,7 +14,7 @@ __all__ = ["contained", "reraise"]
 
 
 def is_contained(error: BaseException | None) -> bool:
-    """Whether an exception is the contribution's own fault: not an interrupt, and not a lack of memory."""
+    """Return whether an exception is the contribution's own fault: not an interrupt, and not an out-of-memory error."""
     return isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
 
 

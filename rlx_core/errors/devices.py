@@ -1,4 +1,4 @@
-"""Errors of devices with memory of their own: arrays that lie elsewhere, kernels that do not build, devices that are gone."""
+"""Errors of devices with memory of their own: arrays in another device's memory, kernels that do not build, lost devices."""
 
 from rlx_core.errors.base import RlxError
 
@@ -8,8 +8,8 @@ __all__ = ["DeviceCallError", "DeviceLostError", "KernelBuildError", "PlaceError
 class PlaceError(RlxError, ValueError):
     """An array lies in the memory of another device than the program's.
 
-    Nothing is moved between devices behind the caller's back: a copy that nobody
-    asked for would be found only by measuring. The message names both places.
+    Nothing is moved between devices implicitly: an unrequested copy
+    would be noticed only by measuring. The message names both places.
 
     >>> from rlx_core.testing.fake_device import fake_host
     >>> host = fake_host()
@@ -27,7 +27,7 @@ class PlaceError(RlxError, ValueError):
 
 
 class KernelBuildError(RlxError, RuntimeError):
-    """A device's compiler refused a kernel that rlx made; the message has the step, the facts what the compiler said.
+    """A device's compiler rejected a kernel that rlx generated; the message has the step, the facts the compiler's log.
 
     This is a fault of rlx or of the driver, not of the program. The source is what
     `rlx compile --emit` prints for that step at the device's level; with it and the

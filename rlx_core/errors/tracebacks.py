@@ -1,4 +1,4 @@
-"""Tracebacks of errors that a user made: the user's frames and one of rlx's, unless `RLX_TRACEBACK=full` asks for all.
+"""Tracebacks of user errors: the user's frames and one of rlx's, or all frames with `RLX_TRACEBACK=full`.
 
 Read when a call has failed, and at no other time. Faults of rlx itself, which are no `RlxError`, keep all frames.
 """

@@ -17,11 +17,11 @@ __all__ = [
 
 
 class AbsentNameError(RlxError, AttributeError):
-    """A module of rlx has no such name; the message has what rlx calls it, or why there is none.
+    """A module of rlx has no such name; the message has rlx's name for it, or the reason why it is absent.
 
-    Functions of arrays are called as in the Python Array API, those that models are
-    written with are in `rlx_core.nn`. Names of NumPy, JAX and PyTorch that are
-    something else here, or nothing, are known with what to write instead.
+    Functions of arrays are named as in the Python Array API, layers and losses are in
+    `rlx_core.nn`. For names of NumPy, JAX and PyTorch that differ or do not exist here, the
+    message has the replacement.
 
     >>> rlx.concatenate([np.zeros(2), np.ones(1)])
     Traceback (most recent call last):
@@ -38,7 +38,7 @@ class AbsentNameError(RlxError, AttributeError):
 class ShapeError(RlxError, ValueError):
     """Two shapes do not fit the operation.
 
-    An operation says which sizes must be equal, and nothing is cropped, repeated
+    An operation determines which sizes must be equal, and nothing is cropped, repeated
     or transposed to make a program fit: a wrong shape is far more often a mistake
     than a wish. The facts show every operand with the line that made it.
 
@@ -99,7 +99,7 @@ class AxisError(RlxError, ValueError):
     """An axis lies outside the operand's rank, or is named twice.
 
     Axes count from 0, and from -1 backwards. After a reduction the remaining axes
-    are numbered anew, which is where such a mistake usually comes from.
+    are renumbered, which is where such a mistake usually comes from.
 
     >>> x = np.ones((2, 3))
     >>> rlx.sum(x, axis=2)
@@ -158,7 +158,7 @@ class WrongInputCountError(RlxError, TypeError):
 
     Operands are what flows in, and come first; attributes are fixed when the
     program is written, and follow them or are given by keyword. The message lists
-    the operands, with `?` after those that may be left out.
+    the operands, with `?` after optional ones.
 
     >>> x = np.ones(3)
     >>> rlx.add(x)
@@ -172,11 +172,11 @@ class WrongInputCountError(RlxError, TypeError):
 
 
 class MissingBiasError(WrongInputCountError):
-    """A block says that it has a bias but was given none.
+    """A block is declared with a bias but received none.
 
     `has_bias` is part of the block, so that a model that is built from a
     description cannot lose its bias unnoticed; a bias without `has_bias` is
-    refused for the same reason. `nn.linear` sets it by what it is given.
+    refused for the same reason. `nn.linear` sets it by whether a bias is passed.
 
     >>> from rlx_core.ops.blocks import linear
     >>> x, w, b = np.ones((2, 3)), np.ones((3, 4)), np.ones(4)
@@ -196,7 +196,7 @@ class TraceError(RlxError, TypeError):
     """Python asked a traced value for something only a concrete one has.
 
     `rlx.jit`, `rlx.compile` and the gradients call a function once, with values
-    that have a type but no elements yet, and record what it does. `if`, `while`,
+    that have a type but no elements yet, and record its operations. `if`, `while`,
     `float(x)` and `np.asarray(x)` need elements, so they cannot be recorded.
 
     >>> @rlx.jit

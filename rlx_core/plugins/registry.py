@@ -93,9 +93,7 @@ class Registry:
     refused: Mapping[Key, Refusal] = EMPTY
     overrides: tuple[Override, ...] = ()
     absent: tuple[tuple[PluginEntry, Verdict], ...] = ()  # plugins that provide nothing, and why
-    faults: tuple[
-        ContributionFault, ...
-    ] = ()  # claims whose faults were detected without importing anything
+    faults: tuple[ContributionFault, ...] = ()  # claims whose faults were detected without importing anything
     left_out: dict[Key, ContributionFault] = field(factory=dict, eq=False)  # faults that `usable` detected; grows
     _memo: dict[str, str] = field(factory=dict, init=False, eq=False)
 

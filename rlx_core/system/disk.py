@@ -1,8 +1,8 @@
 """The compile cache's files: one an entry, each complete or absent, in a directory that is its owner's alone.
 
 An entry is a magic number, its key, its length, a checksum and the payload. It is written to a temporary file, synced and
-renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that nobody
-reads. Reading trusts nothing: a file that differs in any bit from what was written is no entry. There are no locks; writers
+renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that is never
+read. Reading trusts nothing: a file in which any bit changed since it was written is no entry. There are no locks; writers
 of one key write the same bytes, and renaming decides which copy stays.
 """
 
@@ -36,7 +36,7 @@ _UNLISTED: Final = 16
 
 @define
 class DiskCounts:
-    """What the files did so far, and the last faults in words."""
+    """Counters of file operations so far, and descriptions of the last faults."""
 
     hits: int = 0
     misses: int = 0
@@ -203,7 +203,7 @@ def _header(key: str, payload: bytes) -> bytes:
 
 
 def _payload(key: str, data: bytes) -> tuple[bytes | None, str]:
-    """The payload of a file's bytes, or `None` and what is wrong with them."""
+    """Return the payload of a file's bytes and an empty text, or `None` and a description of the fault."""
     if len(data) < _HEADER.size:
         return None, f"it has {len(data)} bytes, a header has {_HEADER.size}"
     magic, raw, length, checksum = _HEADER.unpack_from(data)

@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 @define
 class CacheCounts:
-    """What a cache has done so far."""
+    """Hits, misses and evictions of a cache so far."""
 
     hits: int = 0
     misses: int = 0
@@ -48,7 +48,8 @@ class LruCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value for `key`, which is now the one used last, or `None`."""
-        # Without the lock: each step is one for the interpreter, and a value that goes meanwhile was there when it was asked for.
+        # Without the lock: each step is atomic in the interpreter, and a value that is evicted meanwhile was present at the
+        # look-up.
         found = self._values.get(key)
         if found is None:
             self.counts.misses += 1

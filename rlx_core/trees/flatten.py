@@ -127,7 +127,7 @@ def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 
 def expect_function(what: str, function: object) -> None:
-    """Require something that can be called; `what` asks for it.
+    """Require a callable; `what` is the caller, for the error.
 
     Raises:
         TraceError: It cannot.
@@ -172,7 +172,7 @@ def same_structure(what: str, wanted: Tree, found: Tree) -> None:
 
 
 def spread(what: str, axes: Any, tree: Any) -> list[int | None]:
-    """An axis for each leaf of `tree`: `axes` is one for all, or a pytree whose leaves stand for whole subtrees.
+    """Return an axis for each leaf of `tree`: `axes` is one for all, or a pytree with one leaf for each subtree.
 
     Raises:
         ShapeError: It is a pytree, and does not lie over `tree`.

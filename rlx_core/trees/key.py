@@ -30,7 +30,7 @@ class Key:
 
     __slots__ = ("words",)
     __array_ufunc__: Final = None  # so that NumPy's arrays leave `array + key` to the key, which refuses
-    __hash__ = None  # type: ignore[assignment]  # what is not compared is not hashed
+    __hash__ = None  # type: ignore[assignment]  # without equality, no hash
 
     def __init__(self, words: Any) -> None:
         self.words = words
