@@ -49,7 +49,7 @@ _OPERATORS: Final = {
 
 
 class Donated:
-    """What a donated array refers to in place of its elements: the call that it was donated to, and the type that it had."""
+    """Replaces the elements of a donated array: the call that it was donated to, and its former type."""
 
     __slots__ = ("dtype", "shape", "to")
 
@@ -74,7 +74,7 @@ class HostArray(ArrayMethods):
     def __init__(self, data: np.ndarray) -> None:
         self._data: np.ndarray | Donated = data
 
-    # ------------------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------------------ properties
 
     @property
     def _array(self) -> np.ndarray:
@@ -131,7 +131,7 @@ class HostArray(ArrayMethods):
     # ------------------------------------------------------------------------------- elements
 
     def __getitem__(self, key: Any) -> Any:
-        """The elements that a key selects, as NumPy reads it; boolean arrays select as many as they have trues.
+        """Return the elements that a key selects, as in NumPy; a boolean array selects one element for each true.
 
         With a value of a program in the key, the result is one too.
 
@@ -168,7 +168,7 @@ class HostArray(ArrayMethods):
         return self._array.tobytes()
 
     def copy(self, order: str = "C") -> HostArray:
-        """An array with memory of its own."""
+        """Return a copy with separate memory."""
         return HostArray(self._array.copy(order="C"))
 
     __copy__ = copy
@@ -232,14 +232,14 @@ class HostArray(ArrayMethods):
             return operator(name)(*inputs)
         if out is not None:
             if any(type(each) is HostArray for each in out):
-                return NotImplemented  # arrays do not change; NumPy says so
+                return NotImplemented  # arrays are immutable; NumPy raises the error
             options["out"] = out
         return getattr(ufunc, method)(*map(unwrapped, inputs), **{k: unwrapped(v) for k, v in options.items()})
 
     def __array_function__(self, function: Callable[..., Any], types: Iterable[Any], args: Any, kwargs: Any) -> Any:
-        """What a function of NumPy returns for the elements: NumPy arrays, not arrays of rlx."""
+        """Return the result of a NumPy function on the elements: NumPy arrays, not arrays of rlx."""
         if any(issubclass(each, Value) for each in types):
-            return NotImplemented  # a value has no elements, and says so
+            return NotImplemented  # a value has no elements, and raises the error
         return function(*optree.tree_map(unwrapped, args), **optree.tree_map(unwrapped, kwargs))
 
     # There is no `__array_interface__`: what NumPy makes of it refers to this object alone, and not to the memory, which a
@@ -258,7 +258,7 @@ class HostArray(ArrayMethods):
     # --------------------------------------------------------------------------------- donation
 
     def donate(self, to: str) -> np.ndarray:
-        """Give the elements away: an array that nobody else refers to, or a copy if somebody does. Later uses raise.
+        """Return the elements for a donation: the array itself if no other object refers to it, else a copy. Later uses raise.
 
         Raises:
             DonatedError: They were given away before.
@@ -266,8 +266,9 @@ class HostArray(ArrayMethods):
         with _donating:
             array = self._array
             self._data = Donated(to, array.dtype, array.shape)
-        # What the caller may still look at through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view refers
-        # to the array whose memory it shows, and that array is referred to here and by the call below.
+        # Memory that the caller may still see through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view
+        # refers
+        # to its base array, which is otherwise referred to here and by the call below.
         is_own = array.base is None or not isinstance(array.base, np.ndarray)
         return array if is_own and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable else array.copy()
 
@@ -293,7 +294,7 @@ def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.n
 
     Args:
         arrays: The arrays, to whose elements the caller has no other reference.
-        to: What errors say of each.
+        to: Descriptions of each array for errors.
 
     Raises:
         DonatedError: One was donated before, or is there twice. The others are as they were.
@@ -316,7 +317,7 @@ def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.n
 
 
 def donation_text(argument: str, program: str) -> str:
-    """What errors say of an array that was donated to a program."""
+    """Return the description of a donated array for errors: its argument and the program."""
     return f"argument {argument} of {program}"
 
 
@@ -352,7 +353,7 @@ def unwrapped(data: Any) -> Any:
 
 
 def is_array(data: Any) -> bool:
-    """Whether something is an array in the host's memory: this class, NumPy's arrays, or NumPy's scalars."""
+    """Return whether an object is an array in the host's memory: of this class, or a NumPy array or scalar."""
     return isinstance(data, np.ndarray | np.generic | HostArray)
 
 

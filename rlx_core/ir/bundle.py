@@ -1,4 +1,4 @@
-"""A program with its weights: what a file holds that can be called when it is read."""
+"""A program with its weights: the content of a file that can be called once it is read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bundle(Travels):
 
     @classmethod
     def decoded(cls, form: Mapping[str, Json], decoder: Decoder) -> Bundle:
-        """The program that was encoded, verified; its arrays are those that its graph asks for.
+        """Return the program that was encoded, verified; its arrays match the params of its graph.
 
         Raises:
             FormatError: The form is another, or an array is missing, unknown or of another type.
@@ -65,7 +65,7 @@ class Bundle(Travels):
 
 
 class Bundled(ABC):
-    """What is more than a bundle and can be made one: a compiled function, say."""
+    """An object that can be converted to a bundle, such as a compiled function."""
 
     @abstractmethod
     def bundle(self) -> Bundle:

@@ -80,10 +80,10 @@ class Encoder:
     """Writes attributes and graphs in canonical form.
 
     Args:
-        blob: Stores constant data and returns what stands for it (base64 text, an index, a digest).
+        blob: Stores constant data and returns its reference (base64 text, an index, a digest).
         keeps_names: Whether graph names, node names and origins are written; a fingerprint leaves them out.
-        lines: The lines of the program that what is written was made from (`lines_of`): they are written by their numbers,
-            for whoever has the same program from other lines. By default as file and line.
+        lines: The lines of the program from which the encoded part was made (`lines_of`): they are written by their numbers,
+            so that a reader can have the same program from other lines. By default as file and line.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Where a function has no derivative, and what its rules give there: data on the op, which the laws read.
+"""Points without a derivative, and the value that the rules of the op give there: data on the op, read by the laws.
 
-`kinks = (Kink(0.0, takes="lower", gives=0.0),)` says that at 0 both modes take the derivative from below, which is 0.
+`kinks = (Kink(0.0, takes="lower", gives=0.0),)` means that at 0 both modes take the derivative from below, which is 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kink:
     Attributes:
         at: A number, or nested ones, for each operand.
         takes: Which derivative it is, see `Takes`.
-        gives: For each operand its cotangent where that of the result is 1 everywhere.
+        gives: For each operand its cotangent where the cotangent of the result is 1 everywhere.
         attributes: The op's attributes.
 
     >>> Kink(1.0, 1.0, takes="mean", gives=(0.5, 0.5)).gives

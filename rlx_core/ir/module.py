@@ -93,7 +93,7 @@ class Module(Travels, Drawn):
         """A builder of a HIR module."""
         return HirBuilder(name, policy)
 
-    # -- what a stage has
+    # -- content by stage
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class Module(Travels, Drawn):
             )
 
     def require(self, stage: IrStage, what: str) -> Graph:
-        """The graph of a module that must be at `stage`, for whoever needs it to do `what` ("a gradient").
+        """Return the graph of a module that must be at `stage`; `what` is the caller's purpose ("a gradient"), for the error.
 
         Raises:
             WrongStageError: It is at another stage; the message names both, and the conversion.
@@ -206,7 +206,7 @@ class Module(Travels, Drawn):
         return verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
 
     def fingerprint(self, context: Mapping[str, object] | None = None) -> str:
-        """The name of what it computes (see `fingerprint.py`)."""
+        """Digest of its function (see `fingerprint.py`)."""
         if isinstance(self.content, Lir):
             return fingerprint_lir(self.content, context=context)
         policy = {"policy": self.policy} if self.stage is IrStage.HIR else {}
@@ -286,7 +286,7 @@ class HirBuilder:
             return op(*operands, name=name)
 
     def wrap(self, graph: Graph, operands: Mapping[str, Value]) -> tuple[Value, ...]:
-        """The outputs of a MIR graph copied in node by node; inputs that `operands` lacks become inputs of the module."""
+        """Copy a MIR graph node by node and return its outputs; inputs that are not in `operands` become inputs of the module."""
         return inline(self._builder, graph, operands)
 
     def __enter__(self) -> Self:
@@ -304,7 +304,7 @@ class HirBuilder:
 
 
 def expect_graph(what: str, program: object) -> None:
-    """Require a graph, for whoever makes another one of it; `what` names them.
+    """Require a graph as the argument of a transformation; `what` is the caller, for the error.
 
     Raises:
         WrongStageError: It is a module, which may be at any stage, or no program at all.

@@ -1,4 +1,4 @@
-"""Execution plans in canonical form: what a stored LIR holds, and what its fingerprint covers.
+"""Execution plans in canonical form: the content of a stored LIR, and the input of its fingerprint.
 
 Values are [node, result] in the graph they belong to. The graph of a plan, its prepare program and the plans of nested
 graphs all go through the same encoder, so that constants are stored once.

@@ -3,7 +3,7 @@
 8 bytes   magic
 4         format version, little-endian, as all numbers
 8         length of the text that follows
-32        SHA-256 of what the kind of file says that it covers
+32        SHA-256 of the part that the kind of file defines
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STRUCT: Final = struct.Struct("<8sIQ32s")
 
 @frozen
 class Prefix:
-    """What one kind of file begins with.
+    """The prefix of one kind of file.
 
     Attributes:
         kind: What errors call the file.
@@ -46,7 +46,7 @@ class Prefix:
         return _STRUCT.pack(self.magic, self.version, length, digest)
 
     def padding(self, length: int) -> int:
-        """How many zeros follow a text of this length."""
+        """Return the number of zeros that follow a text of this length."""
         return -(_STRUCT.size + length) % ALIGNMENT
 
     def read(self, data: bytes | memoryview) -> tuple[memoryview, memoryview, bytes]:
@@ -83,7 +83,7 @@ class Prefix:
         """JSON.
 
         Raises:
-            FormatError: It is none.
+            FormatError: It is not valid JSON.
         """
         try:
             return json.loads(text)
@@ -91,10 +91,10 @@ class Prefix:
             raise FormatError(f"{self.kind}: {what} is not JSON ({error})") from None
 
     def header(self, text: memoryview) -> dict[str, Json]:
-        """What the text says, which is a JSON object.
+        """Parse the text as a JSON object.
 
         Raises:
-            FormatError: It is none.
+            FormatError: It is not a JSON object.
         """
         found: dict[str, Json] = need(self.json(bytes(text), self.text), dict, self.text)
         return found

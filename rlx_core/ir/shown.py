@@ -1,4 +1,4 @@
-"""What a notebook shows of programs: asked for here, and drawn by a layer that this one does not know."""
+"""Representations of programs in notebooks: declared here, and drawn by a layer on which this one does not depend."""
 
 from __future__ import annotations
 

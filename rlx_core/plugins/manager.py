@@ -70,8 +70,7 @@ class PluginManager(pluggy.PluginManager):
         one's.
 
         A package may spread its hooks over modules, as long as those are not plugins themselves. A function that is not an
-        attribute
-        of its module was made for the plugin that holds it.
+        attribute of its module was made for the plugin that holds it.
         """
         if not inspect.ismodule(plugin) or function.__module__ == plugin.__name__:
             return False

@@ -1,4 +1,4 @@
-"""What sizes are made of: symbols, and quotients and minima of sizes."""
+"""The atoms of sizes: symbols, and quotients and minima of sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import field
 from rlx_core.errors import ShapeError
 from rlx_core.system.records import frozen
 
-if TYPE_CHECKING:  # expressions are made of atoms, and what is compound of expressions
+if TYPE_CHECKING:  # expressions consist of atoms, and compound atoms of expressions
     from rlx_core.ir.dims.algebra import Expr
 
 __all__ = [
@@ -50,7 +50,7 @@ Kind: TypeAlias = Literal["/", "//", "min"]
 
 @frozen(order=False, repr=False)
 class Compound:
-    """What no polynomial says of two sizes: an exact quotient, one that is rounded down, or the smaller of the two.
+    """A function of two sizes that is not a polynomial: an exact quotient, one that is rounded down, or the smaller of the two.
 
     A guard states that an exact quotient is exact. The larger of two sizes is their sum without the smaller.
 
@@ -88,7 +88,7 @@ Atom: TypeAlias = SizeSymbol | Compound
 
 
 def atom_key(atom: Atom) -> tuple[bool, str]:
-    """What atoms are sorted by."""
+    """Return the sort key of an atom."""
     # By name, not by id: ids depend on which symbol a process happened to make first.
     return isinstance(atom, Compound), repr(atom)
 

@@ -1,6 +1,6 @@
 """The operators and methods that every array has: values of a program, arrays in memory, and arrays on devices.
 
-They are declared here, and mean what the functions of the standard ops mean, which enter themselves in `OPERATORS`. So an
+They are declared here, and call the functions of the standard ops, which register themselves in `OPERATORS`. So an
 expression has one meaning inside and outside of a program: the same dtype, the same promotion, the same elements.
 """
 
@@ -21,13 +21,13 @@ OPERATORS: Final[Registered[str, Callable[..., Any]]] = Registered("rlx_core.ops
 
 
 def operator(name: str) -> Callable[..., Any]:
-    """The function that an operator or a method stands for. Its module is imported when the first one is used."""
+    """Return the function of an operator or a method. Its module is imported when the first one is used."""
     return OPERATORS[name]
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        # An operand of another library that refuses NumPy's functions has operators of its own for arrays.
+        # An operand of another library that refuses NumPy's functions has its own operators for arrays.
         if getattr(other, "__array_ufunc__", True) is None and not isinstance(other, ArrayMethods | Expr):
             return NotImplemented
         return operator(name)(other, self) if reflected else operator(name)(self, other)
@@ -54,7 +54,7 @@ class ArrayMethods:
 
     described: ClassVar[str] = "an array"  # what errors call one of the class
 
-    if TYPE_CHECKING:  # what a class of arrays defines
+    if TYPE_CHECKING:  # attributes that array classes define
 
         @property
         def dtype(self) -> Any: ...
@@ -103,7 +103,7 @@ class ArrayMethods:
 
     @property
     def device(self) -> Any:
-        """Where the array is: in a program the target that it is compiled for."""
+        """The device of the array: in a program the target that it is compiled for."""
         return operator("device")(self)
 
     def to_device(self, device: object, /, *, stream: object = None) -> Any:

@@ -1,4 +1,4 @@
-"""What a graph begins with: inputs, parameters, and literal data."""
+"""The leaves of a graph: inputs, parameters, and literal data."""
 
 from __future__ import annotations
 

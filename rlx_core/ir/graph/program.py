@@ -116,7 +116,7 @@ class Graph(Travels, Drawn):
         """The input, param or named value called `name`.
 
         Raises:
-            UnknownNameError: There is none; the nearest names are listed.
+            UnknownNameError: No value has this name; the nearest names are listed.
         """
         names = self.names
         if name not in names:
@@ -125,17 +125,17 @@ class Graph(Travels, Drawn):
 
     @cached_property
     def is_storable(self) -> bool:
-        """Whether another process can go on with it: no op, in nested graphs neither, belongs to this one."""
+        """Whether another process can use it: no op, including those of nested graphs, belongs to this one."""
         return all(not n.op.calls_host and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
 
     @cached_property
     def node_count(self) -> int:
-        """Nodes, with those of nested graphs counted wherever they are nested: as many as there are once calls are inlined."""
+        """Number of nodes, with those of nested graphs counted once per nesting: the number after inlining all calls."""
         return len(self.nodes) + sum(body.node_count for n in self.nodes for body in nested_graphs(n.op).values())
 
     @cached_property
     def depth(self) -> int:
-        """How many graphs are nested, this one included: 1 if no op holds a graph."""
+        """Number of nesting levels, this graph included: 1 if no op holds a graph."""
         return 1 + max((body.depth for n in self.nodes for body in nested_graphs(n.op).values()), default=0)
 
     @cached_property
@@ -171,7 +171,7 @@ class Graph(Travels, Drawn):
 
 
 MOST_NESTED = 32
-"""Graphs inside one another. Programs are walked without recursion, and what is inside an op with it; files hold as many."""
+"""Maximum nesting of graphs, in files too. Programs are walked without recursion, but the values inside an op with it."""
 
 
 def leaf_name(value: Value) -> str:
@@ -226,7 +226,7 @@ def _in_each(values: Iterable[object]) -> frozenset[SizeSymbol]:
 
 
 def lines_of(graph: Graph) -> Iterator[Source | None]:
-    """The user's line of each node, those in nested graphs after that of the node that has them; equal programs have as many."""
+    """Yield the user's line of each node, nested graphs after the node that contains them; equal programs yield equally many."""
     left = [iter(graph.nodes)]
     while left:
         node = next(left[-1], None)
