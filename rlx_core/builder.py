@@ -109,7 +109,7 @@ class GraphBuilder:
     # ------------------------------------------------------------------------------- the graph
 
     def set_outputs(self, *outputs: Any) -> None:
-        """Say which values the graph returns, in order.
+        """Set the values that the graph returns, in order.
 
         Raises:
             TraceError: One is not a value, or is another graph's.

@@ -268,10 +268,10 @@ def is_submodule(module: str, name: str) -> bool:
 
 def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """Return the error for a name that a module does not have: with rlx's name for it, or the reason why it is absent."""
-    # Python's own probes, of which some come with every import; what to write instead takes milliseconds to find.
+    # Python's own probes, some of which occur with every import; computing the hint takes milliseconds.
     if name.startswith("__") or is_submodule(module, name):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
-    # Both are only read by those who meet this error.
+    # Both are imported only for this error.
     expected = importlib.import_module("rlx_core.hints.expected")
     errors = importlib.import_module("rlx_core.errors")
     hint = expected.hint_for(name, known) or installing(name) or errors.nearest(name, known, cutoff=0.75)

@@ -1,6 +1,6 @@
 """Layers that go through a sequence step by step, as functions on `rlx.scan`; models call them by `rlx_core.nn`.
 
-Sequences are `[batch, time, ..]`. What depends on one step alone is computed for all steps at once, before the loop. Every
+Sequences are `[batch, time, ..]`. Values that depend on one step alone are computed for all steps at once, before the loop. Every
 function returns its state after the last step and takes it as `state`, so a sequence can be fed in parts.
 """
 

@@ -1,7 +1,7 @@
 """Types to annotate programs with: arguments and results of array functions, whether traced or run on NumPy.
 
 A function under `rlx.jit` is called once with values that have no elements yet, and outside with arrays of rlx or NumPy. `Array`
-is what all can do, so one annotation is true of both; no class derives from it.
+has the operations of both, so one annotation is true of both; no class derives from it.
 """
 
 # mypy: disable-error-code="empty-body"

@@ -53,7 +53,7 @@ def integer(record: object, attribute: Attribute[Any], value: object) -> None:
 
 def names(record: object, attribute: Attribute[Any], value: object) -> None:
     """Validator: a tuple of strings; a lone string is refused because iterating it would give letters."""
-    # Most are empty, of which a process asks 600 times before it loads anything.
+    # Most tuples are empty, and a process runs this 600 times before it loads anything.
     if not isinstance(value, tuple) or (value and not all(isinstance(each, str) for each in value)):
         raise refusal(record, attribute.name, value, "a tuple of names")
 

@@ -27,7 +27,7 @@ class Unsettled(Protocol):
     """A run that the device may not have finished, and that may have failed."""
 
     def settle(self) -> None:
-        """Wait for it, and raise what went wrong in it."""
+        """Wait for it, and raise its error if it failed."""
 
 
 @frozen(eq=False, repr=False)

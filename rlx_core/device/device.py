@@ -34,7 +34,7 @@ class Device:
     Attributes:
         rearrange: Makes elements dense, given the address of the first element, their type and strides, and the destination. It
             comes from the backend, which generates code in the device's language.
-        ahead: Functions that were built before programs ask for them, by name: the driver's module.
+        ahead: Functions that were built before programs use them, by name: the driver's module.
     """
 
     rearrange: Callable[[Address, TensorType, Strides, Address], None] | None = None
@@ -143,7 +143,7 @@ class Device:
         """Require that the device has arithmetic for a dtype; its memory holds any.
 
         Raises:
-            DtypeError: It has not.
+            DtypeError: It does not.
         """
         if type.dtype.name in self.facts.lacks:
             lacks = ", ".join(sorted(self.facts.lacks))

@@ -29,7 +29,7 @@ class Address(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A driver's buffer from its start, for what no two values share."""
+    """A driver's whole buffer, for memory that no two values share."""
 
     buffer: Any
 
@@ -64,7 +64,7 @@ class DeviceFacts:
     """Properties and limits of a device.
 
     Attributes:
-        name: What its maker calls it.
+        name: Its vendor's name for it.
         driver: Name and version of its driver; together with `name` it determines which binaries can be loaded.
         memory_nbytes: Its memory in all.
         largest_buffer: Bytes that one buffer may have.
@@ -160,7 +160,7 @@ class Driver(ABC):
         """One of the `attributes` of an array.
 
         Raises:
-            AttributeError: This array has none.
+            AttributeError: This array has no such attribute.
         """
         raise AttributeError(name)
 
@@ -177,7 +177,7 @@ class Driver(ABC):
 
         Args:
             source: In the device's language.
-            binary: What `binary_of` gave for this source on such a device, with such a driver; nothing is compiled then.
+            binary: The result of `binary_of` for this source on such a device, with such a driver; nothing is compiled then.
         """
 
     def binary_of(self, module: Any) -> bytes | None:

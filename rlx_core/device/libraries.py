@@ -25,7 +25,7 @@ def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: s
     Args:
         paths: Where it may lie, best first.
         missing: Name of the library, as the error "… is not installed" shows it.
-        install: What mends that.
+        install: The hint for installing it.
         beside: Pattern of libraries in the same folder that it loads by name; they are loaded first, so that the loader resolves
             them.
 
@@ -50,8 +50,8 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
     Args:
         name: The module, in a distribution of its name if `oldest` is given.
         target: The target that needs it, for errors.
-        install: What mends it.
-        needs: Names of it without which it is not whole, or another one.
+        install: The hint for installing or upgrading it.
+        needs: Names in it without which the module is incomplete, or a different one.
         oldest: The oldest version that will do.
 
     Raises:

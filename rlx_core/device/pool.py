@@ -107,7 +107,7 @@ class Pool:
         return sum(capacity * len(buffers) for (capacity, _), buffers in list(self._free.items()))
 
     def held_by(self, holder: Holder) -> None:
-        """Remember who may have blocks that it can do without."""
+        """Register an object whose unused blocks `trim_holders` frees."""
         with self._lock:
             self._holders.add(holder)
 
@@ -170,7 +170,7 @@ class Pool:
             self._free[block.capacity, block.is_apart].append(block.buffer)
 
     def trim(self) -> None:
-        """Give what waits back to the driver."""
+        """Free the unused blocks of the pool."""
         with self._lock:
             for (capacity, _), buffers in list(self._free.items()):
                 while buffers:
@@ -183,7 +183,7 @@ class Pool:
                     self.held -= capacity
 
     def trim_holders(self) -> None:
-        """Free what holders do not need, too."""
+        """Free the unused blocks of the holders and of the pool."""
         with self._lock:
             for holder in list(self._holders):
                 holder.trim()

@@ -78,7 +78,7 @@ class _Run(AbstractContextManager[None]):
     def __enter__(self) -> None:
         turns, me = self._turns, get_ident()
         depth = turns.running.get(me, 0)
-        turns.running[me] = depth + 1  # before looking who is alone, who looks the other way round
+        turns.running[me] = depth + 1  # before the check for a thread that is alone, which checks in the opposite order
         while depth == 0 and turns.alone_lock.owner not in (None, me):
             del turns.running[me]
             with turns.alone_lock:

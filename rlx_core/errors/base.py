@@ -30,7 +30,7 @@ class Fact:
 
 
 class RlxError(Exception):
-    """Something that was asked of rlx cannot be done; the subclasses say what kind of thing.
+    """rlx cannot do what the program requested; the subclasses distinguish the reasons.
 
     `except rlx_core.errors.RlxError` catches every one of them. Each is also the
     builtin exception of its kind, and keeps its parts as fields.
@@ -50,7 +50,7 @@ class RlxError(Exception):
     Args:
         message: One line: the operation first, then the difference.
         facts: The evidence for the message, one line each.
-        hint: What would work, if that is known; never a guess.
+        hint: A change that would work, if one is known; never a guess.
     """
 
     page: ClassVar[str] = "error"

@@ -20,8 +20,8 @@ class WrongStageError(RlxError, TypeError):
     """An operation is not available at the stage of a module.
 
     A program is HIR (blocks and operations), MIR (operations) or LIR (an execution
-    plan), and goes down one stage at a time. Nothing is converted behind your
-    back, and nothing goes up again; the hint names the conversion.
+    plan), and is lowered one stage at a time. Nothing is converted implicitly,
+    and nothing is raised to an earlier stage; the hint names the conversion.
 
     >>> from rlx_core.ir.module import Module
     >>> x, w = rlx.spec("f32[2, 3]"), rlx.spec("f32[3, 4]")
@@ -63,8 +63,8 @@ class MissingRuleError(RlxError, NotImplementedError):
     """An operation has no rule for a transformation and no decomposition to derive one from.
 
     A missing gradient is never taken for zero. The hint has the method to write:
-    `decompose` gives every rule at once, from the meaning of the operation; `vjp`
-    gives this one. `ZERO` from a rule declares that there is no derivative.
+    `decompose` derives every rule at once, from the definition of the operation;
+    `vjp` defines this one. `ZERO` from a rule declares that there is no derivative.
 
     >>> from rlx_core.ops import Op, define_op, op_function
     >>> @define_op(domain="acme")
@@ -94,7 +94,7 @@ class NoKernelError(RlxError, RuntimeError):
 
     A plan consists of kernels, so every node needs one, or is a view of another's
     bytes. The facts list each node without one, and what each kernel of its
-    operation takes. `rlx why kernel NAME` asks the same about one operation.
+    operation accepts. `rlx why kernel NAME` prints the same for one operation.
 
     >>> from rlx_core.pipeline.select.backend import Target
     >>> from rlx_core.pipeline.select.kernels import KernelTable
@@ -146,7 +146,7 @@ class LegalizeError(NoKernelError):
 class PassOrderError(ConfigError):
     """A pass is placed where its requirements are not met yet.
 
-    A pass declares what it requires and what it ensures, and a pipeline is checked
+    A pass declares its requirements and guarantees, and a pipeline is checked
     as a whole before anything runs. A hint says which pass to move, if moving one
     is enough.
 
@@ -167,9 +167,9 @@ class PassOrderError(ConfigError):
 class BudgetError(RlxError, RuntimeError):
     """A program or a file requires more work than the configuration allows.
 
-    A short text can ask for any amount of work before the first run: fifteen
+    A short text can cause any amount of work before the first run: fifteen
     functions that call each other twice are 32,768 nodes, and a constant that is
-    doubled forty times has terabytes. The limits are far above what models need.
+    doubled forty times has terabytes. The limits are far above the needs of models.
     Each is an option of `[budget]` in the configuration, which the message names.
 
     >>> def total(x):
@@ -190,8 +190,8 @@ class BudgetError(RlxError, RuntimeError):
 class CycleError(RlxError, ValueError):
     """Relations that should be an order contain a cycle; the message spells it out.
 
-    What plugins contribute is ordered by `before` and `after` alone, never by who
-    was installed first. Relations that contradict each other leave no order.
+    Contributions of plugins are ordered by `before` and `after` alone, never by the
+    order of installation. Relations that contradict each other leave no order.
 
     >>> from rlx_core.contributions import PassSpec
     >>> from rlx_core.plugins.ordering import ordered

@@ -71,7 +71,7 @@ class FormatError(RlxError, ValueError):
     >>> rlx.load(path).input_types
     {'x': f32[n]}
 
-    Pickles of programs hold the same bytes, and are checked alike. What cannot be
+    Pickles of programs hold the same bytes, and are checked alike. An object that cannot be
     written, a function that no other process could import, is refused too.
 
     >>> import pickle
@@ -106,9 +106,9 @@ class FileError(RlxError, OSError):
 
 
 class PluginError(RlxError, RuntimeError):
-    """A plugin cannot be used; the message has its own cause and the command that mends it.
+    """A plugin cannot be used; the message has its own cause and the command that fixes it.
 
-    A plugin that fails is set aside, and everything else goes on working. The error
+    A plugin that fails is disabled, and everything else continues to work. The error
     is raised when a name that only this plugin provides is used, and has the
     plugin's own exception as its cause.
 
@@ -127,7 +127,7 @@ class PluginError(RlxError, RuntimeError):
     >>> host.load("ops", "rlx.exp").name
     'rlx.exp'
 
-    `rlx doctor` lists every plugin that failed, with what mends it.
+    `rlx doctor` lists every plugin that failed, with the fix.
 
     Attributes:
         fault: The contribution that raised when it was used, or `None`; see

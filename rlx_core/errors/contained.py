@@ -19,14 +19,15 @@ def is_contained(error: BaseException | None) -> bool:
 
 
 class contained:
-    """Raise what contributed code raises as a `PluginError` that names its plugin; for `with`.
+    """Raise exceptions of contributed code as a `PluginError` that names its plugin; for `with`.
 
-    Errors of rlx's own types pass as they are, and so does what code of no plugin raises: a user's own op in a notebook.
+    Errors of rlx's own types pass unchanged, and so do exceptions of code that belongs to no plugin: a user's own op in a
+    notebook.
 
     Args:
         kind: The kind of the record: a key of `rlx_core.contributions.KINDS`.
         name: The name of the record, or of the row of its table.
-        step: What was being done, as a noun phrase: "the code of rlx.exp".
+        step: The current step, as a noun phrase: "the code of rlx.exp".
         plugin: The name of the plugin, where it is not the first word of `name`.
 
     Raises:

@@ -46,9 +46,9 @@ class KernelBuildError(RlxError, RuntimeError):
 
 
 class DeviceCallError(RlxError, RuntimeError):
-    """A call of a device's driver failed, and the device goes on.
+    """A call of a device's driver failed, and the device remains usable.
 
-    The message has what failed, the facts the driver's own error. Arrays on the
+    The message has the failed call, the facts the driver's own error. Arrays on the
     device keep their contents, and other calls may succeed: a `DeviceLostError` is
     raised instead where they cannot, and an `OutOfMemoryError` for memory.
 
@@ -67,8 +67,8 @@ class DeviceLostError(RlxError, RuntimeError):
     """A device stopped answering in the middle of something, or is another process's.
 
     Its driver was reset, it was unplugged, or this process was forked after the
-    device had been used, which no driver bears. What was in its memory is gone;
-    the process goes on, and so do other devices.
+    device had been used, which no driver supports. The content of its memory is lost;
+    the process and other devices remain usable.
 
     >>> from rlx_core.testing.fake_device import fake_host
     >>> host = fake_host(is_lost=True)

@@ -42,7 +42,7 @@ def lacking(what: str, error: BaseException) -> OutOfMemoryError:
 
 
 def in_our_words(what: str, error: BaseException) -> RlxError | None:
-    """The typed error for what memory or a half imported module was lacking for; `None` if it is neither."""
+    """Return the typed error for a lack of memory or a half-imported module; `None` for other exceptions."""
     if isinstance(error, RlxError):  # a failed plugin's error has its cause
         lacks = not isinstance(error, OutOfMemoryError) and is_lack(error.__cause__)
         return lacking(what, error) if lacks else None

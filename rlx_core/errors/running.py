@@ -38,7 +38,7 @@ class BindingError(RlxError, ValueError):
     """Sizes for symbols cannot be inferred, or disagree.
 
     A symbol means one size everywhere in a program. Its size is read off the
-    arrays of each call; where two arrays say different things, neither is right.
+    arrays of each call; where two arrays have different sizes for it, neither is right.
 
     >>> n = rlx.spec("f32[n]")
     >>> total = rlx.compile(lambda x, y: x + y, n, n)

@@ -88,7 +88,7 @@ class PromotionError(DtypeError):
         ...
     PromotionError: promotion: u64 and i64 have no common integer type
 
-    You know which values occur, so say what to compute in:
+    You know which values occur, so choose the type to compute in:
 
     >>> rlx.add(a, rlx.astype(b, rlx.i64))
     Array([0, 2, 4])
@@ -115,10 +115,10 @@ class AxisError(RlxError, ValueError):
 
 
 class AxisNameError(RlxError, NameError):
-    """A function uses an axis by a name that no enclosing `rlx.vmap` gives to an axis, or the name cannot be used.
+    """A function uses an axis by a name that no enclosing `rlx.vmap` defines, or the name cannot be used.
 
     `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped axis.
-    They refer to it by the name that `rlx.vmap(axis_name=...)` gives it, and a name
+    They refer to it by the name in `rlx.vmap(axis_name=...)`, and a name
     of no axis is never ignored. One name refers to one axis: an inner
     `vmap` takes another name than the enclosing ones.
 
@@ -146,7 +146,7 @@ class IndexRangeError(RlxError, IndexError):
         ...
     IndexRangeError: gather: index 3 is outside an axis of 3 elements
 
-    Where such indices are meant to occur, say what they select:
+    Where such indices are meant to occur, define which elements they select:
 
     >>> rlx.take(table, rlx.clip(np.array([0, 3]), 0, 2))
     Array([10., 30.])
@@ -156,7 +156,7 @@ class IndexRangeError(RlxError, IndexError):
 class WrongInputCountError(RlxError, TypeError):
     """An operation or a block was given too many or too few operands.
 
-    Operands are what flows in, and come first; attributes are fixed when the
+    Operands are the inputs, and come first; attributes are fixed when the
     program is written, and follow them or are given by keyword. The message lists
     the operands, with `?` after optional ones.
 
@@ -193,7 +193,7 @@ class MissingBiasError(WrongInputCountError):
 
 
 class TraceError(RlxError, TypeError):
-    """Python asked a traced value for something only a concrete one has.
+    """Python needs something of a traced value that only a concrete one has.
 
     `rlx.jit`, `rlx.compile` and the gradients call a function once, with values
     that have a type but no elements yet, and record its operations. `if`, `while`,
@@ -214,7 +214,7 @@ class TraceError(RlxError, TypeError):
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
     Array(2., dtype=float32)
 
-    What depends on Python values alone (a layer count, a flag) may use `if`. The
-    hint follows what asked: `np.concatenate` is `rlx.concat` inside a program. A
+    Code that depends on Python values alone (a layer count, a flag) may use `if`. The
+    hint depends on the operation: `np.concatenate` is `rlx.concat` inside a program. A
     value that is kept after its trace has leaked: return it instead.
     """

@@ -169,7 +169,7 @@ def described(array: np.ndarray, exporter: Any) -> np.ndarray:
 
 
 def byte_bounds(array: np.ndarray) -> tuple[int, int]:
-    """The address of an array's first byte, and the one behind its last: whole numbers, which do not overflow."""
+    """Return the address of an array's first byte, and the one after its last: Python integers, which do not overflow."""
     start: int = array.__array_interface__["data"][0]
     steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
     return start + sum(s for s in steps if s < 0), start + sum(s for s in steps if s > 0) + array.itemsize
@@ -286,7 +286,7 @@ class OpFunction(Travels, Generic[_OpT]):
             ]
         for attribute in attrs.fields(self.op):
             default = default_of(attribute)
-            # By position too, where Python has a way to say so: what must be given cannot follow what may be left out.
+            # By position too, where Python's syntax allows it: a required parameter cannot follow an optional one.
             follows = parameters and (
                 parameters[-1].kind in _AFTER_THE_STAR or parameters[-1].default is not kind.empty
             )

@@ -1,4 +1,4 @@
-"""Arrays in the host's memory: what functions return outside of a program.
+"""Arrays in the host's memory: the results of functions outside of a program.
 
 An array wraps a NumPy array, which it shows read-only and without a copy (`np.asarray(x)`). It is no NumPy array itself, for two
 reasons: its operators promote and round as those of a program do, and one that was donated to a program must refuse every use,
@@ -66,7 +66,7 @@ class HostArray(ArrayMethods):
     """An array in the host's memory, which does not change; see `ArrayMethods` for operators and methods.
 
     `np.asarray(x)` shows the elements without a copy; NumPy, SciPy and whatever takes array-likes accept it, DLPack shares its
-    memory. `x[key] = y` gives the object other elements; what was computed from it before keeps its own.
+    memory. `x[key] = y` rebinds the object to other elements; values computed from it before keep theirs.
     """
 
     __slots__ = ("__weakref__", "_data")
@@ -242,8 +242,8 @@ class HostArray(ArrayMethods):
             return NotImplemented  # a value has no elements, and raises the error
         return function(*optree.tree_map(unwrapped, args), **optree.tree_map(unwrapped, kwargs))
 
-    # There is no `__array_interface__`: what NumPy makes of it refers to this object alone, and not to the memory, which a
-    # donation gives away.
+    # There is no `__array_interface__`: NumPy's array would refer to this object alone, and not to the memory, which a
+    # donation passes on.
 
     def __buffer__(self, flags: int) -> memoryview:
         return read_only_view(self._array).data

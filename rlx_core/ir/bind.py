@@ -1,7 +1,7 @@
 """Sizes for symbols: substituting them through a whole graph, and reading them off arrays.
 
 Binding is substitution followed by re-inference and comparison. Guards are checked before anything else, every size in every
-attribute and nested graph is replaced, and what no longer fits is an error: nothing is moved, cropped or repaired.
+attribute and nested graph is replaced, and a mismatch is an error: nothing is moved, cropped or repaired.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _BoundTypes:
 
     Attributes:
         sizes: The binding of symbols to sizes.
-        known: Declared types and what they are.
+        known: Declared types and the bound types.
     """
 
     sizes: DimBinding

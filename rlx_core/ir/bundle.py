@@ -25,7 +25,7 @@ class Bundle(Travels):
     Attributes:
         graph: HIR or MIR, for no target yet.
         params: An array for each of the graph's params, by name.
-        call: The structure of arguments and results, in the form that who calls the program wrote it; this layer stores it.
+        call: The structure of arguments and results, in the form that the caller's layer wrote it; this layer stores it.
     """
 
     graph: Graph

@@ -80,11 +80,11 @@ def made_before(op: type[Op], attributes: Mapping[str, Any]) -> Op:
 
 
 class Decoder:
-    """Reads what `Encoder` wrote. Every shape of the input is checked, because files come from anywhere.
+    """Reader of the output of `Encoder`. Every shape of the input is checked, because files are untrusted.
 
     Args:
         ops: The ops that may occur.
-        data: The bytes for what `Encoder.blob` returned.
+        data: Returns the bytes for a reference that `Encoder.blob` returned.
         make: Makes an op of its class and attributes; `made_before` where they are known to have been an op's.
         lines: The lines of the program for the numbers that `Encoder` wrote.
     """

@@ -201,10 +201,10 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
 
 
 _MET: dict[np.dtype[Any], DType] = {}
-"""NumPy's dtypes that were asked about: finding their names takes NumPy microseconds, and eager ops ask for each operand."""
+"""Cache of NumPy's dtypes: finding their names takes NumPy microseconds, and eager ops need it for each operand."""
 
 _SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
-"""Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
+"""Texts that may be passed to NumPy: its language of dtypes has more, which raises SyntaxError and deprecations."""
 
 
 _BYTE_CODES = {f"{kind}{n}" for kind, sizes in {"i": (2, 4), "u": (2, 4), "f": (2, 4, 8)}.items() for n in sizes}
@@ -263,7 +263,7 @@ def promote(*dtypes: DType) -> DType:
     """The type that all of `dtypes` meet in.
 
     Integers join first, then floats, then complexes, then the three with one another, so that the order of the
-    operands never matters. `bool` gives way to anything.
+    operands never matters. `bool` promotes to any other type.
 
     Raises:
         PromotionError: `u64` meets a signed integer.

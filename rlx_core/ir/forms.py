@@ -1,6 +1,6 @@
-"""Reading what comes from outside: each function takes a part of a JSON form and insists on its shape.
+"""Reading untrusted input: each function takes a part of a JSON form and checks its shape.
 
-A file may hold anything, so nothing is indexed, unpacked or believed before one of these has looked at it.
+A file may hold anything, so nothing is indexed, unpacked or trusted before one of these has checked it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class _Lowering:
 
     Attributes:
         policy: Which lowering blocks get.
-        emitted: (kind of block, its operands) → what such blocks have emitted so far, by op and operands.
+        emitted: (kind of block, its operands) → the nodes that such blocks have emitted so far, by op and operands.
         bodies: (block, types of its operands) → its lowering: layers are alike.
     """
 
@@ -104,7 +104,7 @@ class _Lowering:
             plugin=node.origin.plugin,
         )
         # Blocks of one kind on the same operands are slots of one computation (a shared pair of projections, say):
-        # what they have in common is emitted once.
+        # their common nodes are emitted once.
         known = self.emitted.setdefault((type(block), _key(operands)), {})
         return _copy(builder, body, operands, node.name, origin, known)
 

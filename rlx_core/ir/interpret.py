@@ -36,7 +36,7 @@ __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
 Mode = Literal["typed", "wide"]
 
 Rounded = Callable[[Value, np.ndarray], np.ndarray]
-"""Makes of a result what goes on in its place."""
+"""Function that returns the replacement of a result."""
 
 _mode: ContextVar[Mode] = ContextVar("mode", default="typed")
 _rounded: ContextVar[Rounded | None] = ContextVar("rounded", default=None)
@@ -65,7 +65,7 @@ def interpret(
         graph: The program.
         inputs, params: An array for each name.
         mode: The dtypes in which values are stored.
-        rounded: Makes of every result, inside of loops and branches too, what goes on in its place: to study rounding errors.
+        rounded: Replaces every result, inside of loops and branches too, before it is used further: to study rounding errors.
         functions: The functions of a target for inexact element-wise ops; by default the NumPy references, as in mode `wide`.
 
     Raises:
@@ -75,7 +75,7 @@ def interpret(
         BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or violate a guard of the program.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
-    given: tuple[Any, ...] = (graph, inputs, params)  # what comes in from outside may be anything
+    given: tuple[Any, ...] = (graph, inputs, params)  # the input is untrusted
     if not all(map(isinstance, given, (Graph, Mapping, Mapping | None))):
         kinds = ", ".join(type(each).__name__ for each in given)
         raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs)")

@@ -32,7 +32,7 @@ class Kink:
     Attributes:
         at: A number, or nested ones, for each operand.
         takes: Which derivative it is, see `Takes`.
-        gives: For each operand its cotangent where the cotangent of the result is 1 everywhere.
+        gives: Cotangent of each operand where the cotangent of the result is 1 everywhere.
         attributes: The op's attributes.
 
     >>> Kink(1.0, 1.0, takes="mean", gives=(0.5, 0.5)).gives

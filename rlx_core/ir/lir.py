@@ -83,7 +83,7 @@ class Step:
     """One node to run, by which kernel, with which scratch memory.
 
     Attributes:
-        node: What to compute. Its results have slots, aliases, or are outputs.
+        node: The node to compute. Its results have slots, aliases, or are outputs.
         kernel: The name of the kernel in the target's table that legalisation chose.
         workspace: Scratch bytes in the arena, alive during this step only.
         in_place: Result index → operand index whose bytes the result takes over.
@@ -138,7 +138,7 @@ class Lir(Travels):
         target: The name of the target it was made for.
         steps: The schedule. View steps (aliases) are not in it.
         slots: Value → arena range; equal for a result and the operand it took over in place. Views have none, nor do values
-            without elements, roots of `own` outputs, and leaves unless the plan was asked to hold them.
+            without elements, roots of `own` outputs, and leaves unless the plan was made to hold them.
         aliases: Value → the root whose bytes it lives in. Roots are never aliases themselves.
         deliveries: How each output of the graph reaches the caller.
         manifest: Inputs, params as the *user* binds them, outputs.
@@ -146,7 +146,7 @@ class Lir(Travels):
             values that `graph` takes as params, or `None` if they are the same.
         arena_nbytes: Bytes that one run needs.
         alignment: Every slot's offset is a multiple of this many bytes.
-        guards: What sizes must satisfy when symbols are bound.
+        guards: Relations that sizes must satisfy when symbols are bound.
         fingerprint: Hex digest of everything that can change a result; the same in every process.
         options: The resolved plan this was compiled with, as printed by `rlx plan`.
         origin: The template that this is a binding of, where that is known; a file does not hold it.

@@ -1,9 +1,9 @@
-"""A module: one program at one stage, and what can be asked of it there.
+"""A module: one program at one stage, and the operations that are available there.
 
     HIR  ──lower()──▶  MIR  ──plan(planner)──▶  LIR
 
-Asking a stage for something that it does not have is a WrongStageError that names both stages and the conversion to use;
-nothing is converted behind the user's back, and nothing goes up again.
+Using an operation that a stage does not have is a WrongStageError that names both stages and the conversion to use;
+nothing is converted implicitly, and nothing is raised to an earlier stage.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Module(Travels, Drawn):
     Attributes:
         stage: How far down it is.
         content: The graph, or at LIR the plan.
-        policy: What lowering does with blocks; only HIR has use for it.
+        policy: How lowering treats blocks; only HIR uses it.
     """
 
     stage: IrStage

@@ -41,13 +41,13 @@ Category = Literal["compute", "reduction", "elementwise", "movement", "boundary"
     compute: products and ops around them: operands may be narrow, the sum inside is wide
     reduction: an element of the result depends on many of an operand
     elementwise: it depends on the elements at its own place
-    movement: nothing is calculated; what moves keeps its dtype
+    movement: nothing is calculated; moved elements keep their dtype
     boundary: left as it is: leaves, calls, norms, softmax, losses, solves, and an op that does not declare a category
 """
 
 
 APPLIED: Final[Registered[type, Callable[..., Any]]] = Registered("rlx_core.ir.apply")
-"""Under `Op`, what calling one does: ops must not depend on the graphs that hold them."""
+"""Under `Op`, the function that calling an op runs: ops must not depend on the graphs that hold them."""
 
 
 class Zero:
@@ -93,7 +93,7 @@ class Op(Travels):
                                                              result that is equal for all examples may be `Replicated`
         loop_form(self, *x) -> results                       of a primitive: in element-wise ops and reductions, for targets that
                                                              run those and have no kernel of it. No rule is derived from
-                                                             it, and what lies between may need much more memory
+                                                             it, and the intermediate values may need much more memory
         saving(self, *x) -> results                          the results, followed by values that the rules of derivatives would
                                                              compute again; runs in the op's place where one follows
         carried(self) -> {attribute: count}                  of a graph inside: how many of its first outputs are the next values
@@ -110,7 +110,7 @@ class Op(Travels):
     """
 
     name: ClassVar[str] = ""
-    title: ClassVar[str] = ""  # what errors call it: the name, without the `rlx.` of the standard ops
+    title: ClassVar[str] = ""  # its name in errors, without the `rlx.` of the standard ops
     version: ClassVar[int] = 1
     category: ClassVar[Category] = "boundary"
     operands: ClassVar[tuple[Operand, ...]] = ()
@@ -122,7 +122,7 @@ class Op(Travels):
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
     calls_host: ClassVar[bool] = False  # whether it is a call of a Python function: on the host, and not stored
-    kinks: ClassVar[tuple[Kink, ...]] = ()  # where it has no derivative, and what its rules give there
+    kinks: ClassVar[tuple[Kink, ...]] = ()  # points without a derivative, and the value that its rules have there
 
     # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
     infer = _derived()
@@ -161,7 +161,7 @@ class Op(Travels):
         return spelt(self)
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
-    # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
+    # Ops that may be merged, matched, cached or fingerprinted as one must compute the same bits.
     @lazy
     def exact_attributes(self) -> tuple[object, ...]:
         """The attributes as a hashable key that distinguishes everything that can change a result."""
@@ -242,7 +242,7 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
     return make if cls is None else make(cls)
 
 
-Op.__init__ = refusing(Op.__init__)  # type: ignore[method-assign]  # what ops without attributes inherit
+Op.__init__ = refusing(Op.__init__)  # type: ignore[method-assign]  # inherited by ops without attributes
 _FIELD: Final = type(field())
 
 

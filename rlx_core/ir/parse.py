@@ -59,7 +59,7 @@ class Parser(Scanner):
     """A text, and the ops that may occur in it.
 
     Args:
-        text: What to read.
+        text: The text to read.
         ops: Op name → class.
     """
 

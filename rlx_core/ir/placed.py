@@ -1,4 +1,4 @@
-"""Arrays that do not lie in the host's memory, as the parts of rlx see them that only ask for types."""
+"""Arrays outside of the host's memory, as seen by the parts of rlx that need only types."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rlx_core.system.records import frozen
 __all__ = ["ALIGNMENT", "Prefix"]
 
 ALIGNMENT: Final = 64
-"""Bytes: what follows the text begins at a multiple of it, in the file."""
+"""Alignment in bytes of the content after the text, in the file."""
 
 _STRUCT: Final = struct.Struct("<8sIQ32s")
 
@@ -30,8 +30,8 @@ class Prefix:
     """The prefix of one kind of file.
 
     Attributes:
-        kind: What errors call the file.
-        text: What they call its text.
+        kind: Name of the file in errors.
+        text: Name of its text in errors.
         magic: Not text, and damaged by every transfer that rewrites line ends, so that such a file is recognised at once.
         version: Of the format; no other is read.
     """
@@ -50,7 +50,7 @@ class Prefix:
         return -(_STRUCT.size + length) % ALIGNMENT
 
     def read(self, data: bytes | memoryview) -> tuple[memoryview, memoryview, bytes]:
-        """The text and what follows it, padding first, of which nothing is believed yet; and the digest.
+        """Return the text, the content after it, padding first, neither of which is validated yet; and the digest.
 
         Raises:
             FormatError: It is no such file, of another version, or cut off in its text.

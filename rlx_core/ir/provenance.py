@@ -59,7 +59,7 @@ class Origin:
     plugin: str | None = None
 
     def by(self, created_by: str) -> Origin:
-        """This origin, of a node that a pass made. (Not with `evolve`: a walk asks it of every node.)"""
+        """Return this origin, for a node that a pass made. (Not with `evolve`: a walk calls it for every node.)"""
         return Origin(self.source, self.block, self.label, created_by, self.plugin)
 
     def inheriting(self, other: Origin) -> Origin:

@@ -21,7 +21,7 @@ def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[G
     """Return a copy of `graph` in which each node is replaced by the result of `replace(node, new_operands)`.
 
     Args:
-        graph: What to copy.
+        graph: The graph to copy.
         replace: Returns the new results of a node, or `None` for "copy it". Ops it applies go to the new graph.
         by: The pass, stamped on nodes that the walk creates.
 

@@ -26,7 +26,7 @@ INT = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
 
 
 class Scanner:
-    """A position in a text, and what stands there.
+    """A position in a text, and reading at that position.
 
     Attributes:
         about: Subject of errors: the op or attribute being read.

@@ -115,7 +115,7 @@ def _check_dim(name: str, axis: int, dim: Dim, size: int, binding: DimBinding) -
 def infer_binding_from_counts(types: Mapping[str, TensorType], counts: Mapping[str, int]) -> DimBinding:
     """The sizes that the element counts of flat buffers give to the symbols of `types`.
 
-    Inputs with one unknown are solved first, so that what they tell helps with the others.
+    Inputs with one unknown are solved first, so that their solutions help with the others.
 
     Raises:
         BindingError: More than one unknown is left in an input, a count is not divisible or the known sizes multiply to

@@ -18,7 +18,7 @@ __all__ = ["WIDEST", "Strides", "dense_strides", "extent", "is_dense", "regroupe
 Strides = tuple[int, ...]
 
 WIDEST: Final = 16
-"""Bytes of the widest access that several elements share on devices; what begins at a multiple of it can be accessed so."""
+"""Bytes of the widest access that several elements share on devices; the alignment that such an access needs."""
 
 
 def dense_strides(type: TensorType) -> Strides:

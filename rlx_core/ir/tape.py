@@ -1,8 +1,8 @@
 """Tapes: the evaluation of an op on operands of given types, computed once and played on arrays with NumPy.
 
-Evaluating an op by its decomposition means building a graph of it and walking that graph. Which references run on what
-depends on the op and on the types of its operands alone, so this is written down once as a list of steps over slots; the
-reference interpreter plays it for each node that decomposes, and an op that is applied to arrays at once is nothing else.
+Evaluating an op by its decomposition means building a graph of it and walking that graph. The references and their operands
+depend on the op and on the types of its operands alone, so this is stored once as a list of steps over slots; the reference
+interpreter plays it for each node that decomposes, and so does an op that is applied to arrays at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEPT = 2048
 
 @frozen(eq=False)
 class TapeStep:
-    """One op: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it.
+    """One op: the slots that it reads (`None`: an absent operand) and writes, and those that no later step reads.
 
     Attributes:
         reference: The NumPy reference, or the tape of the decomposition of an element-wise op.

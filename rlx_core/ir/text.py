@@ -1,4 +1,4 @@
-"""The text form of graphs: what people read, what tests compare, and what `parse_graph` reads back to the same graph.
+"""The text form of graphs: for people, for comparisons in tests, and for `parse_graph`, which reads it back to the same graph.
 
     graph main {
       input %x : f32[BATCH, 64]

@@ -34,10 +34,10 @@ class Travels:
 
 
 class Stays:
-    """A part of something else: no pickle, and a copy of it is itself, because another would belong to nothing.
+    """A part of another object: not picklable, and a copy of it is itself, because another would belong to nothing.
 
     Attributes:
-        travels_with: What to pickle instead.
+        travels_with: The object to pickle instead.
     """
 
     __slots__ = ()

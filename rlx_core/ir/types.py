@@ -175,11 +175,11 @@ def spec(text: str | TensorType) -> TensorType:
 
 
 def listed(types: Iterable[object]) -> str:
-    """Types side by side, as messages say them: `f32[4], i64[]`."""
+    """Return types as text for messages: `f32[4], i64[]`."""
     return ", ".join(map(str, types))
 
 
-# ------------------------------------------------------------------- what inference rules check with
+# ------------------------------------------------------------------- checks for inference rules
 
 
 def same_dim(a: Dim, b: Dim) -> bool:

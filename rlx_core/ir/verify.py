@@ -65,7 +65,7 @@ def check(graph: Graph, stage: IrStage, *, after: str | None = None) -> None:
     """Require that `verify` finds nothing.
 
     Args:
-        graph: What to check.
+        graph: The graph to check.
         stage: Its expected stage.
         after: The pass that made it, for the message.
 

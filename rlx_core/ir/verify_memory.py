@@ -78,7 +78,7 @@ def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
             yield fault(f"comes back in {donor.node.label}, and so does another")
 
 
-# -------------------------------------------------------------------------------------- what steps write
+# -------------------------------------------------------------------------------------- writes of steps
 
 
 def _written(lir: Lir) -> Iterator[RuleViolation]:
@@ -214,7 +214,7 @@ class _Story:
         self.deaths = self._deaths()
 
     def _written(self) -> Mapping[Value, tuple[Value, ...]]:
-        """Value → the values whose writing filled its bytes: itself, or what its views and parts go back to."""
+        """Value → the values whose writing filled its bytes: itself, or the roots of its views and parts."""
         found: dict[Value, tuple[Value, ...]] = {}
         for node in self.lir.graph.nodes:
             for value in node.results:

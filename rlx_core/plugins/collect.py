@@ -59,10 +59,10 @@ class Collected:
 
 
 def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]) -> Collected:
-    """Activate one plugin. Raises whatever its code raises, and then leaves the manager as it was.
+    """Activate one plugin. Exceptions of its code are raised, and then leave the manager as it was.
 
     Args:
-        reserved: Names, by kind, that this plugin may not claim, and who has them.
+        reserved: Names, by kind, that this plugin may not claim, and their owners.
     """
     plugin = entry.load()
     if manager.holds(plugin):
@@ -90,7 +90,7 @@ def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[
 
 
 def availability(functions: list[Hook]) -> str | None:
-    """The reason a plugin gives for being unavailable; a library that cannot be loaded here is one too."""
+    """Return the reason that a plugin reports for being unavailable; a library that cannot be loaded here is one too."""
     for function in functions:
         try:
             reason = function()
@@ -109,7 +109,8 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
     provenance = Provenance(entry.name, entry.distribution, entry.version, written_in or file, line)
     for record in records(hook, kind, function()):
         if entry.origin is not PluginOrigin.BUILTIN:
-            record_digest(record, entry)  # raises for what has none, while that is still its plugin's fault alone
+            # raises for a record that cannot be hashed, while that is still its plugin's fault alone
+            record_digest(record, entry)
         yield Claim(kind, record.name, record, entry, provenance, given=record)
 
 

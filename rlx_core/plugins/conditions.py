@@ -1,4 +1,4 @@
-"""Conditions: the words under which a plugin asks to be activated, and which of them a look-up makes true.
+"""Conditions: the words that activate a plugin, and which of them a look-up makes true.
 
 A plugin named `acme` is activated when `domain.acme` or `target.acme` becomes true, without declaring
 anything. Its distribution may declare more of them as entry points of the group `rlx.when`:

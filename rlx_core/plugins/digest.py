@@ -19,7 +19,7 @@ from rlx_core.plugins.entry import PluginEntry, normalized
 
 
 def record_digest(record: Contribution, entry: PluginEntry) -> str:
-    """The digest of one record as one plugin gives it."""
+    """Return the digest of one record of a plugin."""
     owner = [entry.name, normalized(entry.distribution), entry.version]
     return sha256([type(record).__name__, owner, fields_of(record)])
 

@@ -14,7 +14,7 @@ Domains = Mapping[str, tuple[PluginEntry, ...]]
 """Domain → the plugins whose it is: one, unless two distributions call their plugin the same."""
 
 UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions"})
-"""Kinds whose records are named after what they are for, which may be anybody's, or by a word of everyday."""
+"""Kinds whose records are named after their purpose, which any plugin may serve, or by a common word."""
 
 
 def owners(entries: Iterable[PluginEntry]) -> Domains:
@@ -26,7 +26,7 @@ def owners(entries: Iterable[PluginEntry]) -> Domains:
 
 
 def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
-    """Of the plugins of one name those whose it is."""
+    """Return the plugins that own a domain, among the plugins of one name."""
     if len(entries) == 1:
         return entries
     package = known_packages().get(f"target.{domain}")

@@ -40,7 +40,7 @@ class PluginEntry:
 
     Args:
         name: The entry point's name, which is the plugin's domain.
-        module: What to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
+        module: The module to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
         requires: The distribution's requirements on rlx-core, as its metadata has them.
         others: Its requirements on other distributions; those that have plugins are compared with the installed versions.
         when: Conditions under which the plugin is activated, in addition to explicit use (group `rlx.when`).

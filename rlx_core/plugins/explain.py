@@ -1,4 +1,4 @@
-"""Why a name is not there: the error that has the plugin's own cause and the command that mends it."""
+"""Errors for missing names, with the plugin's own cause and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCO
 
 def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
     """Return the error for a name that no plugin provides; `known` are the provided names of its kind."""
-    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone says nothing
+    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone is not specific
     candidates = [(entry, verdict) for entry, verdict in absent if wanted & entry.conditions]
     if candidates:
         return unusable(kind, name, candidates)

@@ -20,12 +20,12 @@ class ContributionFault:
     """One contribution that is left out.
 
     Args:
-        owner: Who contributed it.
+        owner: The plugin that contributed it.
         reason: The fault, in one line.
         where: The line that raised, if one did.
-        mend: The command or the change that puts it right.
+        mend: The command or the change that fixes it.
         is_wrong: Whether something is lost; otherwise it is only worth knowing.
-        error: What its code raised.
+        error: The exception of its code.
     """
 
     kind: str

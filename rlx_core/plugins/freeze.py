@@ -103,7 +103,7 @@ def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
 
 
 def outside(claim: Claim, domains: Domains) -> ContributionFault:
-    """A name in the domain of another plugin, which being installed does not give to anybody else."""
+    """Return the fault of a name in the domain of another plugin, which an installation alone cannot take over."""
     owner = domains[domain_of(claim.kind, claim.name) or ""][0]
     reason = f"the name belongs to {owner.name} ({owner.distribution} {owner.version})"
     mend = (
@@ -116,7 +116,7 @@ def outside(claim: Claim, domains: Domains) -> ContributionFault:
 
 
 def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
-    """A name that only plugins claim whose it is not."""
+    """Return the refusal of a name that only plugins outside of its domain claim."""
     fault = outside(group[0], domains)
     message = f"{fault.name}: {group[0].entry.name} offers this {singular(fault.kind)}, and {fault.reason}"
     # No hint for backends: the user of a device does not want another plugin's backend under its name.
@@ -166,7 +166,7 @@ def witness(claim: Claim) -> Fact:
 
 
 def useless_override(group: list[Claim], choice: Choice) -> Refusal:
-    """The configuration gives a name to a plugin that does not define it."""
+    """Return the refusal of a name that the configuration assigns to a plugin that does not define it."""
     name = group[0].name
     return Refusal(
         tuple(group),

@@ -104,7 +104,7 @@ class PluginHost:
             return self._registry
 
     def require(self, kind: str, name: str, *, even_unavailable: bool = False) -> Any:
-        """The record of a name, activating who may have it; arguments and errors as those of `Registry.require`."""
+        """Return the record of a name, activating its possible owners; arguments and errors as those of `Registry.require`."""
         self._look_for(kind, name)
         return self.registry().require(kind, name, even_unavailable=even_unavailable)
 
@@ -116,7 +116,7 @@ class PluginHost:
     def importers_for(self, suffix: str) -> list[ImporterSpec]:
         """The readers for files with a suffix, the one to use first: rlx's own, then the others in order.
 
-        The configuration gives a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
+        The configuration assigns a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
 
         Raises:
             UnknownNameError: No importer reads this suffix.
@@ -169,7 +169,7 @@ class PluginHost:
         return None if code is None else sha256([registry.hash, code])
 
     def survey(self, load: bool = True) -> list[PluginStatus]:
-        """Every known plugin and what has become of it. Works however many of them are broken.
+        """Return the status of every known plugin. Works however many of them are broken.
 
         Args:
             load: Activate them all first, so that each has a verdict; otherwise no plugin's code runs.

@@ -33,14 +33,14 @@ GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
 FORMAT: Final = 3  # part of the key, so that an rlx with another layout never reads this one's files
 SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
-LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has not a hundredth of them
+LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has less than a hundredth of them
 KEPT: Final = 32  # files, one per set of import paths
 METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 @frozen
 class PluginIndex:
-    """The installed plugins in a fixed order, and what was wrong with the metadata of others."""
+    """The installed plugins in a fixed order, and the faults in the metadata of others."""
 
     entries: tuple[PluginEntry, ...]
     faults: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ def stamp(place: str) -> int | None:
 
 
 def digest(stamps: dict[str, int | None]) -> str:
-    """The key of an index: where was looked, when each place last changed, and who looked."""
+    """Return the key of an index: the import paths, their modification times, and the versions of Python and rlx."""
     where = [[os.path.abspath(place), when] for place, when in stamps.items()]
     what = [FORMAT, API_VERSION, list(sys.version_info[:3]), sys.prefix, where]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]

@@ -26,11 +26,11 @@ class UseFailure:
     """A contribution that raised when it was used.
 
     Attributes:
-        plugin, distribution, version: Who contributed it.
+        plugin, distribution, version: The contributor.
         record: Its kind and name: `kernel acme.native_exp`.
         reason: The step and the exception, in one line.
         where: The line that raised.
-        mend: What to do about it.
+        mend: The suggested fix.
     """
 
     plugin: str

@@ -85,7 +85,7 @@ class PluginManager(pluggy.PluginManager):
         return any(each is plugin for _, each in self.list_name_plugin())
 
     def verify(self, plugin: object) -> None:
-        """Refuse what pluggy would accept and then never call, or call in an order that rlx does not keep."""
+        """Refuse hooks that pluggy would accept and then never call, or call in an order that rlx does not keep."""
         for name in dir(plugin):
             function = routine(plugin, name)
             options: Mapping[str, Any] | None = getattr(function, MARK, None)

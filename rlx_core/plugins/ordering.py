@@ -61,7 +61,7 @@ def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
 
 
 def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:
-    """One cycle among names that are all stuck behind one another."""
+    """Return one cycle among names that all wait for one another."""
     # Each of them has a predecessor that is stuck too, so walking backwards must come round.
     into = {each.second: each for each in reversed(relations) if each.first in among and each.second in among}
     name = min(among)

@@ -49,7 +49,7 @@ def choices(words: Iterable[str], source: str) -> tuple[Choice, ...]:
 
 @frozen
 class PluginPolicy:
-    """Which plugins may be used, which must be, and who wins a contested name.
+    """The plugins that may be used, those that must be, and the winners of contested names.
 
     Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several `allow` lists, a plugin
     must be on each; a right-hand override replaces a left-hand one.

@@ -31,7 +31,7 @@ def stamp_of(packages: Iterable[str]) -> str | None:
 
 @cache
 def package_stamp(package: str) -> str | None:
-    """The digest of one package's files, as they were when this process first asked; `None` if it is no folder of files."""
+    """Return the digest of one package's files, as of the first call in this process; `None` if it is no folder."""
     if not package:
         return None
     module = sys.modules.get(package)

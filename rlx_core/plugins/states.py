@@ -51,7 +51,7 @@ class Failure:
     def of(cls, error: BaseException) -> Failure:
         """Record an exception, and clear the local variables of its frames."""
         frames = traceback.extract_tb(error.__traceback__)
-        # The first frames are rlx's and the import system's; they say nothing about the plugin.
+        # The first frames are rlx's and the import system's, and irrelevant to the plugin.
         own = [frame for frame in frames if not is_machinery(frame.filename)]
         traceback.clear_frames(error.__traceback__)
         lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in own)

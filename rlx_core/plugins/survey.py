@@ -48,7 +48,7 @@ def status(
 
 
 def remark(name: str, refusal: Refusal, entry: PluginEntry) -> str:
-    """Why a name of this plugin cannot be used: who else claims it, or what else is wrong."""
+    """Return why a name of this plugin cannot be used: another plugin's claim, or another fault."""
     rivals = [claim for claim in refusal.claims if claim.entry.key != entry.key]
     if not rivals:
         return refusal.message

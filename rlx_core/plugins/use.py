@@ -44,7 +44,7 @@ def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, Plug
 def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> ContributionFault | None:
     """The fault of a contribution that raised, recorded in the journal.
 
-    `None` for what no plugin contributes, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
+    `None` for code of no plugin, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
     traceback is the best description.
     """
     found = owner_of(kind, name, plugin)

@@ -24,7 +24,7 @@ _before = (0, 0, 0)
 
 
 class collecting_seldom(ContextDecorator):
-    """Inside, cycles are looked for when many objects have been made."""
+    """Inside, garbage collection is less frequent: the first threshold of the cycle collector is raised."""
 
     __slots__ = ()
 

@@ -58,7 +58,7 @@ class DiskCache:
     as this object knows, and after each `_UNLISTED`-th of the limit: what other processes write meanwhile may exceed it by
     that much for each of them.
 
-    Neither `get` nor `put` raises for anything that the file system does: what cannot be read is a miss, what cannot be
+    Neither `get` nor `put` raises for any error of the file system: an unreadable file is a miss, an entry that cannot be
     written is not kept, and `counts` has the reason.
 
     Raises:
@@ -140,7 +140,7 @@ class DiskCache:
         return self.directory / f"{key}{_SUFFIX}"
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Entries, and what will be one or was to be."""
+        """Yield entries and temporary files with their status."""
         try:
             with os.scandir(self.directory) as found:
                 names = [each.path for each in found if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
@@ -171,8 +171,8 @@ class DiskCache:
         )
 
     def _evict(self, keep: Path) -> None:
-        """Remove what writers that were killed have left, then the entries unused for longest that are too many."""
-        # Before listing: what another thread writes meanwhile may be counted twice, and is not forgotten.
+        """Remove the abandoned files of killed writers, then the least recently used entries above the limit."""
+        # Before listing: files that another thread writes meanwhile may be counted twice, and are not forgotten.
         self._written = 0
         entries, total = [], 0
         for path, found in self._files():

@@ -12,8 +12,8 @@ copies the locks of other threads, but not the threads that would release them. 
   that lock for the fork already. Calls of foreign code (log handlers, listeners) are `fork_safepoint`s, for which a fork does
   not wait; neither does it wait for a thread that stands still in foreign code (a function that is traced, say).
 
-Whatever a fork has to do in the core is here, and `rlx_core.public` registers it; others add what they have to forget in a
-child by `in_child`.
+All actions of the core at a fork are here, and `rlx_core.public` registers them; other modules register functions that
+clear their state in a child by `in_child`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Waited(Protocol):
 
 
 class Lock:
-    """A re-entrant lock, for `with` in a function that is no generator: other threads look whether the function goes on.
+    """A re-entrant lock, for `with` in a function that is no generator: other threads check whether the function is still
+    running.
 
     A signal handler may raise on entry to `__exit__`, before anything is released. So a thread that waits looks now and then
     whether the function that has the lock is still among the calls of its thread, and takes the lock away if it is not. A fork
@@ -139,7 +140,7 @@ class Lock:
             self.owner = me
             self._depth += 1
         except BaseException:
-            if not self._depth and self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
+            if not self._depth and self._lock._is_owned():  # type: ignore[attr-defined]  # as in `threading.Condition`
                 self._lock.release()
             _end(me)
             raise
@@ -231,7 +232,7 @@ class _Safepoint(ContextDecorator):
         me = get_ident()
         depth = _held.pop(me, 0)
         if depth:
-            _outside[me] = _outside.get(me, 0) + depth  # before looking who forks, as in `_begin`
+            _outside[me] = _outside.get(me, 0) + depth  # before the check for forking threads, as in `_begin`
             while _forking and me not in _forking and not _is_awaited(me):
                 left = _outside.pop(me, 0)
                 time.sleep(0.001)
@@ -279,7 +280,8 @@ def in_child(forget: Callable[[], object]) -> None:
 
 def _begin(me: int) -> None:
     depth = _held.get(me, 0)
-    _held[me] = depth + 1  # before looking who forks, who looks the other way round: one of the two sees the other
+    # Before the check for a fork, which checks in the opposite order: one of the two sees the other.
+    _held[me] = depth + 1
     if depth == 0 and _forking:
         _let_fork(me)
 
@@ -308,7 +310,7 @@ def _waits_for(thread: int) -> int | None:
 
 @contextmanager
 def waiting(what: Waited) -> Iterator[None]:
-    """Inside, this thread waits, and the others know for what."""
+    """Inside, this thread waits for `what`, which other threads can see."""
     me = get_ident()
     before = _waits.get(me)  # a handler may run while its thread waits
     _waits[me] = what

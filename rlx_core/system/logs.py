@@ -32,7 +32,7 @@ LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
 
 
 def log_event(event: str, facts: Mapping[str, Any]) -> None:
-    """Log an event that is in the table, if anybody listens at its level."""
+    """Log an event that is in the table, if its logger is enabled for its level."""
     logging: Any = sys.modules.get("logging")
     if logging is None or event not in LOGGED:
         return

@@ -1,6 +1,6 @@
 """A small cache of the values used last, safe to share between threads.
 
-A value that is missing is made once even if several threads ask for it at the same time; different keys are made in
+A value that is missing is computed once even if several threads need it at the same time; different keys are computed in
 parallel. A failed attempt leaves nothing behind.
 """
 

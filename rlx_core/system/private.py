@@ -77,7 +77,7 @@ def own_directory(directory: Path) -> None:
         CacheError: It cannot be made, belongs to another user, is open to others, or is a link; or the one above is not safe.
     """
     try:
-        # One after the other, because `parents` gives those it makes the default mode.
+        # One after the other, because `parents` creates directories with the default mode.
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
         found, above = os.lstat(directory), os.stat(directory.parent)

@@ -35,7 +35,7 @@ class Phase:
 
 @contextmanager
 def progress(what: str, phase: Phase | None = None, patience: float = PATIENCE) -> Iterator[None]:
-    """Say at a terminal that `what` goes on, from `patience` seconds after the start of the block until its end."""
+    """Show at a terminal that `what` is in progress, from `patience` seconds after the start of the block until its end."""
     stream = sys.stderr
     if not _is_terminal(stream):
         yield

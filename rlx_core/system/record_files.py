@@ -1,4 +1,4 @@
-"""Files of this user's cache that hold records, a JSON line for each: what plugins failed at, which targets conform."""
+"""Files of this user's cache that hold records, one JSON line each: failures of plugins, targets that conform."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 attrs writes and compiles an `__init__`, a `__repr__`, an `__eq__` and a `__hash__` for each class. A program meets four hundred
 records before its first result, and few are ever shown or compared: here one `__repr__` serves all, and one `__eq__` and
-`__hash__` all frozen ones. They say and mean what those of attrs do, but that a field which is the same object, a NaN say, is
+`__hash__` all frozen ones. They return the same as those of attrs, except that a field which is the same object, a NaN say, is
 equal. A record that is compared often uses attrs' own with `eq=True`, which take 0.16 µs where the shared take 0.39.
 """
 
@@ -99,7 +99,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if not names:
         return lambda record: ()
     values = attrgetter(*names)
-    # Of one name alone it gives no tuple, and only tuples find the same object equal without asking it.
+    # For one name it returns no tuple, and only tuples compare identical objects equal without calling `__eq__`.
     return values if len(names) > 1 else lambda record: (values(record),)
 
 

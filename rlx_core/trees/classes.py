@@ -27,7 +27,7 @@ def register_dataclass(cls: None = None, *, meta_fields: str | Sequence[str] = (
 def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()) -> Any:
     """Have instances of a dataclass (or of an attrs class) go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers.
 
-    They are made again field by field, without `__init__`, since what stands in for arrays need not pass its checks.
+    They are rebuilt field by field, without `__init__`, since traced values in the fields need not pass its checks.
 
     Args:
         cls: The class; without it, a decorator is returned.

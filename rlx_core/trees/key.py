@@ -37,7 +37,7 @@ class Key:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Of the array of keys; `()` for one key."""
+        """Shape of the array of keys; `()` for one key."""
         return tuple(self.words.shape[:-1])
 
     @property

@@ -54,7 +54,7 @@ class StaticArguments:
     """Which arguments of a function are static.
 
     Attributes:
-        what: Who asks, for errors.
+        what: The caller, for errors.
         function: The function.
         parameters: Its parameters.
         names: The names of the static ones.

@@ -60,7 +60,7 @@ class CupyDriver(Driver):
         number: The device's, as CuPy counts.
 
     Attributes:
-        platform: What CuPy is built on, for errors.
+        platform: The platform that CuPy is built on, for errors.
         kinds: DLPack's numbers for memory that its devices read, their own first.
     """
 
@@ -163,7 +163,7 @@ class CupyDriver(Driver):
         with self._queue:
             try:
                 return self._array(view).__dlpack__(**options)
-            except (TypeError, ValueError) as error:  # a dtype that CuPy has not
+            except (TypeError, ValueError) as error:  # a dtype that CuPy does not have
                 raise BufferError(f"{self.place}: CuPy exports no {view.dtype}: {error}") from None
 
     @property

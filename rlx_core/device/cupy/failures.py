@@ -56,7 +56,7 @@ _FAILED: Final = {
     801: ("the device or its driver does not support a call", "update the driver"),
     **dict.fromkeys(range(900, 909), _NOT_RECORDED),
 }
-"""Errors of one call: what failed, and what can be done."""
+"""Errors of one call: the message and the hint."""
 
 
 def driver_error(place: str, status: int, error: object) -> RlxError:

@@ -20,7 +20,7 @@ class Submitted(Protocol):
     """Work that can be submitted to a stream."""
 
     def run(self, stream: Any) -> None:
-        """Ask for it."""
+        """Submit it."""
 
 
 class Call(Submitted, Protocol):

@@ -28,7 +28,7 @@ class _Thread(threading.local):
 
 
 class Queue:
-    """Entered with `with`: the device and its context are current, and the stream to ask on is given; one thread at a time.
+    """Entered with `with`: makes the device and its context current and returns the stream to submit to; one thread at a time.
 
     The platform's errors leave it as rlx's.
 

@@ -246,7 +246,7 @@ def _compared(left: Any, relation: Relation, right: Any) -> bool:
         known = _other_kind(left, relation, right)
     else:
         known = holds(relation, one, other)
-        # What fails for every size is the opposite relation the other way round.
+        # A relation fails for every size if the opposite relation holds with exchanged operands.
         known = False if known is None and holds(">=" if relation == ">" else ">", other, one) else known
     return _undecided(left, relation, right) if known is None else known
 

@@ -108,7 +108,7 @@ def symbol_named(name: str) -> SizeSymbol:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
     if name not in _by_name:
-        # setdefault: two threads that ask at once must get one symbol.
+        # setdefault: two threads that call this at once must get one symbol.
         _by_name.setdefault(name, SizeSymbol(next(_next_id), name))
     return _by_name[name]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rlx_core.ir.dims.atoms import Atom, Compound, SizeSymbol
 from rlx_core.system.records import define
 
-if TYPE_CHECKING:  # sizes ask this when they are compared
+if TYPE_CHECKING:  # sizes import this when they are compared
     from rlx_core.ir.dims.algebra import Dim, Expr
 
 __all__ = ["is_never_negative"]

@@ -12,7 +12,7 @@ from rlx_core.errors import Fact, GuardError
 from rlx_core.ir.dims.bounds import is_never_negative
 from rlx_core.system.records import frozen
 
-if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what they can do
+if TYPE_CHECKING:  # sizes import guards, guards import sizes lazily
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 

@@ -73,7 +73,7 @@ def parse_dims(text: str) -> list[Dim]:
 
     def atom() -> Dim:
         nonlocal depth
-        # Texts come from files too: what no printer writes is refused before it costs memory or stack.
+        # Texts come from files too: a text that no printer writes is refused before it costs memory or stack.
         if position >= len(tokens) or depth >= _MAX_DEPTH:
             raise fail()
         depth += 1

@@ -40,19 +40,19 @@ def _method(name: str) -> Callable[..., Any]:
         return operator(name)(self, *args, **kwargs)
 
     method.__name__, method.__doc__ = name, f"`rlx.{name}` of this array."
-    method.__code__ = method.__code__.replace(co_name=name)  # by which errors say what was called
+    method.__code__ = method.__code__.replace(co_name=name)  # the name that errors show for the call
     return method
 
 
 class ArrayMethods:
     """Operators and methods of arrays, by the Python Array API and, beyond it, by NumPy.
 
-    A class of arrays adds `dtype`, `shape`, `ndim`, `size`, and what depends on where its elements are.
+    A class of arrays adds `dtype`, `shape`, `ndim`, `size`, and methods that depend on the location of its elements.
     """
 
     __slots__ = ()
 
-    described: ClassVar[str] = "an array"  # what errors call one of the class
+    described: ClassVar[str] = "an array"  # name of the class in errors
 
     if TYPE_CHECKING:  # attributes that array classes define
 
@@ -68,7 +68,7 @@ class ArrayMethods:
     else:  # to a type checker, any name would be an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):  # Python and other libraries ask for protocols, often
+            if name.startswith("_"):  # Python and other libraries look up protocols, often
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise AbsentNameError(f"{self.described} has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
@@ -114,7 +114,7 @@ class ArrayMethods:
         """The namespace of functions that take arrays, by the Python Array API."""
         return operator("array_namespace")(api_version)
 
-    # What arrays have as methods in NumPy; their functions are called as in the Python Array API.
+    # NumPy's methods of arrays; their functions have the names of the Python Array API.
     sum, prod, mean, std, var = map(_method, ("sum", "prod", "mean", "std", "var"))
     max, min, any, all, argmax, argmin = map(_method, ("max", "min", "any", "all", "argmax", "argmin"))
     clip, round, conj, repeat, take, squeeze = map(_method, ("clip", "round", "conj", "repeat", "take", "squeeze"))

@@ -166,7 +166,7 @@ class Builder:
         origin: Origin | None = None,
         types: tuple[TensorType, ...] | None = None,
     ) -> tuple[Value, ...]:
-        """Append a node and return its results. `types` are declared by a caller who knows them; else inferred.
+        """Append a node and return its results. `types` are declared by a caller that has them; else inferred.
 
         Raises:
             ShapeError, DtypeError, AxisError, WrongInputCountError: From the op's inference, with the operands' types
@@ -335,7 +335,7 @@ def infer(op: Op, types: Sequence[TensorType | None], *, is_kept: bool = True) -
     Args:
         is_kept: Whether the result is looked up in and added to a cache; false for callers that ask only once.
     """
-    # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
+    # Leaves are as cheap to infer as to look up, and ops with graphs inside would be hashed node by node.
     if not (types and is_kept) or nested_graphs(op) or not is_hashable(op):
         check_operand_count(op, types)
         return _inferred(op, types)

@@ -1,7 +1,7 @@
 """Errors of a program that needs the elements of a traced value, or uses one whose trace has ended.
 
-The hint depends on what asked: `math.sin(x)`, `range(n)` and `if x > 0` reach a value by the same few methods, so the call is
-read off the user's line.
+The hint depends on the calling expression: `math.sin(x)`, `range(n)` and `if x > 0` reach a value by the same few methods, so
+the call is read off the user's line.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ BUILTINS: Final = {
     "round": "use rlx.round",
     "sorted": "use rlx.sort",
 }
-"""Functions of Python → what to write instead."""
+"""Functions of Python → the replacement."""
 
 _OUTSIDE: Final = "compute it outside the traced function, and pass it in"
 _WHERE: Final = "use rlx.where(condition, a, b), which chooses element by element"

@@ -183,7 +183,7 @@ def leaf_name(value: Value) -> str:
 
 def nested_graphs(op: Op) -> Mapping[str, Graph]:
     """The graphs among an op's attributes, by attribute name."""
-    kept = vars(op)  # every walk asks, and an op is the same for ever
+    kept = vars(op)  # cached, because every walk needs it, and an op never changes
     found: Mapping[str, Graph] | None = kept.get(_NESTED)
     if found is None:
         found = kept[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
@@ -194,9 +194,9 @@ _NO_SYMBOLS: Final[frozenset[SizeSymbol]] = frozenset()
 
 
 def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
-    """Every unknown size in an op or in a value of an attribute: what binding could change."""
+    """Return every unknown size in an op or in a value of an attribute: the sizes that binding could change."""
     if isinstance(value, Op):
-        kept = vars(value)  # every graph that holds the op asks
+        kept = vars(value)  # cached, because every graph that holds the op needs it
         found: frozenset[SizeSymbol] | None = kept.get(_SYMBOLS)
         if found is None:
             found = kept[_SYMBOLS] = _in_each(value.attributes().values())
@@ -216,7 +216,7 @@ def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
 
 
 def keep_symbols(op: Op, symbols: frozenset[SizeSymbol]) -> Op:
-    """The op, about which a caller knows what `symbols_inside` would find."""
+    """Return the op after storing the result of `symbols_inside`, which the caller knows."""
     vars(op)[_SYMBOLS] = symbols
     return op
 

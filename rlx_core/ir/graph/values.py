@@ -57,7 +57,7 @@ class Node(Stays):
 
     @property
     def operand_types(self) -> tuple[TensorType | None, ...]:
-        """The types of the operands, None where an optional one is absent: what rules on types are asked with."""
+        """The types of the operands, None where an optional one is absent: the arguments of rules on types."""
         return tuple(None if v is None else v.type for v in self.operands)
 
     @property
