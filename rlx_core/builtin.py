@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as external plugins.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -33,14 +33,14 @@ __all__ = [
 
 @hookimpl
 def rlx_ops() -> Iterator[OpFamily]:
-    """The standard ops, a family a module."""
+    """The standard ops, one family per module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
 
 
 @hookimpl
 def rlx_blocks() -> Iterator[BlockSpec]:
-    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    """The standard HIR blocks; they are ops as well, in a HIR graph."""
     for name in FAMILIES["blocks"].split():
         yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 

@@ -1,4 +1,4 @@
-"""The public names and where they live, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
+"""The public names and their modules, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
 
 Importing every op at once would cost more than everything else in `import rlx_core`. The names of functions follow the
 Python Array API; type checkers read `__init__.pyi`, which `rlx_core.testing.api.stubs` prints from
@@ -221,10 +221,10 @@ def lazy_names(
                 raise absent(module, name, places)
             return found
         try:
-            # Here, because importing rlx imports none of its parts.
+            # Imported here, because importing rlx imports none of its parts.
             from rlx_core.system.locks import forks_wait
 
-            # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
+            # Stored, so that only the first use comes here: an attribute costs 30 ns and a call of this function microseconds.
             with forks_wait:  # a module that a fork finds half imported stays so in the child
                 from rlx_core.system.collecting import collecting_seldom  # as above
                 from rlx_core.system.interpreters import expect_main_interpreter
@@ -255,7 +255,7 @@ def offered(module: str, name: str) -> Any:
 
 
 def installing(name: str) -> str | None:
-    """The command that installs the package that is known to offer a name of rlx's own, if there is one."""
+    """Return the command that installs the package that is known to offer a name of rlx's own, if one is known."""
     package = importlib.import_module("rlx_core.hints.packages").known_packages().get(f"function.{name}")
     return None if package is None else package.command
 

@@ -1,4 +1,4 @@
-"""Layers that go through a sequence step by step, as functions on `rlx.scan`; models call them by `rlx_core.nn`.
+"""Layers that process a sequence step by step, as functions on `rlx.scan`; models call them by `rlx_core.nn`.
 
 Sequences are `[batch, time, ..]`. Values that depend on one step alone are computed for all steps at once, before the loop. Every
 function returns its state after the last step and takes it as `state`, so a sequence can be fed in parts.
@@ -323,7 +323,7 @@ def _delta_chunk(s: Any, q: Any, k: Any, v: Any, g: Any, beta: Any) -> Any:
 
 
 def _solved(near: Any, right: Any) -> Any:
-    """d of (I + near)·d = right for a strictly lower `near` `[.., t, t]`, a row at a time."""
+    """Solve (I + near)·d = right for d, for a strictly lower triangular `near` `[.., t, t]`, a row at a time."""
     steps = near.shape[-1]
 
     def step(d: Any, t: Any) -> Any:
@@ -385,7 +385,7 @@ def _split(z: Any, size: int, parts: int) -> list[Any]:
 
 
 def _turned(value: Any) -> Any:
-    """Batch and time exchanged."""
+    """Exchange batch and time."""
     value = _value(value)
     return rlx.permute_dims(value, (1, 0, *range(2, len(value.shape))))
 

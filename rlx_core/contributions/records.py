@@ -1,4 +1,4 @@
-"""The records, one class a kind, and the table of kinds."""
+"""The record classes, one per kind, and the table of kinds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class OpFamily:
 
 @frozen
 class RuleSpec(Contribution):
-    """A rule (VJP, JVP, batching, decomposition, cost) for an op, one's own or another plugin's."""
+    """A rule (VJP, JVP, batching, decomposition, cost) for an op of this or another plugin."""
 
     op: str = field(validator=domain_name)
     kind: Literal["vjp", "jvp", "batch", "decompose", "cost"] = field(validator=OneOf(*RULE_KINDS))
@@ -115,7 +115,7 @@ class RuleSetSpec(Contribution):
 
 @frozen
 class LegalizationSpec(Contribution):
-    """A table that makes nodes acceptable to one target."""
+    """A table of rewrites that make nodes legal for one target."""
 
     target: str = field(validator=bare_name)
     name: str = field(validator=domain_name)
@@ -137,7 +137,7 @@ class BackendSpec(Contribution):
 
 @frozen
 class KernelSpec(Contribution):
-    """A table of kernels for a target: one's own backend's or another plugin's, for anyone's ops.
+    """A table of kernels for a target of this or another plugin, for ops of any plugin.
 
     Args:
         owner: Whose it is, where two plugins offer a table at one address; filled in when the registry is frozen.
@@ -258,7 +258,7 @@ class CommandSpec(Contribution):
 
 @frozen
 class FunctionSpec(Contribution):
-    """A function that users find as an attribute of `rlx_core`, one that makes a model of another library's, say.
+    """A function that users access as an attribute of `rlx_core`, such as one that converts another library's model.
 
     The distribution declares the entry point `function.<name>` in the group `rlx.when`: an attribute that no package declares
     is refused without importing a plugin.

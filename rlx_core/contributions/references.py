@@ -46,7 +46,7 @@ class LazyRef:
             raise refusal(self, "text", self.text, "`package.module:attribute`")
 
     def resolve(self) -> Any:
-        """The object; whatever its import raises is contained, and becomes the cause of a `PluginError`."""
+        """Return the object; exceptions of its import are contained, and become the cause of a `PluginError`."""
         if not self._memo:
             self._memo.append(self._find())
         return self._memo[0]

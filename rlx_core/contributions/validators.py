@@ -59,7 +59,7 @@ def names(record: object, attribute: Attribute[Any], value: object) -> None:
 
 
 def listed(value: object) -> object:
-    """Converter: a list is as good as a tuple."""
+    """Converter: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 

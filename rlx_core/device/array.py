@@ -100,7 +100,7 @@ class DeviceArray(Placed):
         return self._part(lambda x: x)
 
     def block_until_ready(self) -> DeviceArray:
-        """This array, once the run that makes it has ended.
+        """Return this array, once the run that produces it has ended.
 
         Raises:
             IndexRangeError: The run was given an index outside; and whatever else a run reports.
@@ -163,7 +163,7 @@ class DeviceArray(Placed):
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def item(self) -> bool | int | float | complex:
-        """The only element, read to the host.
+        """Return the only element, copied to the host.
 
         Raises:
             ValueError: The array has more elements than one, or none.
@@ -194,7 +194,7 @@ class DeviceArray(Placed):
             return self.device.driver.attribute(name, self._shown())
 
     def _shown(self) -> View:
-        """Itself for another library, once the run that made it is known to be right."""
+        """Return the view for another library, once the run that produced it has succeeded."""
         if self.run is not None:
             self.run.settle()
         return View(self.block.buffer, self.offset, self.shape, self.dtype, self)

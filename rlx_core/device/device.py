@@ -105,11 +105,11 @@ class Device:
         return made
 
     def empty(self, type: TensorType, what: str = "an array") -> DeviceArray:
-        """An array with nothing in particular in it."""
+        """Return an array with uninitialised elements."""
         return DeviceArray(self, self.block(type.static_nbytes, what), 0, type)
 
     def adopt(self, data: Any) -> DeviceArray | None:
-        """An array of the device library's own as it lies, if it is one of this device's; `None` for everything else.
+        """Return a device library's array as an rlx array without a copy, if it is on this device; `None` for everything else.
 
         One with gaps, or that begins where kernels cannot read several elements at once, is copied on the device.
         """
@@ -150,7 +150,7 @@ class Device:
             raise DtypeError(f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", lacks))
 
     def synchronize(self) -> None:
-        """Wait for everything that was started on it."""
+        """Wait for all work started on it."""
         if self.is_open:
             self.driver.synchronize()
 

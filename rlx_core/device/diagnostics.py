@@ -1,4 +1,4 @@
-"""Programs, variables and libraries of a vendor by which a device is examined; `rlx check --target` reads them."""
+"""A vendor's tools, environment variables and libraries for examining a device; `rlx check --target` uses them."""
 
 from __future__ import annotations
 

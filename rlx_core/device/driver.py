@@ -22,7 +22,7 @@ __all__ = ["Address", "Adopted", "Argument", "DeviceFacts", "Driver", "View", "W
 
 
 class Address(NamedTuple):
-    """A place in a driver's buffer; how a kernel gets it (an address, a buffer and a number) is the language's matter."""
+    """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""
 
     buffer: Any
     offset: int
@@ -104,7 +104,7 @@ class Driver(ABC):
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of at least one byte, with nothing in particular in it."""
+        """Return a buffer of at least one byte, uninitialised."""
 
     def allocate_apart(self, nbytes: int) -> Any:
         """A buffer that kernels get as `Whole`, next to others that they get as `Address`.
@@ -154,7 +154,7 @@ class Driver(ABC):
         raise BufferError(f"{self.facts.driver} exports no memory by DLPack")
 
     attributes: frozenset[str] = frozenset()
-    """Names of attributes by which other libraries look at arrays of this kind of device; see `attribute`."""
+    """Names of attributes by which other libraries recognise arrays of this kind of device; see `attribute`."""
 
     def attribute(self, name: str, view: View) -> Any:
         """One of the `attributes` of an array.

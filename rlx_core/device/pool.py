@@ -24,7 +24,7 @@ from rlx_core.system.records import define
 __all__ = ["Block", "DonatedBlock", "Holder", "Pool", "capacity_for"]
 
 _STEPS = 8
-"""Sizes between one power of two and the next; so at most an eighth of a block is unused."""
+"""Number of block sizes from one power of two to the next, so that at most an eighth of a block is unused."""
 
 
 def capacity_for(nbytes: int, alignment: int) -> int:
@@ -103,7 +103,7 @@ class Pool:
 
     @property
     def cached(self) -> int:
-        """Bytes that wait to be given out again."""
+        """Bytes in free blocks."""
         return sum(capacity * len(buffers) for (capacity, _), buffers in list(self._free.items()))
 
     def held_by(self, holder: Holder) -> None:

@@ -1,4 +1,4 @@
-"""A compiler of sources at run time that has NVRTC's interface, as HIPRTC has too: both are libraries of C, called by ctypes.
+"""A run-time compiler with the interface of NVRTC, which HIPRTC has too: both are C libraries, called by ctypes.
 
 Not through CuPy, so that code is compiled for devices that are not here; the interpreter is free meanwhile, and several
 threads compile at once.

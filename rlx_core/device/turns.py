@@ -17,11 +17,11 @@ from rlx_core.system.locks import Lock
 __all__ = ["Turns"]
 
 _LOOK_AGAIN: Final = 0.0005
-"""Seconds after which a run that waits looks whether others are still going on."""
+"""Seconds between checks of a waiting run for other runs in progress."""
 
 
 class Turns:
-    """Whose turn it is on one device.
+    """Scheduler of the runs on one device: concurrent, or one run exclusively.
 
     A run inside a run of the same thread (a signal handler's, or a step's on the host) never waits: it would wait for itself.
     """
@@ -37,16 +37,16 @@ class Turns:
         return get_ident() in self.running
 
     def among_others(self) -> AbstractContextManager[None]:
-        """A run."""
+        """Context of a run that may be concurrent with others."""
         return self._run
 
     def alone(self) -> AbstractContextManager[None]:
-        """A run during which no other thread has one."""
+        """Context of a run during which no other thread has one."""
         return self._run if self.is_inside else _Alone(self, self._run)
 
 
 class _Alone(AbstractContextManager[None]):
-    """See `Turns.alone`; a class, because a lock cannot be a generator's."""
+    """See `Turns.alone`; a class, because a lock cannot be held by a generator."""
 
     def __init__(self, turns: Turns, run: AbstractContextManager[None]) -> None:
         self._turns, self._run = turns, run
@@ -70,7 +70,7 @@ class _Alone(AbstractContextManager[None]):
 
 
 class _Run(AbstractContextManager[None]):
-    """A run of whichever thread enters; a class, because every run is one."""
+    """A run of the thread that enters; a class, because every run uses it."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

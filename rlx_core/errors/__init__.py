@@ -103,7 +103,7 @@ __all__ = [
     "unsupported",
 ]
 
-# A traceback names a class by where it is imported from, not by the file that happens to hold its page.
+# A traceback names a class by the module from which it is imported, not by the file that defines it.
 for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name

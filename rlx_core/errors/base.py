@@ -1,4 +1,4 @@
-"""The parts of an error, and how they are put into lines."""
+"""The parts of an error, and their layout in lines."""
 
 from __future__ import annotations
 

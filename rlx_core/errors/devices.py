@@ -6,7 +6,7 @@ __all__ = ["DeviceCallError", "DeviceLostError", "KernelBuildError", "PlaceError
 
 
 class PlaceError(RlxError, ValueError):
-    """An array lies in the memory of another device than the program's.
+    """An array is in the memory of another device than the program's.
 
     Nothing is moved between devices implicitly: an unrequested copy
     would be noticed only by measuring. The message names both places.
@@ -64,7 +64,7 @@ class DeviceCallError(RlxError, RuntimeError):
 
 
 class DeviceLostError(RlxError, RuntimeError):
-    """A device stopped answering in the middle of something, or is another process's.
+    """A device stopped responding during its work, or belongs to another process.
 
     Its driver was reset, it was unplugged, or this process was forked after the
     device had been used, which no driver supports. The content of its memory is lost;

@@ -33,7 +33,7 @@ def is_lack(error: BaseException | None) -> bool:
 
 
 def lacking(what: str, error: BaseException) -> OutOfMemoryError:
-    """The error for something that Python or a library had no memory left for."""
+    """Return the error for an operation for which Python or a library had no memory left."""
     return OutOfMemoryError(
         f"{what}: the machine has no memory left for it",
         *([Fact("cause", error)] if str(error) else []),
@@ -59,7 +59,7 @@ def in_our_words(what: str, error: BaseException) -> RlxError | None:
 
 
 def _half_imported(error: BaseException) -> str | None:
-    """The module whose name was not there yet, because its import is not done."""
+    """Return the module in which a name is missing because its import is not done."""
     if isinstance(error, ImportError):
         module = sys.modules.get(error.name or "")
     elif isinstance(error, AttributeError) and isinstance(error.obj, type(sys)):

@@ -20,11 +20,11 @@ VARIABLE: Final = "RLX_TRACEBACK"
 
 _OWN: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _BETWEEN: Final = frozenset(("contextlib.py",))
-"""Files of the standard library whose frames lie between rlx's."""
+"""Files of the standard library that may have frames between rlx's."""
 
 
 def shorten(error: BaseException, *, kept: int = 1) -> None:
-    """Leave the user's frames in the traceback of an error, and the outermost of rlx's.
+    """Keep the user's frames in the traceback of an error, and the outermost of rlx's.
 
     Args:
         error: An error on its way to the user; one that rlx did not mean, raised by rlx's own code, is left as it is.

@@ -51,7 +51,7 @@ def _own_annotations(cls: type[Any]) -> dict[str, Any]:
 
 
 def exact_types(hint: Any) -> frozenset[type]:
-    """Classes whose own instances are of the kind as they are; most attributes are such."""
+    """Return the classes whose own instances need no conversion; most attributes are such."""
     if typing.get_origin(hint) in (Union, types.UnionType):
         return frozenset().union(*map(exact_types, typing.get_args(hint)))
     kind = type(None) if hint is None else hint
@@ -70,7 +70,7 @@ def misfit(name: str, value: Any, hint: Any) -> str:
 
 
 def nearest_word(value: Any, hint: Any) -> str | None:
-    """A hint at the word that was meant, where the annotation lists words."""
+    """Return a hint with the nearest option, where the annotation lists words."""
     options = [*typing.get_args(hint), *(a for part in typing.get_args(hint) for a in typing.get_args(part))]
     return nearest(value, [o for o in options if isinstance(o, str)]) if isinstance(value, str) else None
 
@@ -139,7 +139,7 @@ def _number(classes: Any) -> _Fit:
     def fit(value: Any) -> Any:
         if isinstance(value, np.generic):
             value = value.item()
-            if isinstance(value, np.generic):  # one that Python has no number for
+            if isinstance(value, np.generic):  # no Python equivalent (longdouble)
                 value = float(value)
         if isinstance(value, bool) and classes is not bool:
             return MISFIT

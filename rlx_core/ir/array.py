@@ -124,7 +124,7 @@ class HostArray(ArrayMethods):
         return type(self._data) is Donated
 
     def block_until_ready(self) -> HostArray:
-        """This array: programs on the host have ended when they return."""
+        """Return this array: programs on the host have ended when they return."""
         self._array  # noqa: B018  raises if it was donated
         return self
 
@@ -337,14 +337,14 @@ def read_only_view(array: np.ndarray) -> np.ndarray:
 
 
 def wrapped(data: Any) -> Any:
-    """NumPy's arrays and scalars as arrays; everything else, such as arrays on devices, as it is."""
+    """Return NumPy's arrays and scalars as arrays; other objects, such as arrays on devices, unchanged."""
     if isinstance(data, np.ndarray):
         return HostArray(data)
     return HostArray(np.asarray(data)) if isinstance(data, np.generic) else data
 
 
 def unwrapped(data: Any) -> Any:
-    """The elements of an array as the NumPy array that it wraps; everything else as it is.
+    """Return the NumPy array that an array wraps; other objects unchanged.
 
     Raises:
         DonatedError: It was donated.

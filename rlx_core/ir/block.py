@@ -40,7 +40,7 @@ class Block(Op):
     check: ClassVar[Rule] = None
 
     def prepare(self, *x: Any) -> tuple[Any, ...]:
-        """Complain about operands before anything is inferred from them."""
+        """Refuse invalid operands before anything is inferred from them."""
         if self.check is not None:
             self.check(*x)
         return x

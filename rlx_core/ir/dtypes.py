@@ -1,4 +1,4 @@
-"""Element types, and which type two of them meet in.
+"""Element types, and promotion between them.
 
 A `DType` is an interned value: `f32 is dtype("f32")`. Promotion is a small join over three ladders (integers,
 floats, complexes); it is symmetric, and for several operands independent of their order.
@@ -260,7 +260,7 @@ def _join_real_complex(real: DType, cplx: DType) -> DType:
 
 
 def promote(*dtypes: DType) -> DType:
-    """The type that all of `dtypes` meet in.
+    """Return the type to which all of `dtypes` promote.
 
     Integers join first, then floats, then complexes, then the three with one another, so that the order of the
     operands never matters. `bool` promotes to any other type.

@@ -29,7 +29,7 @@ def literal_bytes(value: Literal) -> bytes:
 
 
 def flat_bytes(array: np.ndarray) -> memoryview:
-    """The little-endian, row-major bytes of an array; those it lies in where it lies so."""
+    """Return the little-endian, row-major bytes of an array, without a copy if they are in memory in that form."""
     little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     return little.reshape(-1).view(np.uint8).data
 
@@ -58,7 +58,7 @@ def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> L
 
 
 def exact_float(value: float) -> str:
-    """A float as text that loses nothing: hex, with the payload of a NaN."""
+    """Return a float as text without loss: hex, with the payload of a NaN."""
     return value.hex() if value == value else f"nan:{struct.pack('>d', value).hex()}"
 
 

@@ -1,4 +1,4 @@
-"""Ops on arrays outside of a graph, at once: a tape for each combination of an op and the types it meets."""
+"""Eager evaluation of ops on arrays: one tape for each combination of an op and operand types."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _functions: ContextVar[ElementFunctions | None] = ContextVar("functions", defaul
 
 
 def stored(dtype: DType, mode: Mode) -> DType:
-    """The dtype in which the interpreter holds a value that is declared `dtype`."""
+    """Return the dtype in which the interpreter stores a value that is declared `dtype`."""
     return dtype.wide if mode == "wide" else dtype
 
 

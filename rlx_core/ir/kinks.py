@@ -17,7 +17,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Kink", "Takes"]
 
 Takes = Literal["lower", "mean", "inner", "shared", "first", "zero"]
-"""Which of the candidates is taken.
+"""The choice among the candidates for the derivative.
 
 `lower`: the derivative from below. `mean`: half of the sum of those from below and from above. `inner`: the one of the piece
 in the middle, at both of its ends. `shared`: elements that tie have equal parts of it. `first`: the first of the elements that
@@ -27,7 +27,7 @@ tie has all of it. `zero`: 0, where no other would be finite or unique.
 
 @frozen(init=False)
 class Kink:
-    """Operands at which an op has no derivative, and the one that its rules give.
+    """Operands at which an op has no derivative, and the value that its rules return there.
 
     Attributes:
         at: A number, or nested ones, for each operand.

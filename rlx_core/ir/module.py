@@ -143,7 +143,7 @@ class Module(Travels, Drawn):
     # -- conversions
 
     def lower(self, policy: FusionPolicy | None = None) -> Module:
-        """The MIR module that this HIR module means.
+        """Return the MIR module to which this HIR module lowers.
 
         Raises:
             WrongStageError: It is not HIR.
@@ -158,7 +158,7 @@ class Module(Travels, Drawn):
         return Module.of_mir(graph), values
 
     def plan(self, planner: Callable[[Graph], Lir]) -> Module:
-        """The LIR module that `planner` (a pipeline) makes of this MIR module."""
+        """Return the LIR module that `planner` (a pipeline) compiles from this MIR module."""
         return Module.of_lir(planner(self.mir))
 
     def with_policy(self, policy: FusionPolicy) -> Module:
@@ -178,7 +178,7 @@ class Module(Travels, Drawn):
         return evolve(self, content=bind(self._any_graph, binding)[0])
 
     def extended(self, build: Callable[..., Any]) -> Module:
-        """This HIR module with more after it: its outputs are `build(*outputs)` from now on.
+        """Return this HIR module with additional nodes: its outputs are `build(*outputs)`.
 
         Raises:
             WrongStageError: It is not HIR, and takes no more blocks.
@@ -202,7 +202,7 @@ class Module(Travels, Drawn):
         return f"# {self.stage.name}{f', {self.policy}' if self.stage is IrStage.HIR else ''}\n{body}"
 
     def verify(self) -> list[RuleViolation]:
-        """Every rule of its stage that it breaks."""
+        """Every violated rule of its stage."""
         return verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
 
     def fingerprint(self, context: Mapping[str, object] | None = None) -> str:

@@ -32,7 +32,7 @@ class Placed(ABC):
 
     @abstractmethod
     def donate(self, to: str) -> None:
-        """Have every later use raise DonatedError: the program that `to` names has written its results here."""
+        """Make every later use raise DonatedError: the program named `to` has written its results here."""
 
 
 def placed_type(data: Any) -> TensorType | None:

@@ -1,4 +1,4 @@
-"""The first bytes of the files that rlx writes, programs (`.rlx`) and packages (`.rlxpack`): written, and read with suspicion.
+"""The first bytes of the files that rlx writes, programs (`.rlx`) and packages (`.rlxpack`): written, read and validated.
 
 8 bytes   magic
 4         format version, little-endian, as all numbers
@@ -80,7 +80,7 @@ class Prefix:
             )
 
     def json(self, text: bytes, what: str) -> Json:
-        """JSON.
+        """Return parsed JSON.
 
         Raises:
             FormatError: It is not valid JSON.

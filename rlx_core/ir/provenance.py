@@ -28,7 +28,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The line itself, without indentation; empty if the file cannot be read."""
+        """The text of the line, without indentation; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ Lines = Sequence[Source | None]
 
 @frozen
 class Origin:
-    """Everything a node remembers of its making. It never takes part in equality or fingerprints of graphs.
+    """The provenance of a node. It never takes part in equality or fingerprints of graphs.
 
     Attributes:
         source: The user's line that created it.
@@ -130,7 +130,7 @@ def user_frame() -> FrameType | None:
 
 @contextmanager
 def locating() -> Iterator[None]:
-    """Give errors that are raised inside the block the user's line and the function that was called there.
+    """Add the user's line, and the function that was called there, to errors raised inside the block.
 
     Errors of an op's inference have both already; this is for everything that is refused before there is a node.
     """

@@ -1,4 +1,4 @@
-"""Programs, and parts of them, as bytes: a JSON header in canonical form, then constant data as it lies in memory.
+"""Serialisation of programs and their parts: a JSON header in canonical form, then constant data as it is in memory.
 
     52 bytes  prefix (`prefix.py`), with the SHA-256 of everything after it
     ...       header (JSON, UTF-8), zeros up to a multiple of 64
@@ -180,7 +180,7 @@ def _literal(form: Json, decoder: Decoder) -> Literal:
 
 
 def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
-    """The plan in a module that `save` wrote, as it is there: for programs that were verified when they were stored.
+    """Return the plan in a module that `save` wrote, without verification: for programs that were verified when they were stored.
 
     Args:
         lines: Those of the program that it is loaded for.
@@ -197,7 +197,7 @@ def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
 
 
 def relocated(lir: Lir, old: Lines, new: Lines, ops: OpTable) -> Lir:
-    """A plan that was made from one program for an equal one from other lines; constants are shared."""
+    """Return a plan that was made from one program, for an equal program from other lines; constants are shared."""
     constants: list[Literal] = []
 
     def kept(constant: Literal) -> Json:

@@ -1,4 +1,4 @@
-"""Reading sizes off data: which symbols a program's arrays determine, and that they all agree.
+"""Reading sizes off data: determining the symbols of a program from its arrays, and checking that they all agree.
 
 With array shapes every dim is matched with its size, plain symbols first, then expressions are checked. A flat buffer has
 only a number of elements, so it can determine one unknown symbol at most.

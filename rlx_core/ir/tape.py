@@ -28,7 +28,7 @@ __all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
 Arrays: TypeAlias = "Sequence[np.ndarray | None]"
 
 KEPT = 2048
-"""Tapes that are kept: for so many combinations of an op and the types of its operands."""
+"""Maximum number of cached tapes, one per combination of an op and operand types."""
 
 
 @frozen(eq=False)

@@ -105,7 +105,7 @@ def fault_at(node: Node, message: str) -> RuleViolation:
 
 
 def _structure(graph: Graph) -> Iterator[RuleViolation]:
-    """Operands exist and come first, places are right, outputs exist."""
+    """Yield the faults of graph structure: operands exist and come first, indices are right, outputs exist."""
     members = {id(node) for node in graph.nodes}
     seen: set[Value] = set()
     for place, node in enumerate(graph.nodes):

@@ -74,7 +74,7 @@ def _leaves(kind: str, entries: Sequence[Entry], leaves: Sequence[Value]) -> Ite
 
 
 def _members(lir: Lir) -> Iterator[RuleViolation]:
-    """Steps, slots and aliases speak of this graph's nodes and values."""
+    """Check that steps, slots and aliases refer to this graph's nodes and values."""
     nodes = {id(n) for n in lir.graph.nodes}
     for step in lir.steps:
         if id(step.node) not in nodes:

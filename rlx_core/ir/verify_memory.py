@@ -50,7 +50,7 @@ def _is_whole(lir: Lir, value: Value) -> bool:
 
 
 def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
-    """A caller gets each buffer once: one made for the output and nothing else, or one that he gave away."""
+    """Check that a caller receives each buffer once: one made for the output and nothing else, or one that the caller donated."""
     handed = Counter(id(v) for v in lir.own_roots)
     returned = Counter(id(d.donor) for d in lir.deliveries if d.donor is not None)
     for entry, delivery in zip(lir.manifest.outputs, lir.deliveries, strict=True):

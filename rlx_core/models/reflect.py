@@ -55,7 +55,7 @@ class WeightPlace:
 
 @frozen
 class BindingManifest:
-    """All params of a program side by side, sorted by name.
+    """The layout of all params of a program in one region, sorted by name.
 
     Attributes:
         places: Each param's bytes.

@@ -17,7 +17,7 @@ from rlx_core.plugins.states import Provenance
 from rlx_core.system.records import frozen
 
 MAX_RECORDS: Final = 100_000
-"""Records that one hook may return: a generator without an end must not stop the process."""
+"""Maximum number of records of one hook: a generator without an end must not stop the process."""
 
 
 @frozen
@@ -119,7 +119,7 @@ def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
     if returned is None:
         return []
     if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
-        returned = [returned]  # one record, or something that the next step names and refuses
+        returned = [returned]  # one record, or an object that the next step refuses by name
     found = list(islice(chain.from_iterable(expand(hook, kind, each) for each in returned), MAX_RECORDS + 1))
     if len(found) > MAX_RECORDS:
         raise PluginError(f"{hook} returned more than {MAX_RECORDS} records, or has no end")
@@ -139,7 +139,7 @@ def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
 
 
 def refuse_repetition(claims: Iterable[Claim]) -> None:
-    """A plugin that claims one name twice contradicts itself; there is no telling which it means."""
+    """Refuse a plugin that claims one name twice, because it is unknown which claim is meant."""
     seen: dict[tuple[str, str], Claim] = {}
     for claim in claims:
         first = seen.setdefault((claim.kind, claim.name), claim)

@@ -27,7 +27,7 @@ VERBS: Final = {
 
 
 WORDS: Final = (COMPILE, TARGET, "domain", *VERBS.values())
-"""First words of conditions."""
+"""The first words of valid conditions."""
 
 
 def is_condition(text: str) -> bool:

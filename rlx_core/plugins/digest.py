@@ -25,7 +25,7 @@ def record_digest(record: Contribution, entry: PluginEntry) -> str:
 
 
 def sha256(content: object) -> str:
-    """The digest of something that JSON can hold, in its one canonical spelling."""
+    """Return the digest of a JSON value, in its one canonical spelling."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -11,14 +11,14 @@ from rlx_core.plugins.entry import PluginEntry, normalized
 __all__ = ["Domains", "domain_of", "owners"]
 
 Domains = Mapping[str, tuple[PluginEntry, ...]]
-"""Domain → the plugins whose it is: one, unless two distributions call their plugin the same."""
+"""Domain → its owners: one plugin, unless two distributions use one name for their plugins."""
 
 UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions"})
 """Kinds whose records are named after their purpose, which any plugin may serve, or by a common word."""
 
 
 def owners(entries: Iterable[PluginEntry]) -> Domains:
-    """Whose each domain is. A distribution that is known to have a target keeps it from namesakes."""
+    """Return the owners of each domain. A distribution that is known to have a target keeps it from plugins of the same name."""
     found: dict[str, tuple[PluginEntry, ...]] = {}
     for entry in entries:
         found[entry.name] = (*found.get(entry.name, ()), entry)

@@ -36,7 +36,7 @@ class PluginOrigin(StrEnum):
 
 @frozen
 class PluginEntry:
-    """One plugin as its packaging describes it; making one imports nothing.
+    """One plugin as its packaging describes it; creating one imports nothing.
 
     Args:
         name: The entry point's name, which is the plugin's domain.
@@ -118,7 +118,7 @@ def named_entry(text: str) -> PluginEntry:
 
 
 def given_entry(plugin: object) -> PluginEntry:
-    """The entry for a plugin that the program has at hand; its domain is the last word of its name."""
+    """Return the entry for a plugin object that the program passes in; its domain is the last word of its name."""
     name = plugin.__name__ if isinstance(plugin, ModuleType | type) else type(plugin).__name__
     return PluginEntry(name.rpartition(".")[2].lower(), plugin=plugin)
 
@@ -150,7 +150,7 @@ def file_digest(path: Path) -> str:
 
 
 def file_of(plugin: object) -> str:
-    """The source file of a plugin, or nothing for one made in a shell."""
+    """Return the source file of a plugin, or an empty text for one made in a shell."""
     if isinstance(plugin, ModuleType):
         return str(vars(plugin).get("__file__") or "")  # not an attribute: modules may have a `__getattr__`
     try:
@@ -179,7 +179,7 @@ def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | Non
     """
     if not requires:
         return
-    # Imported here because it costs several milliseconds, and the cached index has the answer already.
+    # Imported here because it costs several milliseconds, and the cached index has the result already.
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in requires:

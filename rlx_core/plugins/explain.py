@@ -37,7 +37,7 @@ def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]
 
 
 def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
-    """The plugins that would have it cannot be used; the first one's cause is the error's cause."""
+    """Return the error if the plugins that would provide it cannot be used; the first one's cause is the error's cause."""
     entry, verdict = candidates[0]
     error = PluginError(f"{name}: its plugin {entry.name} {PHRASE[verdict.state]}", hint=verdict.mend)
     for each, its in candidates:
@@ -99,7 +99,7 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
 
 
 def singular(kind: str) -> str:
-    """One of a kind, in the user's words."""
+    """Return the singular of a kind, in the user's terms."""
     return SINGULAR.get(kind, kind.removesuffix("s"))
 
 

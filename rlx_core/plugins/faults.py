@@ -1,4 +1,4 @@
-"""`ContributionFault`: one contribution that cannot be used although its plugin can, so that nothing else is lost with it."""
+"""`ContributionFault`: one unusable contribution of a usable plugin, so that the plugin's other contributions remain."""
 
 from __future__ import annotations
 

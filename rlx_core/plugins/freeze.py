@@ -75,7 +75,7 @@ def freeze(
 
 
 def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]:
-    """The claims, kernel tables that several plugins offer at one address with their plugin's name in their own.
+    """Yield the claims; kernel tables that several plugins provide under one name get their plugin's name as a suffix.
 
     No author chose such a name, so there is no conflict to resolve; and a target must not lose kernels because two packages
     that extend it are both installed. A configuration that chooses one of them takes precedence.
@@ -144,7 +144,7 @@ def decide(
 
 
 def contested(group: list[Claim]) -> Refusal:
-    """Several plugins define one name; both are shown, and how to choose."""
+    """Return the refusal of a name that several plugins define; both are shown, and how to choose."""
     name, kind = group[0].name, group[0].kind
     plugins = {claim.entry.name for claim in group}
     # Two distributions may use one name for their plugins; then only the distributions' names differ.

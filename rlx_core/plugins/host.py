@@ -109,7 +109,7 @@ class PluginHost:
         return self.registry().require(kind, name, even_unavailable=even_unavailable)
 
     def load(self, kind: str, name: str) -> Any:
-        """The thing itself, imported; see `Registry.load`."""
+        """Return the object itself, imported; see `Registry.load`."""
         self._look_for(kind, name)
         return self.registry().load(kind, name)
 
@@ -234,12 +234,12 @@ class PluginHost:
                 try:
                     self._verdicts[entry.key] = self._try(entry)
                 except KeyboardInterrupt:
-                    del self._verdicts[entry.key]  # no verdict came of it; the next use tries again
+                    del self._verdicts[entry.key]  # no verdict was reached; the next use tries again
                     raise
             self._registry = None
 
     def _try(self, entry: PluginEntry) -> Verdict:
-        """Run one plugin's code; its verdict is all that can come of it."""
+        """Run one plugin's code; the only result is its verdict."""
         outcome = attempt(lambda: self._collect(entry))
         if outcome.failure is not None:
             failure = outcome.failure

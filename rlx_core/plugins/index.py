@@ -69,8 +69,8 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
 
 
 def scan(path: list[str]) -> tuple[PluginIndex, list[str]]:
-    """Read the metadata of everything on `path`; also returns the files that the answer rests on."""
-    # Imported here because reading the remembered index needs none of it.
+    """Read the metadata of everything on `path`; also returns the files on which the result depends."""
+    # Imported here because reading the cached index does not need it.
     from importlib.metadata import distributions
 
     entries: list[PluginEntry] = []
@@ -189,13 +189,13 @@ def holds_metadata(place: str) -> bool:
         with os.scandir(place or os.curdir) as names:
             return any(name.name.endswith(METADATA) for name in names)
     except NotADirectoryError:
-        return True  # a zip archive, which may hold metadata; its time is all that is looked at
+        return True  # a zip archive, which may hold metadata; only its time is checked
     except OSError:
         return False
 
 
 def stamp(place: str) -> int | None:
-    """When a directory or file last changed, in nanoseconds, or `None` if it is not there."""
+    """Return when a directory or file last changed, in nanoseconds, or `None` if it does not exist."""
     try:
         return os.stat(place or os.curdir).st_mtime_ns
     except OSError:
@@ -210,7 +210,7 @@ def digest(stamps: dict[str, int | None]) -> str:
 
 
 def read(file: Path) -> PluginIndex | None:
-    """The remembered index, or `None` where it is missing, damaged, not ours alone, or older than a file it rests on."""
+    """Return the cached index, or `None` where it is missing, damaged, not ours alone, or older than its sources."""
     try:
         own_directory(file.parent)
         found = json.loads(read_own(file, LARGEST))
@@ -224,7 +224,7 @@ def read(file: Path) -> PluginIndex | None:
 
 
 def entry_from(row: dict[str, Any]) -> PluginEntry:
-    """One entry of a remembered index; a field of the wrong type makes the whole index unreadable."""
+    """Return one entry of a cached index; a field of the wrong type makes the whole index unreadable."""
     row = {**row, "requires": tuple(row["requires"]), "others": tuple(row["others"]), "when": tuple(row["when"])}
     texts = ("name", "module", "distribution", "version", "file")
     if not all(isinstance(row[label], str) for label in texts):
@@ -233,7 +233,7 @@ def entry_from(row: dict[str, Any]) -> PluginEntry:
 
 
 def write(file: Path, index: PluginIndex, sources: dict[str, int | None]) -> None:
-    """Remember an index; a cache that cannot be written only costs the next process a scan."""
+    """Write an index to the cache; a failure only costs the next process a scan."""
     rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
     content = json.dumps({"key": file.stem, "entries": rows, "faults": index.faults, "sources": sources})
     with contextlib.suppress(OSError, CacheError):

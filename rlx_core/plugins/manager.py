@@ -41,7 +41,7 @@ class PluginManager(pluggy.PluginManager):
         self.known: Final = frozenset(name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec"))
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        """Only the plugin's own plain functions and methods are looked at, and without evaluating the attribute."""
+        """Only the plugin's own plain functions and methods are examined, and without evaluating the attribute."""
         function = routine(plugin, name)
         if function is None or self.is_imported(function, plugin):
             return None

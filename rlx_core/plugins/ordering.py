@@ -52,7 +52,7 @@ def ordered(records: Mapping[str, Contribution]) -> list[str]:
 
 
 def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
-    """Every relation between records that are there, in a fixed order."""
+    """Yield every relation between present records, in a fixed order."""
     found: list[Relation] = []
     for name in sorted(name for name, record in records.items() if record.before or record.after):
         found += [Relation(name, other, name) for other in records[name].before if other in records]
@@ -75,7 +75,7 @@ def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:
 
 
 def cycle_error(cycle: list[Relation]) -> CycleError:
-    """The error that spells a cycle out, beginning at its smallest name."""
+    """Return the error that lists a cycle, beginning at its smallest name."""
     start = min(range(len(cycle)), key=lambda index: cycle[index].first)
     cycle = cycle[start:] + cycle[:start]
     path = " → ".join([*(relation.first for relation in cycle), cycle[0].first])

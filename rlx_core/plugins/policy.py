@@ -24,7 +24,7 @@ KEYS: Final = ("enable", "block", "allow", "override")
 
 @frozen
 class Choice:
-    """One word the user wrote, and where: the command line, a variable, or a file."""
+    """One word that the user wrote, and its source: the command line, a variable, or a file."""
 
     word: str
     source: str
@@ -160,6 +160,6 @@ def word_list(table: Mapping[str, Any], key: str, source: str) -> list[str]:
 
 
 def beside(source: str, word: str) -> str:
-    """A plugin file named in a configuration lies relative to that, not to where rlx was started."""
+    """Resolve a plugin file relative to the configuration that names it, not to the working directory."""
     domain, equals, path = word.rpartition("=")
     return f"{domain}{equals}{Path(source).parent / path}" if path.endswith(".py") else word

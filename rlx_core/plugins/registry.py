@@ -60,7 +60,7 @@ class Refusal:
 
 @frozen
 class Override:
-    """A name that the configuration took from one plugin and gave to another."""
+    """A name that the configuration assigns to another plugin than the one that would have it."""
 
     winner: Claim
     loser: Claim

@@ -71,7 +71,7 @@ class Outcome(Generic[T]):
 
 
 def attempt(action: Callable[[], T]) -> Outcome[T]:
-    """Run a plugin's code so that nothing it raises gets out, not even `SystemExit`; only Ctrl-C does."""
+    """Run a plugin's code and catch all of its exceptions, even `SystemExit`; only Ctrl-C passes."""
     try:
         return Outcome(action())
     except KeyboardInterrupt:

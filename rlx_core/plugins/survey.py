@@ -1,4 +1,4 @@
-"""One row of the listing, from everything that is known about a plugin."""
+"""One row of the plugin listing, from everything that is known about a plugin."""
 
 from __future__ import annotations
 

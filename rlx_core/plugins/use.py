@@ -1,4 +1,4 @@
-"""Contributions at use: whose fault an exception is, as a typed error and as an entry of the journal."""
+"""Errors of contributions at use: the owner of an exception, as a typed error and as an entry of the journal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["HOSTS", "fault_at_use", "leave_row_out", "owner_of", "typed_error"]
 
 HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
-"""The hosts of this process by number: owners are looked up in them when something has failed, the latest host first."""
+"""The hosts of this process by number: owners are looked up in them when a call has failed, the latest host first."""
 
 CORE_FOLDER: Final = Path(__file__).parents[1]
 
 
 def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, PluginEntry] | None:
-    """The plugin that contributed something, by the claims of the hosts of this process; `None` if it is no plugin's."""
+    """Return the plugin that contributed something, by the claims of the hosts of this process; `None` if no plugin did."""
     word = plugin or name.partition(".")[0]
     hosts = [host for _, host in sorted(HOSTS.items(), reverse=True)]
     for host in hosts:

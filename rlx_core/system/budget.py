@@ -22,7 +22,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Budget", "CountedWork", "current_work", "working"]
 
 NODES_PER_CHECK: Final = 64
-"""Nodes between two looks at the clock, which takes about as long as a tenth of a node."""
+"""Nodes between two readings of the clock, which takes about as long as a tenth of a node."""
 
 
 @frozen
@@ -63,7 +63,7 @@ class CountedWork:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a pass, or another part with a separate time limit.
+        """Limit the time of a pass, or of another part.
 
         Raises:
             BudgetError: It took longer.
@@ -145,7 +145,7 @@ _work: ContextVar[CountedWork | None] = ContextVar("work", default=None)
 
 
 def current_work() -> CountedWork | None:
-    """The work that is counted now, or `None` if none is."""
+    """Return the current work that is counted, or `None`."""
     return _work.get()
 
 

@@ -1,4 +1,4 @@
-"""The compile cache's files: one an entry, each complete or absent, in a directory that is its owner's alone.
+"""The compile cache's files: one per entry, each complete or absent, in a directory that is its owner's alone.
 
 An entry is a magic number, its key, its length, a checksum and the payload. It is written to a temporary file, synced and
 renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that is never
@@ -31,7 +31,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".rlx"
 _FAULTS_KEPT: Final = 32
 _UNLISTED: Final = 16
-"""The share of its limit, as one part in so many, that is written before the directory is listed again."""
+"""Fraction of the limit, as its denominator, that is written before the directory is listed again."""
 
 
 @define
@@ -69,7 +69,7 @@ class DiskCache:
         self.directory = Path(cache_directory() if directory is None else directory)
         self.max_nbytes = max_nbytes
         self.counts = DiskCounts()
-        self._listed: int | None = None  # bytes that entries took when they were listed last
+        self._listed: int | None = None  # bytes of the entries when they were listed last
         self._written = 0  # bytes since then
         own_directory(self.directory)
 
@@ -96,7 +96,7 @@ class DiskCache:
         return payload
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Store `payload` under `key`; whether that worked."""
+        """Store `payload` under `key`; return whether that succeeded."""
         path = self._path(key)
         if _HEADER.size + len(payload) > self.max_nbytes:
             self.counts.fault(f"write {path.name}: {len(payload)} bytes are more than the cache may hold")
@@ -113,13 +113,13 @@ class DiskCache:
         return True
 
     def drop(self, key: str, reason: str) -> None:
-        """Remove an entry that proved useless."""
+        """Remove an unusable entry."""
         self.counts.rejected += 1
         self.counts.fault(f"entry {key[:16]}: {reason}")
         self._remove(self._path(key))  # if it stays, it is refused again
 
     def keys(self) -> list[str]:
-        """The keys of the entries there are, sorted."""
+        """Return the keys of all entries, sorted."""
         return sorted(path.name.removesuffix(_SUFFIX) for path, _ in self._entries())
 
     @property
@@ -155,7 +155,7 @@ class DiskCache:
         return (each for each in self._files() if not is_temporary(each[0].name))
 
     def _remove(self, path: Path) -> bool:
-        """Remove a file; whether it is gone."""
+        """Remove a file; return whether it no longer exists."""
         try:
             path.unlink(missing_ok=True)  # another process evicts too
         except OSError as error:

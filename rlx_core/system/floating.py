@@ -27,7 +27,7 @@ _ENVIRONMENT_BYTES: Final = 512
 def are_standard(
     one: float = 1.0, half_step: float = 2.0**-53, least: float = 2.0**-1022, half: float = 0.5, tiny: float = 5e-324
 ) -> bool:
-    """Return whether this thread rounds to nearest and keeps subnormals. (Default arguments, so that they are computed once.)"""
+    """Return whether this thread rounds to nearest and keeps subnormals. (Arguments prevent constant folding.)"""
     return (
         one + half_step == one  # not upward
         and one - half_step * half == one  # neither downward nor toward zero
@@ -37,7 +37,7 @@ def are_standard(
 
 
 def in_standard_modes(function: F) -> F:
-    """A function that runs in the standard modes, whatever its caller's thread has; which has them again afterwards."""
+    """Return a function that runs in the standard modes, whatever the modes of its caller's thread, and restores those."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

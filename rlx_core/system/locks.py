@@ -1,4 +1,4 @@
-"""Locks that neither a signal handler nor a fork can turn into a wait without end.
+"""Locks that neither a signal handler nor a fork can turn into an endless wait.
 
 A signal handler runs between any two instructions of the main thread, and may call the function that it interrupted; a fork
 copies the locks of other threads, but not the threads that would release them. So all shared state of rlx is behind a `Lock`:
@@ -54,10 +54,10 @@ __all__ = [
 T = TypeVar("T")
 
 LOOK_AGAIN: Final = 0.05
-"""Seconds after which a thread that waits looks whether it waits for itself."""
+"""Seconds after which a waiting thread checks whether it waits for itself."""
 
 _PATIENCE: Final = 30.0
-"""Seconds that a fork waits for other threads to come out of rlx."""
+"""Seconds that a fork waits for other threads to leave rlx."""
 
 _FOREIGN_PATIENCE: Final = 0.5
 """Seconds that a fork waits for calls of foreign code: nearly all end in microseconds, and leave nothing half done then."""
@@ -66,19 +66,19 @@ _STANDSTILL: Final = 1.0
 """Seconds after which a thread that executes no instruction of foreign code is taken to wait for the thread that forks."""
 
 _NATIVE_CALLERS: Final = ("rlx_", "llvmlite", "numpy", "ctypes", "importlib", "zipimport", "_frozen_importlib")
-"""Beginnings of the modules whose calls of native code and files end by themselves: a fork waits for these."""
+"""Name prefixes of the modules whose calls of native code and files end by themselves: a fork waits for these."""
 
 _held: dict[int, int] = {}
-"""Thread → how many locks and sections it is inside of; each thread changes its own."""
+"""Thread → number of locks and sections that it is inside of; each thread changes only its entry."""
 
 _waits: dict[int, Waited] = {}
 """Thread → the object that it waits for."""
 
 _outside: dict[int, int] = {}
-"""Thread → how many locks and sections it left for a call of foreign code."""
+"""Thread → number of locks and sections that it left for a call of foreign code."""
 
 _forking: dict[int, int] = {}
-"""Threads that are about to fork, and how often: a signal handler may fork while its own thread does."""
+"""Threads that are about to fork, with counts: a signal handler may fork while its own thread does."""
 
 _locks: WeakSet[Lock] = WeakSet()
 
@@ -171,7 +171,7 @@ class Lock:
                 self._take_away()
 
     def _take_away(self) -> None:
-        """Be free, if the function that has it has ended."""
+        """Release it, if the function that acquired it has ended."""
         lock, frame, owner, depth = self._lock, self._frame, self.owner, self._depth
         found = _OWNER.search(repr(lock))
         holder = int(found[1]) if found else 0
@@ -191,7 +191,7 @@ class Lock:
 
 
 _OWNER: Final = re.compile(r"owner=(\d+)")
-"""In the text of a lock of Python's, the only place that has the thread while `Lock.owner` is not set yet."""
+"""Owner in the representation of Python's lock, the only source of the thread while `Lock.owner` is not set yet."""
 
 _TAKING: Final = frozenset({Lock.__enter__.__code__, Lock.__exit__.__code__})
 """The functions that acquire and release: a thread in one of them may have a lock whose frame is not set."""
@@ -405,7 +405,7 @@ class _Standstill:
 
 
 def before_fork() -> None:
-    """Wait until no other thread is inside of anything that a child would find half done."""
+    """Wait until no other thread is inside of work that a child would inherit half done."""
     me = get_ident()
     _forking[me] = _forking.get(me, 0) + 1
     standstill, begin = _Standstill(), time.monotonic()
@@ -430,7 +430,7 @@ def before_fork() -> None:
 
 
 def after_fork() -> None:
-    """Let the others go on."""
+    """Let the other threads continue."""
     me = get_ident()
     left = _forking.get(me, 1) - 1
     if left:

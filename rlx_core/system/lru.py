@@ -1,4 +1,4 @@
-"""A small cache of the values used last, safe to share between threads.
+"""A small cache of recently used values, safe to share between threads.
 
 A value that is missing is computed once even if several threads need it at the same time; different keys are computed in
 parallel. A failed attempt leaves nothing behind.
@@ -31,7 +31,7 @@ class CacheCounts:
 
 
 class LruCache(Generic[K, V]):
-    """At most `capacity` values; the one unused for longest goes first.
+    """At most `capacity` values; the least recently used is evicted first.
 
     Raises:
         ConfigError: The capacity is not positive.
@@ -47,7 +47,7 @@ class LruCache(Generic[K, V]):
         self._lock = Lock("a cache's order")
 
     def get(self, key: K) -> V | None:
-        """The value for `key`, which is now the one used last, or `None`."""
+        """Return the value for `key`, which becomes the most recently used, or `None`."""
         # Without the lock: each step is atomic in the interpreter, and a value that is evicted meanwhile was present at the
         # look-up.
         found = self._values.get(key)
@@ -68,7 +68,7 @@ class LruCache(Generic[K, V]):
                 self.counts.evictions += 1
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value for `key`, made by `make` if it is not there; whatever `make` raises is raised here."""
+        """Return the value for `key`, computed by `make` if it is missing; exceptions of `make` are raised here."""
         with self._lock:
             gate = self._making.setdefault(key, Lock("what is being compiled"))
         with gate:
@@ -83,7 +83,7 @@ class LruCache(Generic[K, V]):
                     self._making.pop(key, None)
 
     def keys(self) -> list[K]:
-        """The keys, the one unused for longest first."""
+        """The keys, least recently used first."""
         with self._lock:
             return list(self._values)
 

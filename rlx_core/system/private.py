@@ -33,9 +33,9 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _TEMPORARY: Final = ".tmp"
 _WRITER: Final = re.compile(r"\.(\d+)\.[0-9a-f]{16}\.tmp$")
 _GRACE: Final = 5.0
-"""Seconds for which a temporary file is left alone though its writer cannot be seen: it may be in another container."""
+"""Seconds for which a temporary file is kept though its writer is not visible: it may be in another container."""
 _ABANDONED_AFTER: Final = 3600.0
-"""Seconds after which a temporary file is a killed writer's, even if some process has its number."""
+"""Seconds after which a temporary file counts as a killed writer's, even if some process has its number."""
 
 
 def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
@@ -109,7 +109,7 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
         FileNotFoundError: The file does not exist.
         OSError: It is no plain file, may be another's, or has more bytes than that.
     """
-    # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
+    # Without O_NONBLOCK, opening a pipe in its place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -126,7 +126,7 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
 
 
 def write_own(path: Path, *chunks: bytes) -> None:
-    """Write a file for this user alone, so that it is there as a whole or as it was before.
+    """Write a file for this user alone, atomically: it has the new content or the previous one.
 
     Raises:
         OSError: The system refuses; then nothing is left of it.

@@ -24,7 +24,7 @@ def variables(**further: str) -> dict[str, str]:
 
 
 def cause(code: int) -> str:
-    """The end of a process in words."""
+    """Return a description of how a process ended."""
     with contextlib.suppress(ValueError):
         if code < 0:
             return f"ended by {signal.Signals(-code).name}"

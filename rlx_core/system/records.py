@@ -21,7 +21,7 @@ __all__ = ["define", "evolve", "frozen", "spelt"]
 _Record = TypeVar("_Record")
 
 _SAYS_HOW_TO_COMPARE: Final = frozenset({"eq", "order", "unsafe_hash", "cache_hash", "__eq__", "__hash__"})
-"""Options, and members of a class, with which it is left to attrs."""
+"""Options, and members of a class, for which attrs itself makes the class."""
 
 
 @recursive_repr("...")

@@ -1,4 +1,4 @@
-"""Nested containers of arrays (pytrees), flattened to named leaves and put together again.
+"""Nested containers of arrays (pytrees), flattened to named leaves and rebuilt.
 
 Leaves are named by their place: argument `params` holding `{"w1": ...}` gives the leaf `params.w1`. These names are how
 inputs and parameters are addressed everywhere after tracing.
@@ -42,7 +42,7 @@ class Tree:
         return optree.tree_unflatten(self.structure, leaves)
 
     def packer(self) -> Callable[[tuple[Any, ...]], Any]:
-        """`unflatten` for a tuple of leaves, made for many calls: one leaf and a tuple of leaves take no detour."""
+        """Return `unflatten` for a tuple of leaves, made for many calls; one leaf and a tuple of leaves have a fast path."""
         if self.structure.is_leaf():
             return itemgetter(0)
         if self.structure.type is tuple and all(child.is_leaf() for child in self.structure.children()):

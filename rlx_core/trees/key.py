@@ -1,4 +1,4 @@
-"""A random key: two words that only the functions of `rlx.random` read, as a pytree, so that it goes wherever arrays go."""
+"""A random key: two words that only the functions of `rlx.random` read, as a pytree, so that it is accepted like arrays."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ def _unflatten(metadata: object, leaves: Any) -> Any:
     return Key(*leaves)
 
 
-_CONTAINER: Any = Key  # optree calls for a collection, and needs none
+_CONTAINER: Any = Key  # required by optree
 optree.register_pytree_node(_CONTAINER, _flatten, _unflatten, namespace=EVERYWHERE)

@@ -45,7 +45,7 @@ def _unflatten(static: Any, leaves: object) -> Any:
     return static
 
 
-_CONTAINER: Any = Static  # optree calls for a collection, and needs none
+_CONTAINER: Any = Static  # required by optree
 optree.register_pytree_node(_CONTAINER, _flatten, _unflatten, namespace=EVERYWHERE)
 
 

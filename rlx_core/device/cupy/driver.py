@@ -23,7 +23,7 @@ from rlx_core.system.records import define
 __all__ = ["INTERFACE", "Buffer", "CupyDriver"]
 
 STAGED: Final = 4 << 20
-"""Bytes up to which an array that its owner may change at once is copied to page-locked memory, instead of waiting."""
+"""Maximum bytes of a mutable array that is copied to page-locked memory instead of waiting for the transfer."""
 
 INTERFACE: Final = "__cuda_array_interface__"
 """Name of the attribute that describes arrays on CUDA devices; CuPy's own arrays do not have it where it is built on HIP."""
@@ -179,7 +179,7 @@ class CupyDriver(Driver):
             "data": (view.buffer.address + view.offset if view.buffer else 0, False),
             "version": 3,
             "strides": None,
-            "stream": self._queue.stream.ptr or 1,  # its word for the default stream, whose handle is 0
+            "stream": self._queue.stream.ptr or 1,  # its number for the default stream, whose handle is 0
         }
 
     def _array(self, view: View) -> Any:
@@ -281,7 +281,7 @@ class CupyDriver(Driver):
     # --------------------------------------------------------------------------------------- details
 
     def _wait(self, stream: Any) -> None:
-        """Wait for a stream, while others may go on asking."""
+        """Wait for a stream without the lock, so that other threads may submit."""
         try:
             stream.synchronize()
         except (self._cupy.cuda.driver.CUDADriverError, self._runtime.CUDARuntimeError) as error:

@@ -13,7 +13,7 @@ from rlx_core.system.records import define, frozen
 __all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
 
 FEWEST: Final = 3
-"""Launches that are worth a graph: its own launch costs the host as much as two of theirs."""
+"""Minimum number of launches for which a graph pays: its launch costs the host as much as two kernel launches."""
 
 
 class Submitted(Protocol):
@@ -27,7 +27,7 @@ class Call(Submitted, Protocol):
     """A kernel or a function of a library, with arguments."""
 
     def set(self, number: int, argument: Argument) -> None:
-        """Change one of them."""
+        """Change one argument."""
 
 
 @define(eq=False)

@@ -1,4 +1,4 @@
-"""The one order in which everything on a device happens, on whatever CuPy's current stream is.
+"""The queue of a device: one order for all of its work, on whatever CuPy's current stream is.
 
 Work is submitted to the caller's current stream, so that it is ordered with CuPy's own work before and after. Where
 another thread, or the same one later, works on another stream, that stream first waits for the previous one: to the caller,
@@ -18,7 +18,7 @@ from rlx_core.system.locks import Lock
 __all__ = ["Queue"]
 
 PER_THREAD: Final = 2
-"""The handle of the default stream that every thread has for itself: one number, and as many streams."""
+"""The handle of the per-thread default stream: one number for as many streams as threads."""
 
 
 class _Thread(threading.local):
@@ -43,7 +43,7 @@ class Queue:
         self.cuda = cupy.cuda
         self.device = cupy.cuda.Device(number)
         self.stream: Any = None
-        """The stream that was worked on last."""
+        """The stream used last."""
         self._event: Any = None  # after the last work, where another thread cannot record one on the stream
         self._lock = Lock(f"the queue of {place}")
         self._thread = _Thread()

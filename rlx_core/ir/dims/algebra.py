@@ -50,7 +50,7 @@ def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str], ...]
 
 
 def _refused(symbol: str, is_reflected: bool = False) -> Callable[[Expr, object], Any]:
-    """An operator that has no size for a result."""
+    """Return an operator that is not defined on sizes alone."""
 
     def operator(self: Expr, other: object) -> Any:
         return _other_kind(other, symbol, self) if is_reflected else _other_kind(self, symbol, other)
@@ -223,7 +223,7 @@ _TO_COUNT = (
 
 
 def _size_of(number: object) -> Dim | None:
-    """A size, from any integer; `None` where it is something else."""
+    """Return a size from any integer; `None` for other objects."""
     if isinstance(number, int | Expr):
         return number
     return int(number) if isinstance(number, Integral) else None

@@ -43,7 +43,7 @@ class SizeSymbol:
 
 
 MOST_NESTED = 32
-"""Quotients and minima inside one another: sizes are printed, compared and bound by recursion, and no model nests more."""
+"""Maximum nesting of quotients and minima: sizes are printed, compared and bound by recursion, and no model nests more."""
 
 Kind: TypeAlias = Literal["/", "//", "min"]
 
@@ -114,10 +114,10 @@ def symbol_named(name: str) -> SizeSymbol:
 
 
 def numbered(number: int) -> SizeSymbol:
-    """The symbol of that number; one that has no name yet is called after it."""
+    """Return the symbol of that number; one without a name yet gets this name."""
     return next((s for s in _by_name.values() if s.id == number), SizeSymbol(number, f"?{number}"))
 
 
 def symbol_from(text: str) -> SizeSymbol:
-    """The symbol that is printed so; `?17` is one without a name."""
+    """Return the symbol for a printed name; `?17` is one without a name."""
     return numbered(int(text[1:])) if text.startswith("?") else symbol_named(text)

@@ -107,7 +107,7 @@ class ArrayMethods:
         return operator("device")(self)
 
     def to_device(self, device: object, /, *, stream: object = None) -> Any:
-        """This array, if that is its device."""
+        """Return this array, if that is its device."""
         return operator("to_device")(self, device)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""`Builder`: a graph being made, and the builder that ops go to by themselves while one is."""
+"""`Builder`: a graph under construction, and the ambient builder to which ops without value operands go."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
 
 
 def ambient_builder() -> Builder | None:
-    """The builder that ops without value operands go to, if any."""
+    """The ambient builder, to which ops without value operands go, if any."""
     return _ambient.get()
 
 
@@ -92,7 +92,7 @@ def lifting(arrays: LiftedArrays | None) -> Iterator[None]:
 
 @contextmanager
 def building(builder: Builder) -> Iterator[Builder]:
-    """Make `builder` the one that ops inside the block go to."""
+    """Make `builder` the ambient builder inside the block."""
     token = _ambient.set(builder)
     try:
         yield builder
@@ -102,7 +102,7 @@ def building(builder: Builder) -> Iterator[Builder]:
 
 @define(eq=False, repr=False)
 class Builder:
-    """A graph being made. Mutable, because that is its whole purpose; `finish` ends it.
+    """A graph under construction; mutable until `finish`.
 
     Attributes:
         name: The name of the graph.
@@ -141,7 +141,7 @@ class Builder:
         return self.emit(Param(name, type), (), name=name, origin=origin)[0]
 
     def lifted(self, data: Any) -> Value | None:
-        """The value of an array that is an input of the trace although it is no argument; `None` for any other array."""
+        """Return the value of an array that is an input of the trace although it is no argument; `None` for any other array."""
         arrays = _lifted.get()
         if arrays is None or not (self is arrays.builder or self.capturing):
             return None
@@ -269,7 +269,7 @@ class Builder:
         *,
         is_kept: bool = True,
     ) -> tuple[TensorType, ...]:
-        """The types of the results that a node of these operands would have; the guards that they need are the graph's.
+        """Return the result types that a node of these operands would have; the guards that they need are added to the graph.
 
         Args:
             is_kept: Whether the answer is kept for nodes that are alike, as `infer` takes it.

@@ -105,7 +105,7 @@ def leaked(value: Value) -> TraceError:
 
 
 def refused_ufunc(error: TypeError) -> TraceError | None:
-    """The error for NumPy's own that a ufunc was given a traced value; `None` if it is about something else.
+    """Return the error for NumPy's error that a ufunc received a traced value; `None` for other errors.
 
     A value offers NumPy no ufuncs, so that `array + value` is left to its operators; so NumPy refuses `np.sin(value)` itself.
     """

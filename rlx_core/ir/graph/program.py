@@ -26,7 +26,7 @@ _NESTED: Final = "_nested_graphs"
 _SYMBOLS: Final = "_symbols"
 
 PRINTED: Final[Registered[type, Callable[[Any], str]]] = Registered("rlx_core.ir.text")
-"""Under `Graph`, its text form: that is about graphs, and a graph only knows that it has one."""
+"""Under `Graph`, the printer of its text form: printers depend on graphs, and not the other way round."""
 
 ValueMap = Mapping[Value, Value]
 """Old value → new value, which every transformation returns."""
@@ -146,7 +146,7 @@ class Graph(Travels, Drawn):
 
     @cached_property
     def structure(self) -> tuple[object, ...]:
-        """Everything equality is about, as plain nested tuples."""
+        """The content that equality compares, as plain nested tuples."""
 
         def ref(v: Value | None) -> tuple[int, int] | None:
             return None if v is None else (v.node.index, v.index)

@@ -70,7 +70,7 @@ class Node(Stays):
         return f"%{self.name or self.index}"
 
     def present(self) -> Iterator[Value]:
-        """The operands that are there; optional ones may be absent."""
+        """The operands that are present; optional ones may be absent."""
         return (v for v in self.operands if v is not None)
 
     def __repr__(self) -> str:
