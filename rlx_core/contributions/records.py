@@ -140,7 +140,7 @@ class KernelSpec(Contribution):
     """A table of kernels for a target of this or another plugin, for ops of any plugin.
 
     Args:
-        owner: Whose it is, where two plugins offer a table at one address; filled in when the registry is frozen.
+        owner: The plugin, where two plugins provide a table at one address; set when the registry is frozen.
     """
 
     target: str = field(validator=bare_name)

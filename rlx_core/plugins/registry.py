@@ -206,5 +206,5 @@ class Registry:
         return [record for record in self.events.values() if record.event == event]
 
     def _claim(self, kind: str, name: str) -> Claim:
-        self.require(kind, name, even_unavailable=True)  # raises if there is no claim
+        self.require(kind, name, even_unavailable=True)  # an unavailable target has a claim, too
         return self.claims.get((kind, name)) or self.refused[kind, name].claims[0]
