@@ -1,7 +1,7 @@
-"""The explicit front door: a graph built op by op, by name.
+"""The explicit builder interface: a graph built op by op, by name.
 
-`g.matmul(x, w)` is the op `rlx.matmul`, and every op that a plugin provides is there in the same way, so the builder has no
-gaps and no list of its own. What no op is called is a function of the Python Array API (`g.expand_dims`) or of `rlx_core.nn`
+`g.matmul(x, w)` is the op `rlx.matmul`, and every op of a plugin is available in the same way: the builder has no separate
+list of ops. Names that are no op's are functions of the Python Array API (`g.expand_dims`) or of `rlx_core.nn`
 (`g.linear`). Values it returns carry Python's operators.
 
     g = GraphBuilder("mlp")
@@ -109,7 +109,7 @@ class GraphBuilder:
     # ------------------------------------------------------------------------------- the graph
 
     def set_outputs(self, *outputs: Any) -> None:
-        """Say which values the graph returns, in order.
+        """Set the values that the graph returns, in order.
 
         Raises:
             TraceError: One is not a value, or is another graph's.

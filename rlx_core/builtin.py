@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as external plugins.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -33,14 +33,14 @@ __all__ = [
 
 @hookimpl
 def rlx_ops() -> Iterator[OpFamily]:
-    """The standard ops, a family a module."""
+    """The standard ops, one family per module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
 
 
 @hookimpl
 def rlx_blocks() -> Iterator[BlockSpec]:
-    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    """The standard HIR blocks; they are ops as well, in a HIR graph."""
     for name in FAMILIES["blocks"].split():
         yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 
@@ -214,20 +214,20 @@ def rlx_exporters() -> list[ExporterSpec]:
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
 LOOPS = ("merge-loops", "reuse-from-loops", "hoist-from-loops")
-"""What a loop need not compute a second time, then what it need not compute in every step."""
+"""Passes that share computations between loops, then those that hoist loop-invariant ones."""
 
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
     *("fuse-softmax-cross-entropy", *CLEAN, "channels-last", "cse"),
 )
-"""Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
+"""Order matters: norms are fused before residuals, and products with their bias before products are shared."""
 
 FORWARD = (
     *("cse", "recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention"),
     *("fuse-softmax-cross-entropy", "dead-code"),
 )
-"""What is recognised before it is differentiated, so that its own rule gives the derivative."""
+"""Passes before differentiation, so that the recognised op's own rule gives the derivative."""
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
@@ -242,7 +242,7 @@ the loops around them."""
 
 @hookimpl
 def rlx_pipelines() -> list[PipelineSpec]:
-    """What happens to a program by default, read from top to bottom."""
+    """Return the default pipelines, in the order of their passes."""
     return [
         PipelineSpec(
             "rlx.inference",

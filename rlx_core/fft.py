@@ -1,6 +1,6 @@
 """Fourier transforms by NumPy's names, which are the Python Array API's: `rlx.fft.rfft(x)`.
 
-Every function works on arrays at once and in programs, and has derivatives. What each is made of is in `rlx_core.ops.fourier`.
+Every function works on arrays at once and in programs, and has derivatives. The implementations are in `rlx_core.ops.fourier`.
 """
 
 from rlx_core.ops.fourier.frames import istft, stft

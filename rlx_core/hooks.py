@@ -2,9 +2,9 @@
 
 A plugin is a module (or any object) whose functions carry `@hookimpl` and one of the names below. All hooks
 are declarative: they take no arguments and return records of `rlx_core.contributions` (a list, a tuple, a
-generator, or nothing). Each is called once, when the plugin is activated, and what it returns is frozen into
-the registry; no hook runs while a program is traced, transformed or executed. A function whose name begins
-with `rlx_` is a hook, so that a misspelt one is noticed.
+generator, or `None`). Each is called once, when the plugin is activated, and its return value is frozen into the registry; no
+hook runs while a program is traced, transformed or executed. A function whose name begins with `rlx_` is a hook, so that a
+misspelt one is noticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rlx_core.contributions import (
 
 __all__ = ["API_VERSION", "HOOKS", "PREFIX", "PROJECT", "hookimpl", "hookspec"]
 
-API_VERSION: Final = __version__  # rlx-core's version, against which a plugin's requirement on it is held
+API_VERSION: Final = __version__  # rlx-core's version, which a plugin's requirement on it must include
 PROJECT: Final = "rlx"
 PREFIX: Final = "rlx_"
 

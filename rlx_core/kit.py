@@ -1,4 +1,4 @@
-"""The public names for packages that bring ops, passes, kernels, blocks or backends; `rlx_core.contributions` has the records.
+"""The public names for packages that provide ops, passes, kernels, blocks or backends; `rlx_core.contributions` has the records.
 
 These names stay (decision 0056): `tests/plugins/kit_names.txt` lists them, and one that is replaced is deprecated for two
 releases first. A plugin's light module, which lists its records, does not need them.

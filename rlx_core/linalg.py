@@ -1,6 +1,6 @@
 """Linear algebra by the names of the Python Array API: `rlx.linalg.solve(a, b)`.
 
-Factorisations come from a package (rlx-custom-ops has them); the rest is rlx's own. What is defined where is in
+Factorisations come from a package (rlx-custom-ops has them); the rest is part of rlx. The definitions are in
 `rlx_core.ops.array_linalg` and its neighbours.
 """
 

@@ -1,4 +1,4 @@
-"""The public names and where they live, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
+"""The public names and their modules, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
 
 Importing every op at once would cost more than everything else in `import rlx_core`. The names of functions follow the
 Python Array API; type checkers read `__init__.pyi`, which `rlx_core.testing.api.stubs` prints from
@@ -128,7 +128,7 @@ PLUGIN_KIT = _table(
         "attrs": "field",
     }
 )
-"""What a package needs to write ops of its own."""
+"""Names that a package needs to write its own ops."""
 
 CORE = _table(
     {
@@ -182,7 +182,7 @@ CORE = _table(
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),
-    # The dtypes by the names of the standard, and bfloat16 by that of ml_dtypes.
+    # The dtypes by the names of the standard, and bfloat16 by its name in ml_dtypes.
     "bool": "rlx_core.ir.dtypes:bool_",
     "bfloat16": "rlx_core.ir.dtypes:bf16",
     "complex64": "rlx_core.ir.dtypes:c64",
@@ -194,7 +194,7 @@ CORE = _table(
 
 
 def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Where a public name is: a module and what it is called there, which is nothing where it is the module itself.
+    """Return the module and the attribute of a public name; the attribute is empty where the name is the module itself.
 
     A place is `module`, `module:attribute`, or `module:` for a module.
     """
@@ -203,7 +203,7 @@ def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def found_at(module: str, attribute: str) -> Any:
-    """What is there."""
+    """Import a module and return its attribute, or the module if the attribute is empty."""
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
 
@@ -221,10 +221,10 @@ def lazy_names(
                 raise absent(module, name, places)
             return found
         try:
-            # Here, because importing rlx imports none of its parts.
+            # Imported here, because importing rlx imports none of its parts.
             from rlx_core.system.locks import forks_wait
 
-            # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
+            # Stored, so that only the first use comes here: an attribute costs 30 ns and a call of this function microseconds.
             with forks_wait:  # a module that a fork finds half imported stays so in the child
                 from rlx_core.system.collecting import collecting_seldom  # as above
                 from rlx_core.system.interpreters import expect_main_interpreter
@@ -255,23 +255,23 @@ def offered(module: str, name: str) -> Any:
 
 
 def installing(name: str) -> str | None:
-    """The command that installs the package that is known to offer a name of rlx's own, if there is one."""
+    """Return the command that installs the package that is known to offer a name of rlx's own, if one is known."""
     package = importlib.import_module("rlx_core.hints.packages").known_packages().get(f"function.{name}")
     return None if package is None else package.command
 
 
 def is_submodule(module: str, name: str) -> bool:
-    """Whether a package has a module of this name, which `from package import name` asks for before it imports that."""
+    """Return whether a package has a module of this name, which `from package import name` looks up before it imports that."""
     folders: Iterable[str] = getattr(sys.modules[module], "__path__", ())
     return any(os.path.exists(os.path.join(folder, each)) for folder in folders for each in (f"{name}.py", name))
 
 
 def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a module has not: it says what rlx calls it, and why there is none if there is none."""
-    # Python's own probes, of which some come with every import; what to write instead takes milliseconds to find.
+    """Return the error for a name that a module does not have: with rlx's name for it, or the reason why it is absent."""
+    # Python's own probes, some of which occur with every import; computing the hint takes milliseconds.
     if name.startswith("__") or is_submodule(module, name):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
-    # Both are only read by those who meet this error.
+    # Both are imported only for this error.
     expected = importlib.import_module("rlx_core.hints.expected")
     errors = importlib.import_module("rlx_core.errors")
     hint = expected.hint_for(name, known) or installing(name) or errors.nearest(name, known, cutoff=0.75)
@@ -280,7 +280,7 @@ def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
 
 
 def _at_forks(name: str) -> Callable[[], None]:
-    """What calls a function of `rlx_core.system.locks`, and waits if another thread is importing just that."""
+    """Return a function that calls one of `rlx_core.system.locks`, and waits if another thread is importing just that."""
 
     def call() -> None:
         locks = importlib.import_module("rlx_core.system.locks")

@@ -1,7 +1,7 @@
 """Random numbers, by the names that JAX's users know: `rlx.random.normal(key, (3, 4))`.
 
 Every draw is a function of a key, and there is no hidden state: the same key gives the same numbers, on every device and with any
-number of threads, and new numbers need a new key, from `split` or `fold_in`. What is defined where is in `rlx_core.ops.random`.
+number of threads, and new numbers need a new key, from `split` or `fold_in`. The definitions are in `rlx_core.ops.random`.
 """
 
 from typing import Any

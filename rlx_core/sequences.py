@@ -1,6 +1,6 @@
-"""Layers that go through a sequence step by step, as functions on `rlx.scan`; models call them by `rlx_core.nn`.
+"""Layers that process a sequence step by step, as functions on `rlx.scan`; models call them by `rlx_core.nn`.
 
-Sequences are `[batch, time, ..]`. What depends on one step alone is computed for all steps at once, before the loop. Every
+Sequences are `[batch, time, ..]`. Values that depend on one step alone are computed for all steps at once, before the loop. Every
 function returns its state after the last step and takes it as `state`, so a sequence can be fed in parts.
 """
 
@@ -257,10 +257,10 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
     """A cache of keys or values with new entries from a position on; in place where the program owns the cache.
 
     Args:
-        cache: `[batch, room, ..]`.
+        cache: `[batch, capacity, ..]`.
         new: `[batch, steps, ..]`, of the cache's other dims.
         position: One integer: where the first of them goes.
-        axis: Which axis has the room.
+        axis: The axis of the cache's capacity.
         ring: Whether positions begin again at 0 behind the last; then `new` has one step. Otherwise a position where `new` does
             not fit is the last where it does.
 
@@ -323,7 +323,7 @@ def _delta_chunk(s: Any, q: Any, k: Any, v: Any, g: Any, beta: Any) -> Any:
 
 
 def _solved(near: Any, right: Any) -> Any:
-    """d of (I + near)·d = right for a strictly lower `near` `[.., t, t]`, a row at a time."""
+    """Solve (I + near)·d = right for d, for a strictly lower triangular `near` `[.., t, t]`, a row at a time."""
     steps = near.shape[-1]
 
     def step(d: Any, t: Any) -> Any:
@@ -366,7 +366,7 @@ def _of_one(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _recurrent(what: str, x: Any, w: Any, u: Any, gates: int) -> int:
-    """How many hidden features there are, once all sizes fit."""
+    """Return the number of hidden features, after checking that all sizes match."""
     features = _dims(what, "x", x, 3)[2]
     hidden = _dims(what, "u", u, 2)[0]
     _expect(what, "u", u, (hidden, hidden * gates))
@@ -375,7 +375,7 @@ def _recurrent(what: str, x: Any, w: Any, u: Any, gates: int) -> int:
 
 
 def _projected(x: Any, w: Any, b: Any) -> Any:
-    """`x·w + b` of all steps, with the steps in front: it is x that is turned, because the gates are more."""
+    """Return `x·w + b` of all steps, with time as the first axis: x is transposed, because the gates have more elements."""
     z = _turned(x) @ _value(w)
     return z if b is None else z + b
 
@@ -385,7 +385,7 @@ def _split(z: Any, size: int, parts: int) -> list[Any]:
 
 
 def _turned(value: Any) -> Any:
-    """Batch and time exchanged."""
+    """Exchange batch and time."""
     value = _value(value)
     return rlx.permute_dims(value, (1, 0, *range(2, len(value.shape))))
 
@@ -398,7 +398,7 @@ def _state(what: str, given: Any, shape: tuple[Any, ...], like: Any) -> Any:
 
 
 def _value(x: Any) -> Any:
-    """An array or a traced value of what may be numbers."""
+    """Return an array or a traced value for an operand, which may also be a number."""
     return operand(x)
 
 

@@ -1,7 +1,7 @@
-"""Types to annotate programs with: what a function of arrays takes and gives, whether it is traced or runs on NumPy.
+"""Types to annotate programs with: arguments and results of array functions, whether traced or run on NumPy.
 
 A function under `rlx.jit` is called once with values that have no elements yet, and outside with arrays of rlx or NumPy. `Array`
-is what all can do, so one annotation is true of both; no class derives from it.
+has the operations of both, so one annotation is true of both; no class derives from it.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -28,7 +28,7 @@ else:
 
 
 class AbstractArray(Structural):
-    """What a traced value and a NumPy array have in common: a type, and the operators of the Python Array API.
+    """The common interface of traced values and NumPy arrays: a type, and the operators of the Python Array API.
 
     Elements are not among it: `x.tolist()` needs them, and a traced value has none. `np.asarray(result)` is the NumPy array
     that a compiled function returned.
@@ -94,7 +94,7 @@ class AbstractArray(Structural):
     def __iter__(self) -> Iterator[Any]: ...
     def __len__(self) -> int: ...
 
-    # A traced value refuses these with an error that says why; NumPy arrays answer.
+    # A traced value refuses these with an error that explains why; NumPy arrays return a result.
     def __array__(self) -> Any: ...
     def __bool__(self) -> bool: ...
     def __int__(self) -> int: ...
@@ -102,9 +102,9 @@ class AbstractArray(Structural):
 
 
 # A type checker would compare NumPy's arrays with a protocol method by method, and they fail that: their operators are overloaded
-# for single dtypes (`~` is for integers and booleans only), which besides takes minutes to find out. So to a type checker this is
+# for single dtypes (`~` is for integers and booleans only), and checking this takes minutes. So to a type checker this is
 # a class like any, and an `Array` is "anything, and at least that": NumPy's arrays, tensors with DLPack and traced values may be
-# passed, and what is done with one inside the function is checked.
+# passed, and the use of one inside the function is checked.
 if TYPE_CHECKING:
     Array: TypeAlias = Any | AbstractArray
 else:
@@ -117,7 +117,8 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
-# At run time the rest is `Any`: what it stands for is imported by those who use it, and `ArrayLike | None` still has a value.
+# At run time the rest is `Any`: the definitions are imported by the modules that use them, and `ArrayLike | None` still has a
+# value.
 if TYPE_CHECKING:
     # Three levels, spelt out: a text is a sequence of sequences of sequences of …, and no array.
     Nested: TypeAlias = (

@@ -1,8 +1,8 @@
-"""What a plugin gives: one frozen record a thing, light enough to be made without importing the thing.
+"""Contribution records: one frozen record per thing that a plugin provides, cheap to construct without importing the thing.
 
-A record says what exists and where to find it; `load` is a `LazyRef`, imported when the thing is first used.
-Every record is validated where it is written, so a mistake is reported with the plugin that made it. Things
-are named `domain.name`, the domain being the plugin's own name; targets, commands and functions are bare words.
+A record states what exists and where its implementation is; `load` is a `LazyRef`, imported on first use. Every record is
+validated where it is written, so a mistake is reported with the plugin that made it. Names have the form `domain.name`, where
+the domain is the name of the plugin; targets, commands and functions are single words.
 """
 
 from rlx_core.contributions.records import (

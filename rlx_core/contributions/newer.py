@@ -1,4 +1,4 @@
-"""Fields of records that a later rlx-core has: they are skipped, so that a plugin works with an earlier one as well.
+"""Record fields of later rlx-core versions: they are skipped, so that a plugin works with an earlier version as well.
 
 A field that is like one of this version is taken for a misspelling, which is an error as for any function.
 """

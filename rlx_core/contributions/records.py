@@ -1,4 +1,4 @@
-"""The records, one class a kind, and the table of kinds."""
+"""The record classes, one per kind, and the table of kinds."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ EVENTS: Final = ("compile-start", "pass-start", "pass-end", "compile-end", "cach
 
 @frozen
 class Contribution:
-    """What every record has: a name within its kind, a one-line summary, and its place among its kind.
+    """Base class of all records: a name within its kind, a one-line summary, and ordering constraints.
 
-    `before` and `after` name records of the same kind; a name nobody provides is no constraint. A higher
-    `priority` comes first where those leave a choice, then the name decides: never the order of installation.
+    `before` and `after` name records of the same kind; a name that no plugin provides is no constraint. Where those leave a
+    choice, a higher `priority` comes first, then names decide: never the order of installation.
     """
 
     summary: str = field(default="", kw_only=True, validator=text)
@@ -60,7 +60,7 @@ class OpSpec(Contribution):
 
     @classmethod
     def of(cls, op: type) -> OpSpec:
-        """The record of an op class that is at hand; the class says its own name."""
+        """Return the record of an op class that is already imported; its name is the op's."""
         if not isinstance(op, Named):
             raise PluginError(f"rlx_ops: the class {op.__qualname__} has no `name`, so it is not an op")
         return cls(op.name, op)
@@ -72,7 +72,7 @@ class OpFamily:
 
     Args:
         load: The address of a mapping from full name to op class, or of an iterable of op classes.
-        names: The full names of the ops; said here so that the module need not be imported to know them.
+        names: The full names of the ops; listed here so that the module need not be imported to know them.
     """
 
     load: LazyRef = field(converter=reference)
@@ -85,7 +85,7 @@ class OpFamily:
 
 @frozen
 class RuleSpec(Contribution):
-    """A rule (VJP, JVP, batching, decomposition, cost) for an op, one's own or another plugin's."""
+    """A rule (VJP, JVP, batching, decomposition, cost) for an op of this or another plugin."""
 
     op: str = field(validator=domain_name)
     kind: Literal["vjp", "jvp", "batch", "decompose", "cost"] = field(validator=OneOf(*RULE_KINDS))
@@ -115,7 +115,7 @@ class RuleSetSpec(Contribution):
 
 @frozen
 class LegalizationSpec(Contribution):
-    """A table that makes nodes acceptable to one target."""
+    """A table of rewrites that make nodes legal for one target."""
 
     target: str = field(validator=bare_name)
     name: str = field(validator=domain_name)
@@ -137,10 +137,10 @@ class BackendSpec(Contribution):
 
 @frozen
 class KernelSpec(Contribution):
-    """A table of kernels for a target: one's own backend's or another plugin's, for anyone's ops.
+    """A table of kernels for a target of this or another plugin, for ops of any plugin.
 
     Args:
-        owner: Whose it is, where two plugins offer a table at one address; filled in when the registry is frozen.
+        owner: The plugin, where two plugins provide a table at one address; set when the registry is frozen.
     """
 
     target: str = field(validator=bare_name)
@@ -154,7 +154,7 @@ class KernelSpec(Contribution):
 
 @frozen
 class BlockSpec(Contribution):
-    """An HIR block: what a model builder says, and how it lowers."""
+    """A HIR block: a layer as the builder of a model writes it, and its lowerings."""
 
     name: str = field(validator=domain_name)
     load: LazyRef = field(converter=reference)
@@ -201,7 +201,7 @@ class Trial:
 
     Args:
         value: The value.
-        dtypes: Of operands that the value affects; all of them if there are none.
+        dtypes: Dtypes of operands that the value affects; empty for all of them.
         epsilon: The precision of the results, where that is less than the operands'.
         is_library: Whether the vendor's library then multiplies matrices: the speed of products is compared with it.
     """
@@ -214,11 +214,11 @@ class Trial:
 
 @frozen
 class OptionSpec(Contribution):
-    """A configuration option: its type, its default, what it means, and the variable that may set it.
+    """A configuration option: its type, default and description, and the environment variable that may set it.
 
     Args:
-        env: Begins with the name's first word, or with `RLX_` and that: `ACME_LEVEL`, `RLX_ACME_LEVEL`. Where such a
-            variable is set, the plugin of that name is asked for its options.
+        env: Begins with the name's first word, optionally after `RLX_`: `ACME_LEVEL`, `RLX_ACME_LEVEL`. If such a variable is
+            set, the plugin of that name is activated for its options.
         trials: Values of an option of a device that a validation of the device tries, each alone.
     """
 
@@ -243,14 +243,14 @@ class OptionSpec(Contribution):
 
 
 def option_variables(domain: str) -> tuple[str, ...]:
-    """How the variables of a domain's options begin."""
+    """Return the prefixes of the environment variables of a domain's options."""
     word = domain.upper().replace("-", "_")
     return (f"{word}_", f"RLX_{word}_")
 
 
 @frozen
 class CommandSpec(Contribution):
-    """A command of the `rlx` program; `load` leads to what is called."""
+    """A command of the `rlx` program; `load` is the address of the function that it calls."""
 
     name: str = field(validator=bare_name)
     load: LazyRef = field(converter=reference)
@@ -258,7 +258,7 @@ class CommandSpec(Contribution):
 
 @frozen
 class FunctionSpec(Contribution):
-    """A function that users find as an attribute of `rlx_core`, one that makes a model of another library's, say.
+    """A function that users access as an attribute of `rlx_core`, such as one that converts another library's model.
 
     The distribution declares the entry point `function.<name>` in the group `rlx.when`: an attribute that no package declares
     is refused without importing a plugin.

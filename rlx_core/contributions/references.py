@@ -33,7 +33,7 @@ class LazyRef:
     Args:
         text: The address.
         item: Which member, where the attribute is a family (a mapping, or things with a `name`).
-        held: The object itself, where it exists already; the text then only describes it.
+        held: The object itself, where it exists already; the text is then only its description.
     """
 
     text: str
@@ -46,7 +46,7 @@ class LazyRef:
             raise refusal(self, "text", self.text, "`package.module:attribute`")
 
     def resolve(self) -> Any:
-        """The object; whatever its import raises is contained, and becomes the cause of a `PluginError`."""
+        """Return the object; exceptions of its import are contained, and become the cause of a `PluginError`."""
         if not self._memo:
             self._memo.append(self._find())
         return self._memo[0]
@@ -67,13 +67,15 @@ class LazyRef:
 
 
 def reference(thing: object) -> LazyRef:
-    """The reference to something: text is an address, a reference is itself, any other object is held."""
+    """Return the `LazyRef` of something: text is an address, a `LazyRef` is returned as is, any other object is stored in a new
+    one.
+    """
     if isinstance(thing, LazyRef):
         return thing
     if isinstance(thing, str):
         return LazyRef(thing)
     described: Any = thing if hasattr(thing, "__qualname__") else type(thing)
-    # An object is told from others of its class by its own name, where it has one: two tables are two records.
+    # The object's name distinguishes it from others of its class, where it has one: two tables are two records.
     own = f"({thing.name})" if described is not thing and isinstance(thing, Named) else ""
     return LazyRef(f"{described.__module__}:{described.__qualname__}{own}", held=(thing,))
 

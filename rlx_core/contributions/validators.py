@@ -1,4 +1,4 @@
-"""What the fields of a record must look like; every complaint has the field, the value and what is wanted."""
+"""Validators of the fields of records; every error has the field, the value and the expected form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def refusal(record: object, label: str, found: object, wanted: str, hint: str | None = None) -> PluginError:
-    """The one shape of every complaint about a record: which field, what was found, what is wanted."""
+    """Return the error for an invalid field of a record: the field, its value, and the expected form."""
     return PluginError(f"{type(record).__name__}: {label} is {found!r}, not {wanted}", hint=hint)
 
 
@@ -53,20 +53,20 @@ def integer(record: object, attribute: Attribute[Any], value: object) -> None:
 
 def names(record: object, attribute: Attribute[Any], value: object) -> None:
     """Validator: a tuple of strings; a lone string is refused because iterating it would give letters."""
-    # Most are empty, of which a process asks 600 times before it loads anything.
+    # Most tuples are empty, and a process runs this 600 times before it loads anything.
     if not isinstance(value, tuple) or (value and not all(isinstance(each, str) for each in value)):
         raise refusal(record, attribute.name, value, "a tuple of names")
 
 
 def listed(value: object) -> object:
-    """Converter: a list is as good as a tuple."""
+    """Converter: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def suffixes(record: object, attribute: Attribute[Any], value: object) -> None:
     """Validator: file suffixes with their dot, in lower case, at least one."""
     names(record, attribute, value)
-    assert isinstance(value, tuple)  # `names` has just said so
+    assert isinstance(value, tuple)  # `names` has checked it
     if not value or not all(len(each) > 1 and each.startswith(".") and each == each.lower() for each in value):
         raise refusal(record, attribute.name, value, "lower-case suffixes such as `.ext`")
 
@@ -92,7 +92,7 @@ class OneOf:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is made of what a TOML file can hold: it can be compared, hashed and written down."""
+    """Return whether a value consists of types that a TOML file can store, so that it can be compared, hashed and written."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and is_plain(each) for key, each in value.items())
     if isinstance(value, list | tuple):

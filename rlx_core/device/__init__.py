@@ -1,5 +1,5 @@
-"""Devices with memory of their own: what a driver is to rlx, the memory that programs share, and the arrays that lie in it.
+"""Devices with memory of their own: the driver interface, the memory pool that programs share, and arrays in device memory.
 
-A plug-in brings a `Driver` for one device, a few calls each; everything that is the same for all devices is here (`pool`,
+A plugin implements a `Driver` with a few methods for one device; everything that is the same for all devices is here (`pool`,
 `device`, `array`) and in `rlx_core.emit`, which makes programs of them. The core imports nothing of a driver's library.
 """

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a device: dense, of a known type, and on the host only when somebody asks."""
+"""Arrays in the memory of a device: dense, of a known type, copied to the host only on request."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Unsettled(Protocol):
     """A run that the device may not have finished, and that may have failed."""
 
     def settle(self) -> None:
-        """Wait for it, and raise what went wrong in it."""
+        """Wait for it, and raise its error if it failed."""
 
 
 @frozen(eq=False, repr=False)
 class DeviceArray(Placed):
     """A dense array in a device's memory. Programs on that device take it as it lies and give such arrays back.
 
-    A run that makes it may still be going on; whoever asks for elements waits for it, and gets its error if it failed.
+    The run that produces it may still be in progress; reading elements waits for that run, and raises its error if it failed.
 
     Attributes:
         device: Where it lies.
@@ -96,11 +96,11 @@ class DeviceArray(Placed):
         return found
 
     def copy(self, order: str = "C") -> DeviceArray:
-        """A copy on the same device; it is dense whatever `order` says."""
+        """Return a copy on the same device; it is dense in row-major order whatever `order` is."""
         return self._part(lambda x: x)
 
     def block_until_ready(self) -> DeviceArray:
-        """This array, once the run that makes it has ended.
+        """Return this array, once the run that produces it has ended.
 
         Raises:
             IndexRangeError: The run was given an index outside; and whatever else a run reports.
@@ -118,7 +118,7 @@ class DeviceArray(Placed):
         return self._part(lambda x: x.T)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """What integers, slices, `...` and `None` select, a dense copy on the same device.
+        """Return the elements that integers, slices, `...` and `None` select, as a dense copy on the same device.
 
         Raises:
             IndexRangeError: An integer is outside its axis, or there are more than axes.
@@ -137,7 +137,7 @@ class DeviceArray(Placed):
             raise IndexRangeError(f"{self!r}: {error}") from None
 
     def _part(self, view: Callable[[np.ndarray], np.ndarray]) -> DeviceArray:
-        """A copy of what a view shows, which is taken of an array of the host with the same strides and nothing in it."""
+        """Return a copy of a view of the array. `view` is applied to a host array with the same strides and no data."""
         one = np.empty(1, f"V{self.element.itemsize}")
         seen = view(np.lib.stride_tricks.as_strided(one, self.shape, dense_strides(self.type)))
         first = seen.__array_interface__["data"][0] - one.__array_interface__["data"][0] if seen.size else 0
@@ -163,7 +163,7 @@ class DeviceArray(Placed):
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def item(self) -> bool | int | float | complex:
-        """The only element, read to the host.
+        """Return the only element, copied to the host.
 
         Raises:
             ValueError: The array has more elements than one, or none.
@@ -188,13 +188,13 @@ class DeviceArray(Placed):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What other libraries ask of arrays on such a device, as its driver answers it."""
+            """Return an attribute by which other libraries recognise arrays on such a device, as the driver defines it."""
             if name[:2] != "__" or name not in self.device.driver.attributes:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return self.device.driver.attribute(name, self._shown())
 
     def _shown(self) -> View:
-        """Itself for another library, once the run that made it is known to be right."""
+        """Return the view for another library, once the run that produced it has succeeded."""
         if self.run is not None:
             self.run.settle()
         return View(self.block.buffer, self.offset, self.shape, self.dtype, self)
@@ -209,6 +209,6 @@ class DeviceArray(Placed):
 
 
 def _is_basic(entry: object) -> bool:
-    """Whether an entry of a key selects by position alone."""
+    """Return whether an entry of a key selects by position alone (basic indexing)."""
     is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
     return is_number or entry is None or entry is ... or isinstance(entry, slice)

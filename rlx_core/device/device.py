@@ -28,13 +28,13 @@ class Device:
 
     Args:
         name: The target and the number: `rocm:0`.
-        facts: What it is, as far as that is known without using it.
+        facts: Properties of the device, as far as they are known without using it.
         open: Makes the driver, when something is first done on the device.
 
     Attributes:
-        rearrange: Makes elements dense: given where the first lies, their type and strides, and where they go. The backend, which
-            knows a language, says how.
-        ahead: Functions that were built before programs ask for them, by name: the driver's module.
+        rearrange: Makes elements dense, given the address of the first element, their type and strides, and the destination. It
+            comes from the backend, which generates code in the device's language.
+        ahead: Functions that were built before programs use them, by name: the driver's module.
     """
 
     rearrange: Callable[[At, TensorType, Strides, At], None] | None = None
@@ -78,11 +78,13 @@ class Device:
 
     @property
     def is_open(self) -> bool:
-        """Whether something was done on it in this process."""
+        """Return whether the device was used in this process."""
         return self._driver is not None and self._pid == os.getpid()
 
     def block(self, nbytes: int, what: str, *, is_apart: bool = False) -> Block:
-        """Memory on it; see `Pool.block`. Outside of a run, a lack of it is one only once no run is going on."""
+        """Return a block of its memory; see `Pool.block`. Outside of a run, an allocation fails only after all runs have
+        finished.
+        """
         pool = self.pool
         if not pool.turns.is_inside:
             with suppress(OutOfMemoryError):
@@ -95,7 +97,7 @@ class Device:
         """A copy of an array on the device.
 
         Raises:
-            OutOfMemoryError: The device lacks the room.
+            OutOfMemoryError: The device has not enough memory.
         """
         made = self.empty(TensorType(dtype(data.dtype), data.shape), what)
         if data.size:
@@ -103,11 +105,11 @@ class Device:
         return made
 
     def empty(self, type: TensorType, what: str = "an array") -> DeviceArray:
-        """An array with nothing in particular in it."""
+        """Return an array with uninitialised elements."""
         return DeviceArray(self, self.block(type.static_nbytes, what), 0, type)
 
     def adopt(self, data: Any) -> DeviceArray | None:
-        """An array of the device library's own as it lies, if it is one of this device's; `None` for everything else.
+        """Return a device library's array as an rlx array without a copy, if it is on this device; `None` for everything else.
 
         One with gaps, or that begins where kernels cannot read several elements at once, is copied on the device.
         """
@@ -141,14 +143,14 @@ class Device:
         """Require that the device has arithmetic for a dtype; its memory holds any.
 
         Raises:
-            DtypeError: It has not.
+            DtypeError: It does not.
         """
         if type.dtype.name in self.facts.lacks:
             lacks = ", ".join(sorted(self.facts.lacks))
             raise DtypeError(f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", lacks))
 
     def synchronize(self) -> None:
-        """Wait for everything that was started on it."""
+        """Wait for all work started on it."""
         if self.is_open:
             self.driver.synchronize()
 

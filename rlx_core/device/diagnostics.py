@@ -1,4 +1,4 @@
-"""Programs, variables and libraries of a vendor by which a device is examined; `rlx check --target` reads them."""
+"""A vendor's tools, environment variables and libraries for examining a device; `rlx check --target` uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Sanitizer:
 
     Args:
         command: The executable.
-        tools: Names of its checks, each of which is a run of its own.
+        tools: Names of its checks, each of which is a separate run.
         arguments: The command line before the program's own; `{tool}` is the check. The exit code is not 0 after a fault.
     """
 
@@ -24,7 +24,7 @@ class Sanitizer:
 
 @frozen
 class Diagnostics:
-    """What a backend's vendor provides for examining its devices.
+    """Diagnostic tools that a backend's vendor provides for its devices.
 
     Args:
         variables: Prefixes of the environment variables that change the driver's behaviour.

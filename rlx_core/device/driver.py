@@ -1,8 +1,7 @@
-"""What a plug-in implements for one device: memory, transfers, kernels, and one queue on which all of it happens in order.
+"""The interface that a plugin implements for one device: memory, transfers, kernels, and one in-order queue.
 
-Everything that a driver is asked for happens in the order of asking, as on one in-order queue, so memory that is given back
-may be given out again before the device is done with it. Buffers, modules and launches are the driver's own objects, which
-nobody else looks into.
+All operations of a driver take effect in the order of the calls, as on one in-order queue, so freed memory may be reused before
+the device is done with it. Buffers, modules and launches are the driver's own objects, which are opaque to other code.
 
 A driver raises rlx's errors and no others: `OutOfMemoryError` where the device has no memory left, `KernelBuildError` where its
 compiler refuses a source, `DeviceLostError` where it does not answer any more.
@@ -22,15 +21,15 @@ from rlx_core.system.records import frozen
 __all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
 
-class At(NamedTuple):
-    """A place in a driver's buffer; how a kernel gets it (an address, a buffer and a number) is the language's matter."""
+class Address(NamedTuple):
+    """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""
 
     buffer: Any
     offset: int
 
 
 class Whole(NamedTuple):
-    """A driver's buffer from its start, for what no two values share."""
+    """A driver's whole buffer, for memory that no two values share."""
 
     buffer: Any
 
@@ -39,7 +38,7 @@ Argument: TypeAlias = At | Whole | np.generic
 
 
 class Adopted(NamedTuple):
-    """Where another library's array lies: its first element in a buffer, which keeps that memory alive.
+    """Location of another library's array: the offset of its first element in a buffer, which keeps that memory alive.
 
     Attributes:
         strides: Axis → bytes from an element to the next; `None` where it is dense.
@@ -51,7 +50,7 @@ class Adopted(NamedTuple):
 
 
 class View(NamedTuple):
-    """A dense array in a driver's buffer, as other libraries are shown it; whoever looks at it keeps `owner` alive."""
+    """A dense array in a driver's buffer, for export to other libraries; an importer keeps `owner` alive."""
 
     buffer: Any
     offset: int
@@ -62,11 +61,11 @@ class View(NamedTuple):
 
 @frozen
 class DeviceFacts:
-    """What a device is and where its limits are.
+    """Properties and limits of a device.
 
     Attributes:
-        name: What its maker calls it.
-        driver: What drives it, with the version; with the name it tells whose binaries fit.
+        name: Its vendor's name for it.
+        driver: Name and version of its driver; together with `name` it determines which binaries can be loaded.
         memory_nbytes: Its memory in all.
         largest_buffer: Bytes that one buffer may have.
         alignment: Bytes to which an offset into a buffer must be a multiple.
@@ -75,8 +74,8 @@ class DeviceFacts:
         units: Groups that run at the same time, roughly.
         subgroup: Threads that run in step, where kernels can count on it.
         is_processor: Whether it is a processor, which runs the threads of a group after one another.
-        lacks: Names of dtypes that its arithmetic has not.
-        features: What it has that not every device of its kind has, by the names of its interface, where kernels use it.
+        lacks: Names of dtypes without arithmetic on the device.
+        features: Optional features that kernels use, by the names of the device's interface.
     """
 
     name: str
@@ -99,13 +98,13 @@ class Driver(ABC):
     @property
     @abstractmethod
     def facts(self) -> DeviceFacts:
-        """What the device is."""
+        """Return the properties of the device."""
 
     # ------------------------------------------------------------------------------------ memory
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of at least one byte, with nothing in particular in it."""
+        """Return a buffer of at least one byte, uninitialised."""
 
     def allocate_apart(self, nbytes: int) -> Any:
         """A buffer that kernels get as `Whole`, next to others that they get as `At`.
@@ -116,7 +115,7 @@ class Driver(ABC):
 
     @abstractmethod
     def free(self, buffer: Any) -> None:
-        """Give a buffer back; what was asked for before still finds it."""
+        """Free a buffer; work that was submitted before can still use it."""
 
     @abstractmethod
     def write(self, buffer: Any, offset: int, data: np.ndarray, *, waits: bool) -> None:
@@ -140,14 +139,14 @@ class Driver(ABC):
         """Set bytes on the device."""
 
     def adopt(self, array: Any) -> Adopted | None:
-        """Where an array of the device library's own lies, if it does so in this device's memory; else `None`."""
+        """Return the location of a device library's array if it is in this device's memory, else `None`."""
         return None
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:
         """A DLPack capsule of memory on the device.
 
         Args:
-            options: What whoever asks for it passed to `__dlpack__`: the stream on which it will be read, say.
+            options: The arguments that the importer passed to `__dlpack__`: the stream on which it will be read, for example.
 
         Raises:
             BufferError: The device's library has no such thing.
@@ -155,20 +154,20 @@ class Driver(ABC):
         raise BufferError(f"{self.facts.driver} exports no memory by DLPack")
 
     attributes: frozenset[str] = frozenset()
-    """Names of attributes by which other libraries look at arrays of this kind of device; see `attribute`."""
+    """Names of attributes by which other libraries recognise arrays of this kind of device; see `attribute`."""
 
     def attribute(self, name: str, view: View) -> Any:
         """One of the `attributes` of an array.
 
         Raises:
-            AttributeError: This array has none.
+            AttributeError: This array has no such attribute.
         """
         raise AttributeError(name)
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
         """DLPack's kind and number of the device."""
-        return 12, 0  # "extension device": nobody's in particular
+        return 12, 0  # "extension device": of no particular vendor
 
     # ------------------------------------------------------------------------------------ kernels
 
@@ -178,11 +177,11 @@ class Driver(ABC):
 
         Args:
             source: In the device's language.
-            binary: What `binary_of` gave for this source on such a device, with such a driver; nothing is compiled then.
+            binary: The result of `binary_of` for this source on such a device, with such a driver; nothing is compiled then.
         """
 
     def binary_of(self, module: Any) -> bytes | None:
-        """What another process can build the module from; `None` if there is no such thing."""
+        """Return the binary from which another process can load the module; `None` if the driver has no such binaries."""
         return None
 
     @abstractmethod
@@ -190,10 +189,10 @@ class Driver(ABC):
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
     def share(self, launch: Any, nbytes: int) -> None:
-        """Let the threads of a group share memory besides what the launched function declares.
+        """Reserve dynamic shared memory for each group, in addition to the memory that the launched function declares.
 
         Raises:
-            DeviceError: The device has no such thing, and a package says that its kernels have.
+            DeviceError: The device does not support it, but a package states that its kernels use it.
         """
         raise DeviceError(f"{self.facts.name}: a launch gives groups no memory, and is asked for {nbytes} bytes")
 
@@ -201,24 +200,26 @@ class Driver(ABC):
         """A call of a function of the device's library, submitted and changed like a launch.
 
         Args:
-            function: Is given the library's module and an array of its own for each argument.
+            function: Called with the library's module and one of the library's arrays for each argument.
             places: The type and the strides of each argument, a `rlx_core.codegen.places.Place` each.
         """
         raise AssertionError(f"{self.facts.driver} has no library, and is asked for {function}")
 
     @abstractmethod
     def set_argument(self, launch: Any, number: int, argument: Argument) -> None:
-        """Change one argument of what is submitted from now on."""
+        """Change one argument of all later submissions."""
 
     @abstractmethod
     def submit(self, launches: Sequence[Any]) -> None:
-        """Run launches and recordings, one after the other; nobody waits for them."""
+        """Run launches and recordings, one after the other, asynchronously."""
 
     can_record: bool = False
-    """Whether `record` gives anything; such a driver has an `address`."""
+    """Whether `record` is supported; such a driver has an `address`."""
 
-    def address(self, at: At) -> int:
-        """What tells a place from every other at the same time; memory that was given back may come again at the same one."""
+    def address(self, at: Address) -> int:
+        """Return a number that is unique among addresses in use at the same time; memory that was freed may get the same one
+        again.
+        """
         raise AssertionError(f"{self.facts.driver} records nothing")
 
     def record(self, launches: Sequence[Any]) -> Any | None:
@@ -232,4 +233,4 @@ class Driver(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait for everything that was asked for."""
+        """Wait for all submitted work."""

@@ -1,4 +1,4 @@
-"""Libraries of a device: packages of Python that drive it, and its maker's own, which are called by ctypes."""
+"""Libraries of a device: Python packages that drive it, and its vendor's libraries, which are called by ctypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx_core.errors.lacks import is_lack
 __all__ = ["first_that_loads", "imported"]
 
 FEW: Final = 3
-"""Places where a library was looked for that an error lists."""
+"""Number of failed paths of a library that an error lists."""
 
 
 def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: str = "") -> ctypes.CDLL:
@@ -24,9 +24,10 @@ def first_that_loads(paths: Iterable[str], missing: str, install: str, beside: s
 
     Args:
         paths: Where it may lie, best first.
-        missing: What an error says is not installed.
-        install: What mends that.
-        beside: A pattern of files in its folder that it asks the system for by name, which finds them once they are loaded.
+        missing: Name of the library, as the error "… is not installed" shows it.
+        install: The hint for installing it.
+        beside: Pattern of libraries in the same folder that it loads by name; they are loaded first, so that the loader resolves
+            them.
 
     Raises:
         DeviceUnavailableError: None does.
@@ -48,9 +49,9 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
 
     Args:
         name: The module, in a distribution of its name if `oldest` is given.
-        target: Who asks for it.
-        install: What mends it.
-        needs: Names of it without which it is not whole, or another one.
+        target: The target that needs it, for errors.
+        install: The hint for installing or upgrading it.
+        needs: Names in it without which the module is incomplete, or a different one.
         oldest: The oldest version that will do.
 
     Raises:
@@ -65,7 +66,7 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
         module = importlib.import_module(name)
         for each in needs:
             getattr(module, each)
-    except (Exception, SystemExit) as error:  # a wheel that is half there, or for another system
+    except (Exception, SystemExit) as error:  # an incomplete wheel, or one for another system
         if is_lack(error):
             raise
         said = Fact(name, type(error).__name__, str(error))
@@ -74,7 +75,7 @@ def imported(name: str, target: str, *, install: str, needs: Iterable[str], olde
 
 
 def _version(name: str) -> str:
-    """The version of a distribution; nothing where it came in another way."""
+    """Return the version of a distribution; empty if it was not installed as one."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""The memory of one device, shared by all programs on it: blocks that are given back are kept and given out again.
+"""The memory of one device, shared by all programs on it: a caching allocator that keeps freed blocks for reuse.
 
-A driver's own allocation costs more than most kernels, and a program asks for the same sizes in every run. Because all work on
-a device happens in one order, a block can be given out while the device still works on what was in it.
+A driver's own allocation costs more than most kernels, and a program allocates the same sizes in every run. Because all work on
+a device happens in one order, a block can be reused while the device still works on its previous content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rlx_core.system.records import define
 __all__ = ["Block", "DonatedBlock", "Holder", "Pool", "capacity_for"]
 
 _STEPS = 8
-"""Sizes between one power of two and the next; so at most an eighth of a block is unused."""
+"""Number of block sizes from one power of two to the next, so that at most an eighth of a block is unused."""
 
 
 def capacity_for(nbytes: int, alignment: int) -> int:
@@ -40,7 +40,7 @@ def capacity_for(nbytes: int, alignment: int) -> int:
 
 @define(eq=False)
 class Block:
-    """Bytes on a device; they go back to the pool when nobody has the block any more.
+    """Bytes on a device, returned to the pool when the last reference to the block is dropped.
 
     Attributes:
         buffer: The driver's own.
@@ -60,7 +60,7 @@ class Block:
 
 
 class DonatedBlock:
-    """In the place of the memory of an array that was donated: whoever asks for anything of it gets the error."""
+    """Replaces the memory of a donated array: any access to it raises the error."""
 
     def __init__(self, to: str, type: TensorType) -> None:
         self._donation = to, type
@@ -70,7 +70,7 @@ class DonatedBlock:
 
 
 class Holder(Protocol):
-    """Whoever keeps blocks for later."""
+    """An object that keeps blocks for later use."""
 
     def trim(self) -> None:
         """Free the blocks that no run uses."""
@@ -83,8 +83,8 @@ class Pool:
     Attributes:
         place: The device, for errors.
         driver: Whose memory it is.
-        held: Bytes in blocks, those included that wait to be given out again.
-        poison: A byte that blocks are filled with when they are given out, to find whoever reads what was never written.
+        held: Bytes in all blocks, including free blocks kept for reuse.
+        poison: A byte with which blocks are filled when they are allocated, to detect reads of uninitialised memory.
         turns: When runs on the device have to wait for one another.
     """
 
@@ -103,29 +103,29 @@ class Pool:
 
     @property
     def cached(self) -> int:
-        """Bytes that wait to be given out again."""
+        """Bytes in free blocks."""
         return sum(capacity * len(buffers) for (capacity, _), buffers in list(self._free.items()))
 
     def held_by(self, holder: Holder) -> None:
-        """Remember who may have blocks that it can do without."""
+        """Register an object whose unused blocks `trim_holders` frees."""
         with self._lock:
             self._holders.add(holder)
 
     @property
     def used(self) -> int:
-        """Bytes in blocks that somebody has."""
+        """Bytes in blocks that are in use."""
         return self.held - self.cached
 
     def block(self, nbytes: int, what: str, *, is_apart: bool = False) -> Block:
         """A block of at least `nbytes`.
 
         Args:
-            what: What it is for, as errors say it.
+            what: Purpose of the block, for errors.
             is_apart: Whether kernels get it as `Whole`.
 
         Raises:
-            OutOfMemoryError: The device has no room for it, even without the blocks that wait and those that holders can do
-                without; or its buffers are smaller.
+            OutOfMemoryError: The device has not enough memory for it, even after freeing unused blocks of the pool and of
+                holders; or the size exceeds the largest buffer.
         """
         facts = self.driver.facts
         capacity = capacity_for(nbytes, facts.alignment)
@@ -165,12 +165,12 @@ class Pool:
         )
 
     def take_back(self, block: Block) -> None:
-        """A block that nobody has any more; in a forked child it stays its parent's."""
+        """Put the memory of an unreferenced block back into the pool; in a forked child the memory stays the parent's."""
         if self._pid == os.getpid():
             self._free[block.capacity, block.is_apart].append(block.buffer)
 
     def trim(self) -> None:
-        """Give what waits back to the driver."""
+        """Free the unused blocks of the pool."""
         with self._lock:
             for (capacity, _), buffers in list(self._free.items()):
                 while buffers:
@@ -183,7 +183,7 @@ class Pool:
                     self.held -= capacity
 
     def trim_holders(self) -> None:
-        """Free what holders do not need, too."""
+        """Free the unused blocks of the holders and of the pool."""
         with self._lock:
             for holder in list(self._holders):
                 holder.trim()

@@ -1,4 +1,4 @@
-"""A compiler of sources at run time that has NVRTC's interface, as HIPRTC has too: both are libraries of C, called by ctypes.
+"""A run-time compiler with the interface of NVRTC, which HIPRTC has too: both are C libraries, called by ctypes.
 
 Not through CuPy, so that code is compiled for devices that are not here; the interpreter is free meanwhile, and several
 threads compile at once.
@@ -21,7 +21,7 @@ __all__ = ["Made", "RuntimeCompiler"]
 
 @frozen
 class Made:
-    """Code, and what the compiler said."""
+    """Compiled code, and the compiler's log."""
 
     code: bytes
     log: str
@@ -33,13 +33,13 @@ class RuntimeCompiler:
 
     Attributes:
         name: Its maker's name for it.
-        language: What it compiles.
+        language: The language that it compiles.
         target, level: Whose sources `rlx compile --target TARGET --emit LEVEL` prints.
         prefix: Of its functions.
-        file: What a source is called, for its messages.
+        file: File name of a source in the compiler's messages.
         install: The command that brings it.
         paths: Where it may lie, best first.
-        beside: A pattern of files that lie beside it, and are loaded before it.
+        beside: Pattern of libraries in the same folder that are loaded before it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class RuntimeCompiler:
 
         Args:
             options: All of them, that for the architecture too.
-            kind: What is asked for: the function that gives it, without its prefix.
+            kind: The form of the result: the name of the function that returns it, without its prefix.
             place: The device, for errors.
 
         Raises:
@@ -86,7 +86,7 @@ class RuntimeCompiler:
         """The first library that loads.
 
         Raises:
-            DeviceUnavailableError: There is none.
+            DeviceUnavailableError: None of them can be loaded.
         """
         missing = f"{self.target}: {self.name}, which compiles {self.language},"
         library = first_that_loads(self.paths(), missing, self.install, self.beside)

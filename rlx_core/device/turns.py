@@ -1,7 +1,7 @@
 """Runs on a device: any number at a time, or one alone, when memory is short.
 
-A run that finds no room for its frame may only have come at a bad moment: others hold the room, and give it back when they are
-done. So it lets go of what it has, waits until no other run is going on, and tries again while all that come later wait.
+A run that cannot allocate its frame may only have come at a bad moment: other runs use the memory, and free it when they are
+done. So it frees its memory, waits until no other run is in progress, and tries again while all later runs wait.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rlx_core.system.locks import Lock
 __all__ = ["Turns"]
 
 _LOOK_AGAIN: Final = 0.0005
-"""Seconds after which a run that waits looks whether others are still going on."""
+"""Seconds between checks of a waiting run for other runs in progress."""
 
 
 class Turns:
-    """Whose turn it is on one device.
+    """Scheduler of the runs on one device: concurrent, or one run exclusively.
 
     A run inside a run of the same thread (a signal handler's, or a step's on the host) never waits: it would wait for itself.
     """
@@ -33,20 +33,20 @@ class Turns:
 
     @property
     def is_inside(self) -> bool:
-        """Whether this thread has a run."""
+        """Return whether this thread has a run in progress."""
         return get_ident() in self.running
 
     def among_others(self) -> AbstractContextManager[None]:
-        """A run."""
+        """Context of a run that may be concurrent with others."""
         return self._run
 
     def alone(self) -> AbstractContextManager[None]:
-        """A run during which no other thread has one."""
+        """Context of a run during which no other thread has one."""
         return self._run if self.is_inside else _Alone(self, self._run)
 
 
 class _Alone(AbstractContextManager[None]):
-    """See `Turns.alone`; a class, because a lock cannot be a generator's."""
+    """See `Turns.alone`; a class, because a lock cannot be held by a generator."""
 
     def __init__(self, turns: Turns, run: AbstractContextManager[None]) -> None:
         self._turns, self._run = turns, run
@@ -70,7 +70,7 @@ class _Alone(AbstractContextManager[None]):
 
 
 class _Run(AbstractContextManager[None]):
-    """A run of whichever thread enters; a class, because every run is one."""
+    """A run of the thread that enters; a class, because every run uses it."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -78,7 +78,7 @@ class _Run(AbstractContextManager[None]):
     def __enter__(self) -> None:
         turns, me = self._turns, get_ident()
         depth = turns.running.get(me, 0)
-        turns.running[me] = depth + 1  # before looking who is alone, who looks the other way round
+        turns.running[me] = depth + 1  # before the check for a thread that is alone, which checks in the opposite order
         while depth == 0 and turns.alone_lock.owner not in (None, me):
             del turns.running[me]
             with turns.alone_lock:

@@ -1,12 +1,12 @@
-"""What rlx says when it was asked for something that cannot be done.
+"""Error classes of rlx, raised where an operation cannot be done.
 
 Every error is built from the same four parts: one line with the operation and the *difference*, facts in the
 user's own terms, a hint where one is likely right, and the page that explains the class (`rlx explain`), which is the
 class's docstring: why it is refused, a program that fails, a program that works, both of which the tests run.
 The parts stay on the exception (`facts`, `hint`), so tests and tools read fields, not prose.
 
-Three voices are kept apart: an `RlxError` is about what the user asked for; a `MissingRuleError` says which rule
-nobody has written and shows the method to write; `assert` is about rlx itself.
+Three kinds of failure are distinct: an `RlxError` is about the user's program or input; a `MissingRuleError` names the
+missing rule and shows the method to write; `assert` is about rlx itself.
 """
 
 from rlx_core.errors.base import Fact, RlxError, nearest
@@ -103,7 +103,7 @@ __all__ = [
     "unsupported",
 ]
 
-# A traceback names a class by where it is imported from, not by the file that happens to hold its page.
+# A traceback names a class by the module from which it is imported, not by the file that defines it.
 for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name

@@ -1,4 +1,4 @@
-"""The parts of an error, and how they are put into lines."""
+"""The parts of an error, and their layout in lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Fact", "RlxError", "nearest"]
 
 
 class Fact:
-    """One labelled line of an error: what it is about, what was found, and where.
+    """One labelled line of an error: its subject, the actual value, and the location.
 
     Args:
         label: A word or two in the user's terms ("lhs", "file", "key").
-        found: What was there; printed with `str`.
+        found: The actual value; printed with `str`.
         where: A source line or another place, or `None`.
     """
 
@@ -30,7 +30,7 @@ class Fact:
 
 
 class RlxError(Exception):
-    """Something that was asked of rlx cannot be done; the subclasses say what kind of thing.
+    """rlx cannot do what the program requested; the subclasses distinguish the reasons.
 
     `except rlx_core.errors.RlxError` catches every one of them. Each is also the
     builtin exception of its kind, and keeps its parts as fields.
@@ -49,8 +49,8 @@ class RlxError(Exception):
 
     Args:
         message: One line: the operation first, then the difference.
-        facts: What a reader needs to see to believe it, one line each.
-        hint: What would work, if that is known; never a guess.
+        facts: The evidence for the message, one line each.
+        hint: A change that would work, if one is known; never a guess.
     """
 
     page: ClassVar[str] = "error"
@@ -72,7 +72,7 @@ class RlxError(Exception):
         return self
 
     def about(self, what: str) -> RlxError:
-        """Put what the message is about before it, unless it is there; returns the same error."""
+        """Prefix the message with its subject, unless it begins with that already; returns the same error."""
         if not self.message.startswith(f"{what}: "):
             self.message = f"{what}: {self.message}"
             self.args = (self.message,)

@@ -1,4 +1,4 @@
-"""Errors on the way down: stages, rules, kernels, orders, and the cache of what was compiled."""
+"""Errors of compilation: stages, rules, kernels, pass order, and the compilation cache."""
 
 from rlx_core.errors.base import RlxError
 from rlx_core.errors.configuring import ConfigError
@@ -17,11 +17,11 @@ __all__ = [
 
 
 class WrongStageError(RlxError, TypeError):
-    """A module was asked for something that its stage does not have.
+    """An operation is not available at the stage of a module.
 
     A program is HIR (blocks and operations), MIR (operations) or LIR (an execution
-    plan), and goes down one stage at a time. Nothing is converted behind your
-    back, and nothing goes up again; the hint names the conversion.
+    plan), and is lowered one stage at a time. Nothing is converted implicitly,
+    and nothing is raised to an earlier stage; the hint names the conversion.
 
     >>> from rlx_core.ir.module import Module
     >>> x, w = rlx.spec("f32[2, 3]"), rlx.spec("f32[3, 4]")
@@ -40,7 +40,7 @@ class VerifyError(RlxError, ValueError):
     """A module breaks the rules of its stage; every fault is listed with its node and source line.
 
     Each stage has a verifier, which runs when a module is made and after each
-    pass. A fault that a pass of yours leaves behind is found there, with the name
+    pass. A fault that one of your passes introduces is reported there, with the name
     of the pass, rather than by a wrong result later.
 
     >>> from rlx_core.ir.module import Module
@@ -51,7 +51,7 @@ class VerifyError(RlxError, ValueError):
         ...
     VerifyError: verify: MIR graph linear has 1 fault
 
-    The fault says that the block `linear` does not belong to MIR. Lowering
+    The message shows that the block `linear` does not belong to MIR. Lowering
     replaces it:
 
     >>> Module.of_hir(graph).lower().verify()
@@ -63,8 +63,8 @@ class MissingRuleError(RlxError, NotImplementedError):
     """An operation has no rule for a transformation and no decomposition to derive one from.
 
     A missing gradient is never taken for zero. The hint has the method to write:
-    `decompose` gives every rule at once, from the meaning of the operation; `vjp`
-    gives this one. `ZERO` from a rule declares that there is no derivative.
+    `decompose` derives every rule at once, from the definition of the operation;
+    `vjp` defines this one. `ZERO` from a rule declares that there is no derivative.
 
     >>> from rlx_core.ops import Op, define_op, op_function
     >>> @define_op(domain="acme")
@@ -92,9 +92,9 @@ class MissingRuleError(RlxError, NotImplementedError):
 class NoKernelError(RlxError, RuntimeError):
     """No kernel of the target accepts a node, and nothing rewrites it into ones that do.
 
-    A plan is made of kernels, so every node needs one, or is a view of another's
+    A plan consists of kernels, so every node needs one, or is a view of another's
     bytes. The facts list each node without one, and what each kernel of its
-    operation takes. `rlx why kernel NAME` asks the same about one operation.
+    operation accepts. `rlx why kernel NAME` prints the same for one operation.
 
     >>> from rlx_core.pipeline.select.backend import Target
     >>> from rlx_core.pipeline.select.kernels import KernelTable
@@ -107,7 +107,7 @@ class NoKernelError(RlxError, RuntimeError):
     NoKernelError: toy: 1 of 1 steps have no kernel
 
     `rlx.compile` legalises a program before it is planned, so this is met where
-    plans are made by hand. The table lacks a row:
+    plans are made by hand. The table has no row for it:
 
     >>> @toy.register(rlx.exp.op, dtypes="f32")
     ... def exp(op, x, *, out, workspace):
@@ -120,9 +120,9 @@ class NoKernelError(RlxError, RuntimeError):
 class LegalizeError(NoKernelError):
     """Nodes stay illegal on the target after every rewrite was tried.
 
-    For each node the target is asked for a kernel, a rewrite, a decomposition and,
+    For each node the target is queried for a kernel, a rewrite, a decomposition and,
     where the configuration allows it, the host. If all of them fail, or a policy
-    forbids those that would work, the facts say what was tried for which node.
+    forbids those that would work, the facts list the attempts for each node.
 
     >>> from rlx_core.ops import Op, define_op, op_function
     >>> @define_op(domain="acme")
@@ -135,7 +135,7 @@ class LegalizeError(NoKernelError):
         ...
     LegalizeError: cpu: nothing runs acme.cube on f32[]
 
-    The policy asks for a kernel that nobody has written. Without it the
+    The policy requires a kernel that does not exist. Without it the
     decomposition runs:
 
     >>> rlx.jit(cube)(x)
@@ -144,9 +144,9 @@ class LegalizeError(NoKernelError):
 
 
 class PassOrderError(ConfigError):
-    """A pass is placed where what it requires does not hold yet.
+    """A pass is placed where its requirements are not met yet.
 
-    A pass declares what it requires and what it ensures, and a pipeline is checked
+    A pass declares its requirements and guarantees, and a pipeline is checked
     as a whole before anything runs. A hint says which pass to move, if moving one
     is enough.
 
@@ -165,11 +165,11 @@ class PassOrderError(ConfigError):
 
 
 class BudgetError(RlxError, RuntimeError):
-    """A program or a file asks for more work than the configuration allows.
+    """A program or a file requires more work than the configuration allows.
 
-    A short text can ask for any amount of work before the first run: fifteen
+    A short text can cause any amount of work before the first run: fifteen
     functions that call each other twice are 32,768 nodes, and a constant that is
-    doubled forty times has terabytes. The limits are far above what models need.
+    doubled forty times has terabytes. The limits are far above the needs of models.
     Each is an option of `[budget]` in the configuration, which the message names.
 
     >>> def total(x):
@@ -190,8 +190,8 @@ class BudgetError(RlxError, RuntimeError):
 class CycleError(RlxError, ValueError):
     """Relations that should be an order contain a cycle; the message spells it out.
 
-    What plugins contribute is ordered by `before` and `after` alone, never by who
-    was installed first. Relations that contradict each other leave no order.
+    Contributions of plugins are ordered by `before` and `after` alone, never by the
+    order of installation. Relations that contradict each other leave no order.
 
     >>> from rlx_core.contributions import PassSpec
     >>> from rlx_core.plugins.ordering import ordered
@@ -212,7 +212,7 @@ class CacheError(RlxError, RuntimeError):
     """The compile cache cannot be used at all; single damaged entries are compiled again instead.
 
     A cache holds machine code, so its directory must be yours and closed to
-    everybody else: whoever can write into it can run code as you.
+    everyone else: any user who can write into it can run code as you.
 
     >>> import os, tempfile
     >>> from rlx_core.system.disk import DiskCache
@@ -228,5 +228,5 @@ class CacheError(RlxError, RuntimeError):
     True
     >>> place.cleanup()
 
-    `RLX_CACHE_DIR` says which directory is used.
+    `RLX_CACHE_DIR` sets the directory.
     """

@@ -1,4 +1,4 @@
-"""Errors about what rlx is told and what is installed: configuration, names, files, plugins, devices."""
+"""Errors about configuration, names, files, plugins and devices."""
 
 from rlx_core.errors.base import RlxError
 
@@ -18,7 +18,7 @@ class ConfigError(RlxError, ValueError):
 
     An unknown key is an error because an option that is not read looks exactly
     like one that has no effect. The facts have the file and the key; `rlx plan`
-    prints what a configuration resolves to.
+    prints the resolved configuration.
 
     >>> x = np.zeros(2, np.float32)
     >>> rlx.jit(rlx.exp, config={"precison": {"policy": "always-f32"}})(x)
@@ -34,7 +34,7 @@ class ConfigError(RlxError, ValueError):
 class UnknownNameError(RlxError, KeyError):
     """A name that nothing provides; the message has the nearest names that exist.
 
-    Operations, passes, attributes, inputs and parameters are found by name, and a
+    Operations, passes, attributes, inputs and parameters are looked up by name, and a
     name that is not known is never ignored.
 
     >>> x = np.zeros(2)
@@ -46,14 +46,14 @@ class UnknownNameError(RlxError, KeyError):
     >>> rlx.softmax(x, axis=0)
     Array([0.5, 0.5])
 
-    For a name of a plugin's, `rlx plugins` says whether it is installed and used.
+    For a plugin's name, `rlx plugins` shows whether the plugin is installed and used.
     """
 
 
 class FormatError(RlxError, ValueError):
     """A file or a text does not have the form that its kind promises.
 
-    What is read is checked against itself before anything is believed: lengths
+    Input is validated before it is used: lengths
     against the file, names against one another. A damaged file is refused as a
     whole.
 
@@ -71,7 +71,7 @@ class FormatError(RlxError, ValueError):
     >>> rlx.load(path).input_types
     {'x': f32[n]}
 
-    Pickles of programs hold the same bytes, and are checked alike. What cannot be
+    Pickles of programs hold the same bytes, and are checked alike. An object that cannot be
     written, a function that no other process could import, is refused too.
 
     >>> import pickle
@@ -85,7 +85,7 @@ class FormatError(RlxError, ValueError):
 class FileError(RlxError, OSError):
     """A file cannot be opened, read or written; the message has the system's reason.
 
-    What is in a file is not looked at before its suffix is known and the file is
+    The content of a file is not examined before its suffix is known and the file is
     open. A file that is saved appears as a whole: where that fails, whatever was
     there before is still there.
 
@@ -97,7 +97,7 @@ class FileError(RlxError, OSError):
         ...
     FileError: load: ...weight.safetensors cannot be read (No such file ...)
 
-    The hint names the file beside it that was probably meant:
+    The hint names the file in the same directory that was probably meant:
 
     >>> rlx.load(os.path.join(place.name, "weights.safetensors"))
     {'w': array([1., 1.])}
@@ -106,10 +106,10 @@ class FileError(RlxError, OSError):
 
 
 class PluginError(RlxError, RuntimeError):
-    """A plugin cannot be used; the message has its own cause and the command that mends it.
+    """A plugin cannot be used; the message has its own cause and the command that fixes it.
 
-    A plugin that fails is set aside, and everything else goes on working. The error
-    comes when something that only this plugin has is asked for, and has the
+    A plugin that fails is disabled, and everything else continues to work. The error
+    is raised when a name that only this plugin provides is used, and has the
     plugin's own exception as its cause.
 
     >>> from rlx_core.hooks import hookimpl
@@ -127,7 +127,7 @@ class PluginError(RlxError, RuntimeError):
     >>> host.load("ops", "rlx.exp").name
     'rlx.exp'
 
-    `rlx doctor` lists every plugin that failed, with what mends it.
+    `rlx doctor` lists every plugin that failed, with the fix.
 
     Attributes:
         fault: The contribution that raised when it was used, or `None`; see
@@ -138,7 +138,7 @@ class PluginError(RlxError, RuntimeError):
 
 
 class DeviceError(RlxError, ValueError):
-    """A device or target that rlx does not know was asked for.
+    """A device or target is unknown to rlx.
 
     Targets come from plugins: `cpu` from rlx-cpu, others from other packages. A
     target of a known package that is not installed is a `DeviceUnavailableError`.
@@ -158,7 +158,7 @@ class DeviceError(RlxError, ValueError):
 class DeviceUnavailableError(RlxError, RuntimeError):
     """A known device cannot be used here; the message has the package or driver to install.
 
-    Its plugin is not installed, or is and found that a driver, a library or the
+    Its plugin is not installed, or detected that a driver, a library or the
     hardware is missing. rlx does not fall back to another device by itself: that
     would turn a missing driver into a slow program.
 
@@ -178,7 +178,7 @@ class DeviceUnavailableError(RlxError, RuntimeError):
         ...
     DeviceUnavailableError: acme: this target cannot be used here
 
-    A program that may run without the device says so:
+    A program that may run without the device checks first:
 
     >>> rlx.is_available("acme", host)
     False

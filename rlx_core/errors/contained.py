@@ -1,4 +1,4 @@
-"""The wrapper at calls into contributed code, so that what it raises names the plugin, the record and the step.
+"""The wrapper around calls of contributed code, whose errors then name the plugin, the record and the step.
 
 The owner is looked up only when something was raised: a call that succeeds costs what a `try` costs, which is nothing on the
 Python versions that rlx supports. Layers below `rlx_core.plugins` use this module as well, so it imports that layer on failure.
@@ -14,19 +14,20 @@ __all__ = ["contained", "reraise"]
 
 
 def is_contained(error: BaseException | None) -> bool:
-    """Whether an exception is the contribution's own fault: not an interrupt, and not a lack of memory."""
+    """Return whether an exception is the contribution's own fault: not an interrupt, and not an out-of-memory error."""
     return isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
 
 
 class contained:
-    """Raise what contributed code raises as a `PluginError` that names its plugin; for `with`.
+    """Raise exceptions of contributed code as a `PluginError` that names its plugin; for `with`.
 
-    Errors of rlx's own types pass as they are, and so does what code of no plugin raises: a user's own op in a notebook.
+    Errors of rlx's own types pass unchanged, and so do exceptions of code that belongs to no plugin: a user's own op in a
+    notebook.
 
     Args:
         kind: The kind of the record: a key of `rlx_core.contributions.KINDS`.
         name: The name of the record, or of the row of its table.
-        step: What was being done, as a noun phrase: "the code of rlx.exp".
+        step: The current step, as a noun phrase: "the code of rlx.exp".
         plugin: The name of the plugin, where it is not the first word of `name`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Errors of devices with memory of their own: arrays that lie elsewhere, kernels that do not build, devices that are gone."""
+"""Errors of devices with memory of their own: arrays in another device's memory, kernels that do not build, lost devices."""
 
 from rlx_core.errors.base import RlxError
 
@@ -6,10 +6,10 @@ __all__ = ["DeviceCallError", "DeviceLostError", "KernelBuildError", "PlaceError
 
 
 class PlaceError(RlxError, ValueError):
-    """An array lies in the memory of another device than the program's.
+    """An array is in the memory of another device than the program's.
 
-    Nothing is moved between devices behind the caller's back: a copy that nobody
-    asked for would be found only by measuring. The message names both places.
+    Nothing is moved between devices implicitly: an unrequested copy
+    would be noticed only by measuring. The message names both places.
 
     >>> from rlx_core.testing.fake_device import fake_host
     >>> host = fake_host()
@@ -27,7 +27,7 @@ class PlaceError(RlxError, ValueError):
 
 
 class KernelBuildError(RlxError, RuntimeError):
-    """A device's compiler refused a kernel that rlx made; the message has the step, the facts what the compiler said.
+    """A device's compiler rejected a kernel that rlx generated; the message has the step, the facts the compiler's log.
 
     This is a fault of rlx or of the driver, not of the program. The source is what
     `rlx compile --emit` prints for that step at the device's level; with it and the
@@ -46,9 +46,9 @@ class KernelBuildError(RlxError, RuntimeError):
 
 
 class DeviceCallError(RlxError, RuntimeError):
-    """A call of a device's driver failed, and the device goes on.
+    """A call of a device's driver failed, and the device remains usable.
 
-    The message has what failed, the facts the driver's own error. Arrays on the
+    The message has the failed call, the facts the driver's own error. Arrays on the
     device keep their contents, and other calls may succeed: a `DeviceLostError` is
     raised instead where they cannot, and an `OutOfMemoryError` for memory.
 
@@ -64,11 +64,11 @@ class DeviceCallError(RlxError, RuntimeError):
 
 
 class DeviceLostError(RlxError, RuntimeError):
-    """A device stopped answering in the middle of something, or is another process's.
+    """A device stopped responding during its work, or belongs to another process.
 
     Its driver was reset, it was unplugged, or this process was forked after the
-    device had been used, which no driver bears. What was in its memory is gone;
-    the process goes on, and so do other devices.
+    device had been used, which no driver supports. The content of its memory is lost;
+    the process and other devices remain usable.
 
     >>> from rlx_core.testing.fake_device import fake_host
     >>> host = fake_host(is_lost=True)

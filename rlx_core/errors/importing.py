@@ -1,4 +1,4 @@
-"""Errors of readers: what a program of another system uses, and rlx has nothing for."""
+"""Errors of importers: operations of another system that rlx does not support."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SHOWN = 3
 
 
 class UnsupportedError(RlxError, NotImplementedError):
-    """A program of another system uses operations that nothing in rlx stands for.
+    """A program of another system uses operations that have no equivalent in rlx.
 
-    All of them are named at once, each with where it is used and what would serve
-    instead, so that one reading tells whether a model can be imported.
+    All of them are listed at once, each with where it is used and a possible
+    replacement, so that one error shows whether a model can be imported.
 
     >>> from rlx_core.errors import unsupported
     >>> uses = {"Lower": ["node words"], "Unique": ["node 7", "node 9"]}
@@ -32,12 +32,12 @@ class UnsupportedError(RlxError, NotImplementedError):
 def unsupported(
     what: str, uses: Mapping[str, Sequence[str]], instead: Mapping[str, str] | None = None
 ) -> UnsupportedError:
-    """The error for everything that a program uses and rlx has not.
+    """Return the error for all operations of a program that rlx does not support.
 
     Args:
-        what: The program: a file, a module, a function; nothing where whoever catches the error names it.
+        what: The program: a file, a module, a function; empty where the code that catches the error adds it.
         uses: Operation → where it is used, in the words of the system that it comes from.
-        instead: Operation → what would serve, where that is known.
+        instead: Operation → a replacement, where one is known.
     """
     known = instead or {}
     facts = []

@@ -1,4 +1,4 @@
-"""Lack of memory, or of a module that a signal handler found half imported, said as what it is wherever it comes up."""
+"""Out-of-memory errors and half-imported modules, detected from any exception and raised as typed errors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rlx_core.errors.running import DeadlockError, OutOfMemoryError
 __all__ = ["in_our_words", "is_lack", "lacking", "typed_lacks"]
 
 _LOADERS_WORDS = ("cannot allocate memory", "failed to map segment", "out of memory", "not enough memory")
-"""What a system's loader says, in an ImportError or an OSError, where a library does not fit."""
+"""Messages of a system's loader, in an ImportError or an OSError, where a library does not fit into memory."""
 
 
 def is_lack(error: BaseException | None) -> bool:
-    """Whether an error is about memory that is not there: Python's own, or the loader's about a library.
+    """Return whether an error is an out-of-memory error: Python's own, or the loader's about a library.
 
-    A package that says in words of its own why its library cannot be loaded says it while it handles the loader's error.
+    A package that reports a failed import in its own words raises that while it handles the loader's error.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -33,7 +33,7 @@ def is_lack(error: BaseException | None) -> bool:
 
 
 def lacking(what: str, error: BaseException) -> OutOfMemoryError:
-    """The error for something that Python or a library had no memory left for."""
+    """Return the error for an operation for which Python or a library had no memory left."""
     return OutOfMemoryError(
         f"{what}: the machine has no memory left for it",
         *([Fact("cause", error)] if str(error) else []),
@@ -42,8 +42,8 @@ def lacking(what: str, error: BaseException) -> OutOfMemoryError:
 
 
 def in_our_words(what: str, error: BaseException) -> RlxError | None:
-    """The typed error for what memory or a half imported module was lacking for; `None` if it is neither."""
-    if isinstance(error, RlxError):  # a plugin's that failed says why
+    """Return the typed error for a lack of memory or a half-imported module; `None` for other exceptions."""
+    if isinstance(error, RlxError):  # a failed plugin's error has its cause
         lacks = not isinstance(error, OutOfMemoryError) and is_lack(error.__cause__)
         return lacking(what, error) if lacks else None
     if is_lack(error):
@@ -59,7 +59,7 @@ def in_our_words(what: str, error: BaseException) -> RlxError | None:
 
 
 def _half_imported(error: BaseException) -> str | None:
-    """The module whose name was not there yet, because its import is not done."""
+    """Return the module in which a name is missing because its import is not done."""
     if isinstance(error, ImportError):
         module = sys.modules.get(error.name or "")
     elif isinstance(error, AttributeError) and isinstance(error.obj, type(sys)):
@@ -71,11 +71,11 @@ def _half_imported(error: BaseException) -> str | None:
 
 
 class typed_lacks(ContextDecorator):
-    """Around what needs memory for itself rather than for arrays of a known size, and imports; for `with`, or as a decorator.
+    """Context manager or decorator that translates out-of-memory errors of rlx's own allocations and imports into typed errors.
 
     Raises:
         OutOfMemoryError: There was no memory left.
-        DeadlockError: A module is being imported by what a signal handler, which asks for this, interrupted.
+        DeadlockError: Called by a signal handler that interrupted the import of a module which the block needs.
     """
 
     def __init__(self, what: str) -> None:

@@ -38,7 +38,7 @@ class BindingError(RlxError, ValueError):
     """Sizes for symbols cannot be inferred, or disagree.
 
     A symbol means one size everywhere in a program. Its size is read off the
-    arrays of each call; where two arrays say different things, neither is right.
+    arrays of each call; where two arrays have different sizes for it, neither is right.
 
     >>> n = rlx.spec("f32[n]")
     >>> total = rlx.compile(lambda x, y: x + y, n, n)
@@ -57,7 +57,7 @@ class BindingError(RlxError, ValueError):
 
 
 class CallbackError(RlxError, RuntimeError):
-    """A Python function that a program calls while it runs raised an error, or returned what it does not promise.
+    """A Python function that a program calls while it runs raised an error, or its result differs from the declared type.
 
     The error of the function is the cause of this one. The program is as it was
     before, and can be run again.
@@ -81,7 +81,7 @@ class NonFiniteError(RlxError, FloatingPointError):
 
     The error names the op that made it of finite operands, the package of the op,
     and the line of the program; in a loop also the iteration, counted from 0. It is
-    found by evaluating the program again, node by node, with the arguments of the
+    located by evaluating the program again, node by node, with the arguments of the
     failed call.
 
     >>> f = rlx.jit(lambda x: rlx.sum(rlx.log(x)))
@@ -102,7 +102,7 @@ class DonatedError(RlxError, RuntimeError):
 
     A program that is compiled with `donate=` writes its results where its
     arguments lie; a training step does so with parameters and state. The arrays
-    that were passed have no elements of their own afterwards; the returned ones
+    that were passed have no elements afterwards; the returned ones
     take their place. NumPy arrays are never overwritten: they are copied.
 
     >>> step = rlx.jit(lambda w, g: w - g, donate="w")
@@ -119,7 +119,7 @@ class DonatedError(RlxError, RuntimeError):
 
 
 class MissingInputError(RlxError, ValueError):
-    """A run lacks an input, or a parameter was never bound.
+    """An input is missing in a call, or a parameter was never bound.
 
     Inputs are given on every run, and parameters are bound once. Nothing is
     assumed to be zero, so a forgotten weight cannot look like a bad model.
@@ -141,7 +141,7 @@ class MissingInputError(RlxError, ValueError):
 
 
 class LengthMismatchError(RlxError, ValueError):
-    """A buffer has another number of bytes or elements than its type says.
+    """A buffer has a different number of bytes or elements than its type requires.
 
     Raw bytes carry no shape, so their number is the one thing that can be checked;
     they are never padded or cut.
@@ -159,12 +159,12 @@ class LengthMismatchError(RlxError, ValueError):
 
 
 class DeadlockError(RlxError, RuntimeError):
-    """A signal handler asked for what the program that it interrupted will not let go before it returns.
+    """A signal handler needs a lock that the program which it interrupted releases only after the handler returns.
 
-    What is shared between threads is behind locks, which a handler may take again
-    from its own thread. But if another thread has one, and waits for what the
-    interrupted program holds, none of the three would ever go on: the handler is
-    told so, and the other two go on.
+    Data shared between threads is behind locks, which a handler may take again
+    from its own thread. But if another thread has one, and waits for a lock of the
+    interrupted program, none of the three would ever continue: the error is raised
+    in the handler, and the other two continue.
 
     >>> import threading
     >>> from rlx_core.system.locks import Lock
@@ -184,12 +184,12 @@ class DeadlockError(RlxError, RuntimeError):
         ...
     DeadlockError: deadlock: theirs is another thread's, which waits for ...
 
-    The same is said of a module that the interrupted program is importing, because
+    The same error is raised for a module that the interrupted program is importing, because
     rlx did something for the first time: a call before the first signal can come
     avoids it.
 
-    A handler that only says that it was called interrupts nothing; what it is for
-    is done when the program comes to look:
+    A handler that only sets a flag interrupts nothing; the program does the
+    work when it checks the flag:
 
     >>> thread.join()
     >>> with ours, theirs:
@@ -203,7 +203,7 @@ class OutOfMemoryError(RlxError, MemoryError):
 
     The memory of a run is planned as one arena before it starts, so a program that
     does not fit is refused at its beginning, and not after an hour. The arena is
-    the largest sum of what is alive at one time: `report` says how large.
+    the largest sum of all values alive at one time: `report` prints its size.
 
     >>> def spread(x):
     ...     return rlx.sum(rlx.sort(rlx.broadcast_to(x, (2**50,))))

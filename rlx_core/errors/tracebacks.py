@@ -1,4 +1,4 @@
-"""Tracebacks of errors that a user made: the user's frames and one of rlx's, unless `RLX_TRACEBACK=full` asks for all.
+"""Tracebacks of user errors: the user's frames and one of rlx's, or all frames with `RLX_TRACEBACK=full`.
 
 Read when a call has failed, and at no other time. Faults of rlx itself, which are no `RlxError`, keep all frames.
 """
@@ -20,11 +20,11 @@ VARIABLE: Final = "RLX_TRACEBACK"
 
 _OWN: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _BETWEEN: Final = frozenset(("contextlib.py",))
-"""Files of the standard library whose frames lie between rlx's."""
+"""Files of the standard library that may have frames between rlx's."""
 
 
 def shorten(error: BaseException, *, kept: int = 1) -> None:
-    """Leave the user's frames in the traceback of an error, and the outermost of rlx's.
+    """Keep the user's frames in the traceback of an error, and the outermost of rlx's.
 
     Args:
         error: An error on its way to the user; one that rlx did not mean, raised by rlx's own code, is left as it is.

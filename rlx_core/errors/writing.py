@@ -17,11 +17,11 @@ __all__ = [
 
 
 class AbsentNameError(RlxError, AttributeError):
-    """A module of rlx has no such name; the message has what rlx calls it, or why there is none.
+    """A module of rlx has no such name; the message has rlx's name for it, or the reason why it is absent.
 
-    Functions of arrays are called as in the Python Array API, those that models are
-    written with are in `rlx_core.nn`. Names of NumPy, JAX and PyTorch that are
-    something else here, or nothing, are known with what to write instead.
+    Functions of arrays are named as in the Python Array API, layers and losses are in
+    `rlx_core.nn`. For names of NumPy, JAX and PyTorch that differ or do not exist here, the
+    message has the replacement.
 
     >>> rlx.concatenate([np.zeros(2), np.ones(1)])
     Traceback (most recent call last):
@@ -38,7 +38,7 @@ class AbsentNameError(RlxError, AttributeError):
 class ShapeError(RlxError, ValueError):
     """Two shapes do not fit the operation.
 
-    An operation says which sizes must be equal, and nothing is cropped, repeated
+    An operation determines which sizes must be equal, and nothing is cropped, repeated
     or transposed to make a program fit: a wrong shape is far more often a mistake
     than a wish. The facts show every operand with the line that made it.
 
@@ -88,7 +88,7 @@ class PromotionError(DtypeError):
         ...
     PromotionError: promotion: u64 and i64 have no common integer type
 
-    You know which values occur, so say what to compute in:
+    You know which values occur, so choose the type to compute in:
 
     >>> rlx.add(a, rlx.astype(b, rlx.i64))
     Array([0, 2, 4])
@@ -99,7 +99,7 @@ class AxisError(RlxError, ValueError):
     """An axis lies outside the operand's rank, or is named twice.
 
     Axes count from 0, and from -1 backwards. After a reduction the remaining axes
-    are numbered anew, which is where such a mistake usually comes from.
+    are renumbered, which is where such a mistake usually comes from.
 
     >>> x = np.ones((2, 3))
     >>> rlx.sum(x, axis=2)
@@ -115,10 +115,10 @@ class AxisError(RlxError, ValueError):
 
 
 class AxisNameError(RlxError, NameError):
-    """A function uses an axis by a name that no enclosing `rlx.vmap` gives to an axis, or the name cannot be used.
+    """A function uses an axis by a name that no enclosing `rlx.vmap` defines, or the name cannot be used.
 
     `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped axis.
-    They refer to it by the name that `rlx.vmap(axis_name=...)` gives it, and a name
+    They refer to it by the name in `rlx.vmap(axis_name=...)`, and a name
     of no axis is never ignored. One name refers to one axis: an inner
     `vmap` takes another name than the enclosing ones.
 
@@ -146,7 +146,7 @@ class IndexRangeError(RlxError, IndexError):
         ...
     IndexRangeError: gather: index 3 is outside an axis of 3 elements
 
-    Where such indices are meant to occur, say what they select:
+    Where such indices are meant to occur, define which elements they select:
 
     >>> rlx.take(table, rlx.clip(np.array([0, 3]), 0, 2))
     Array([10., 30.])
@@ -156,9 +156,9 @@ class IndexRangeError(RlxError, IndexError):
 class WrongInputCountError(RlxError, TypeError):
     """An operation or a block was given too many or too few operands.
 
-    Operands are what flows in, and come first; attributes are fixed when the
+    Operands are the inputs, and come first; attributes are fixed when the
     program is written, and follow them or are given by keyword. The message lists
-    the operands, with `?` after those that may be left out.
+    the operands, with `?` after optional ones.
 
     >>> x = np.ones(3)
     >>> rlx.add(x)
@@ -172,11 +172,11 @@ class WrongInputCountError(RlxError, TypeError):
 
 
 class MissingBiasError(WrongInputCountError):
-    """A block says that it has a bias but was given none.
+    """A block is declared with a bias but received none.
 
     `has_bias` is part of the block, so that a model that is built from a
     description cannot lose its bias unnoticed; a bias without `has_bias` is
-    refused for the same reason. `nn.linear` sets it by what it is given.
+    refused for the same reason. `nn.linear` sets it by whether a bias is passed.
 
     >>> from rlx_core.ops.blocks import linear
     >>> x, w, b = np.ones((2, 3)), np.ones((3, 4)), np.ones(4)
@@ -193,10 +193,10 @@ class MissingBiasError(WrongInputCountError):
 
 
 class TraceError(RlxError, TypeError):
-    """Python asked a traced value for something only a concrete one has.
+    """Python needs something of a traced value that only a concrete one has.
 
     `rlx.jit`, `rlx.compile` and the gradients call a function once, with values
-    that have a type but no elements yet, and record what it does. `if`, `while`,
+    that have a type but no elements yet, and record its operations. `if`, `while`,
     `float(x)` and `np.asarray(x)` need elements, so they cannot be recorded.
 
     >>> @rlx.jit
@@ -214,7 +214,7 @@ class TraceError(RlxError, TypeError):
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
     Array(2., dtype=float32)
 
-    What depends on Python values alone (a layer count, a flag) may use `if`. The
-    hint follows what asked: `np.concatenate` is `rlx.concat` inside a program. A
+    Code that depends on Python values alone (a layer count, a flag) may use `if`. The
+    hint depends on the operation: `np.concatenate` is `rlx.concat` inside a program. A
     value that is kept after its trace has leaked: return it instead.
     """

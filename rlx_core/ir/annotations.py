@@ -1,7 +1,7 @@
-"""What an op's annotations say about its attributes: which kinds they may have, and in which form each is kept.
+"""Type checks of op attributes by the op's annotations: the kinds that an attribute may have, and its canonical form.
 
-Annotations are the op's own declaration, so they are what the verifier holds attributes against. What a file may name because
-of them is said in `declared_kinds.py`.
+Annotations are the op's own declaration, so the verifier checks attributes against them. The classes that a file may name
+because of them are in `declared_kinds.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlx_core.ir.dtypes import DType, dtype
 __all__ = ["MISFIT", "annotation", "annotations_of", "exact_types", "fitting", "misfit", "nearest_word"]
 
 MISFIT: Final = object()
-"""What stands for a value that is not of the kind."""
+"""Sentinel for a value that is not of the annotated kind."""
 
 
 def annotations_of(cls: type[Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _own_annotations(cls: type[Any]) -> dict[str, Any]:
     written = vars(cls).get("__annotations__", {})
     alone = type(cls.__name__, (), {"__annotations__": written, "__module__": cls.__module__})
     try:
-        # A name means what it means in the module, else what it means in the class: `typing` asks them in this order too.
+        # A name is looked up in the module first, then in the class, in the same order as by `typing`.
         return typing.get_type_hints(alone, dict(vars(cls)), vars(sys.modules.get(cls.__module__, typing)))
     except NameError as error:
         raise FormatError(
@@ -51,7 +51,7 @@ def _own_annotations(cls: type[Any]) -> dict[str, Any]:
 
 
 def exact_types(hint: Any) -> frozenset[type]:
-    """Classes whose own instances are of the kind as they are; most attributes are such."""
+    """Return the classes whose own instances need no conversion; most attributes are such."""
     if typing.get_origin(hint) in (Union, types.UnionType):
         return frozenset().union(*map(exact_types, typing.get_args(hint)))
     kind = type(None) if hint is None else hint
@@ -60,17 +60,17 @@ def exact_types(hint: Any) -> frozenset[type]:
 
 
 def annotation(op: type[Any], attribute: str) -> Any:
-    """What the op says an attribute is; `Any` where it says nothing."""
+    """Return the annotation of an attribute; `Any` where there is no annotation."""
     return annotations_of(op).get(attribute, Any)
 
 
 def misfit(name: str, value: Any, hint: Any) -> str:
-    """That an attribute is of another kind than its annotation says."""
+    """Return the error message for an attribute of another kind than its annotation."""
     return f"attribute {name} must be {_spelled(hint)}, not {reprlib.repr(value)} ({type(value).__name__})"
 
 
 def nearest_word(value: Any, hint: Any) -> str | None:
-    """A hint at the word that was meant, where the annotation lists words."""
+    """Return a hint with the nearest option, where the annotation lists words."""
     options = [*typing.get_args(hint), *(a for part in typing.get_args(hint) for a in typing.get_args(part))]
     return nearest(value, [o for o in options if isinstance(o, str)]) if isinstance(value, str) else None
 
@@ -108,10 +108,10 @@ _Fit = Callable[[Any], Any]
 
 @cache
 def fitting(hint: Any) -> _Fit:
-    """What puts an attribute value into the form that the annotation names; it gives `MISFIT` where that is not possible.
+    """Return a function that converts an attribute value to the annotated kind, or returns `MISFIT` where that is not possible.
 
-    NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes another one: a bool is
-    no integer, a text no number, and an integer stays one where a number is asked for, because it may be exact.
+    NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes a different one: a bool is
+    no integer, a text no number, and an integer stays one where the annotation is a number, because it may be exact.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
@@ -128,7 +128,7 @@ def fitting(hint: Any) -> _Fit:
     if hint in _NUMBERS:
         return _number(_NUMBERS[hint])
     if not isinstance(hint, type) or origin is not None:
-        return lambda value: value  # a kind of annotation that says nothing checkable about an instance
+        return lambda value: value  # an annotation that cannot be checked on an instance
     return lambda value: value if isinstance(value, hint) else MISFIT
 
 
@@ -139,7 +139,7 @@ def _number(classes: Any) -> _Fit:
     def fit(value: Any) -> Any:
         if isinstance(value, np.generic):
             value = value.item()
-            if isinstance(value, np.generic):  # one that Python has no number for
+            if isinstance(value, np.generic):  # no Python equivalent (longdouble)
                 value = float(value)
         if isinstance(value, bool) and classes is not bool:
             return MISFIT

@@ -1,6 +1,6 @@
 """Applying an op: to values it becomes a node, to arrays it is evaluated at once.
 
-This is the one door that every op goes through, from user code, from decompositions and from rules alike: it finds the
+Every op goes through this single entry point, from user code, from decompositions and from rules alike: it determines the
 graph, lifts scalars and arrays into constants, promotes, and emits.
 """
 
@@ -85,13 +85,13 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
 
 
 def array_value(builder: Builder, data: Any) -> Value:
-    """An array as a value of `builder`: a constant, or an input where the trace reads the array anew for every call."""
+    """Return an array as a value of `builder`: a constant, or an input where the trace reads the array in every call."""
     found = builder.lifted(data)
     return builder.constant(as_array(data)) if found is None else found
 
 
 def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
-    """A size that is not known yet, as weak beside tensors as a Python integer, which it must fit like one."""
+    """Return a symbolic size as a value: weakly typed like a Python integer, and like one it must fit the dtype."""
     if to.is_integer and to.itemsize < 8:
         with collecting_guards() as guards:
             require(">=", int(np.iinfo(to.numpy).max), size)
@@ -107,7 +107,7 @@ def as_array(data: Any) -> np.ndarray:
     """`data` as a NumPy array without copying where that is possible: arrays, DLPack, the buffer protocol, sequences.
 
     Raises:
-        DtypeError, TraceError: It is none of these, or holds elements that rlx has no dtype for.
+        DtypeError, TraceError: It is not such an object, or its elements have a dtype that rlx does not have.
     """
     if type(data) is HostArray:
         return data._array
@@ -147,8 +147,10 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def described(array: np.ndarray, exporter: Any) -> np.ndarray:
-    """An array over memory that another library describes by DLPack. How large that memory is, nobody says: what can be checked
-    is that there is an address, that all elements have one, and that it is the host's memory.
+    """Return an array over memory that another library describes by DLPack, after the checks that are possible.
+
+    The size of that memory is unknown: it is checked that there is an address, that all elements have one, and that it is the
+    host's memory.
 
     Raises:
         ValueError: One of these is not so.
@@ -167,14 +169,14 @@ def described(array: np.ndarray, exporter: Any) -> np.ndarray:
 
 
 def byte_bounds(array: np.ndarray) -> tuple[int, int]:
-    """The address of an array's first byte, and the one behind its last: whole numbers, which do not overflow."""
+    """Return the address of an array's first byte, and the one after its last: Python integers, which do not overflow."""
     start: int = array.__array_interface__["data"][0]
     steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
     return start + sum(s for s in steps if s < 0), start + sum(s for s in steps if s > 0) + array.itemsize
 
 
 def _hint_for_text(text: str | bytes) -> str:
-    """What to write instead of a text: where it is a type, most likely a spec is meant."""
+    """Return a hint for a text in place of an array: where it is a type, most likely a spec is meant."""
     if isinstance(text, str):
         with contextlib.suppress(RlxError):
             return f'for an array of this type that is yet to come: rlx.spec("{spec(text)}")'
@@ -189,7 +191,7 @@ _ADDRESSES: Final = 1 << 57
 
 
 def _hint_for_tensor(data: Any) -> str | None:
-    """What makes an array of another library's tensor that does not give its memory away; read off what it says of itself."""
+    """Return a hint with the methods that convert another library's tensor that does not export its memory."""
     steps = []
     if getattr(data, "requires_grad", False) is True:
         steps.append(".detach()")
@@ -204,7 +206,7 @@ def _hint_for_tensor(data: Any) -> str | None:
 
 
 def _hint_for_object(array: np.ndarray) -> str:
-    """What to write instead of a sequence, or a thing, that NumPy holds as objects."""
+    """Return a hint for a sequence, or another object, that NumPy stores as objects."""
     inside = array.item() if array.shape == () else next(iter(array.flat), None)
     return f"an element is a {type(inside).__name__}; {_ARRAYS}" if array.shape else _ARRAYS
 
@@ -248,7 +250,7 @@ class OpFunction(Travels, Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
-            check_declared(self.op)  # one that says nothing of its operands would be refused for taking none
+            check_declared(self.op)  # an op without declared operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:
@@ -264,7 +266,7 @@ class OpFunction(Travels, Generic[_OpT]):
 
     @cached_property
     def _plain(self) -> _OpT:
-        """The op with its attributes as they are by default: one object, so that what is found out about it is found out once."""
+        """The op with default attributes: one object, so that cached properties of it are computed once."""
         return self.op()
 
     @property
@@ -284,7 +286,7 @@ class OpFunction(Travels, Generic[_OpT]):
             ]
         for attribute in attrs.fields(self.op):
             default = default_of(attribute)
-            # By position too, where Python has a way to say so: what must be given cannot follow what may be left out.
+            # By position too, where Python's syntax allows it: a required parameter cannot follow an optional one.
             follows = parameters and (
                 parameters[-1].kind in _AFTER_THE_STAR or parameters[-1].default is not kind.empty
             )
@@ -302,10 +304,10 @@ class OpFunction(Travels, Generic[_OpT]):
 
 
 def default_of(attribute: attrs.Attribute[Any]) -> Any:
-    """What an attribute is when nobody says it, as a signature shows it."""
+    """Return the default of an attribute, as a signature shows it."""
     if attribute.default is attrs.NOTHING:
         return inspect.Parameter.empty
-    # One that is made anew for each op has no value to show.
+    # A default that is created for each op has no value to show.
     return ... if isinstance(attribute.default, attrs.Factory) else attribute.default  # type: ignore[arg-type]
 
 

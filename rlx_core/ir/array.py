@@ -1,4 +1,4 @@
-"""Arrays in the host's memory: what functions return outside of a program.
+"""Arrays in the host's memory: the results of functions outside of a program.
 
 An array wraps a NumPy array, which it shows read-only and without a copy (`np.asarray(x)`). It is no NumPy array itself, for two
 reasons: its operators promote and round as those of a program do, and one that was donated to a program must refuse every use,
@@ -50,7 +50,7 @@ _OPERATORS: Final = {
 
 
 class Donated:
-    """What a donated array refers to in place of its elements: the call that it was donated to, and the type that it had."""
+    """Replaces the elements of a donated array: the call that it was donated to, and its former type."""
 
     __slots__ = ("dtype", "shape", "to")
 
@@ -67,7 +67,7 @@ class HostArray(ArrayMethods):
     """An array in the host's memory, which does not change; see `ArrayMethods` for operators and methods.
 
     `np.asarray(x)` shows the elements without a copy; NumPy, SciPy and whatever takes array-likes accept it, DLPack shares its
-    memory. `x[key] = y` gives the object other elements; what was computed from it before keeps its own.
+    memory. `x[key] = y` rebinds the object to other elements; values computed from it before keep theirs.
     """
 
     __slots__ = ("__weakref__", "_data")
@@ -75,7 +75,7 @@ class HostArray(ArrayMethods):
     def __init__(self, data: np.ndarray) -> None:
         self._data: np.ndarray | Donated = data
 
-    # ------------------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------------------ properties
 
     @property
     def _array(self) -> np.ndarray:
@@ -125,14 +125,14 @@ class HostArray(ArrayMethods):
         return type(self._data) is Donated
 
     def block_until_ready(self) -> HostArray:
-        """This array: programs on the host have ended when they return."""
+        """Return this array: programs on the host have ended when they return."""
         self._array  # noqa: B018  raises if it was donated
         return self
 
     # ------------------------------------------------------------------------------- elements
 
     def __getitem__(self, key: Any) -> Any:
-        """The elements that a key selects, as NumPy reads it; boolean arrays select as many as they have trues.
+        """Return the elements that a key selects, as in NumPy; a boolean array selects one element for each true.
 
         With a value of a program in the key, the result is one too.
 
@@ -169,7 +169,7 @@ class HostArray(ArrayMethods):
         return self._array.tobytes()
 
     def copy(self, order: str = "C") -> HostArray:
-        """An array with memory of its own."""
+        """Return a copy with separate memory."""
         return HostArray(self._array.copy(order="C"))
 
     __copy__ = copy
@@ -233,18 +233,18 @@ class HostArray(ArrayMethods):
             return operator(name)(*inputs)
         if out is not None:
             if any(type(each) is HostArray for each in out):
-                return NotImplemented  # arrays do not change; NumPy says so
+                return NotImplemented  # arrays are immutable; NumPy raises the error
             options["out"] = out
         return getattr(ufunc, method)(*map(unwrapped, inputs), **{k: unwrapped(v) for k, v in options.items()})
 
     def __array_function__(self, function: Callable[..., Any], types: Iterable[Any], args: Any, kwargs: Any) -> Any:
-        """What a function of NumPy returns for the elements: NumPy arrays, not arrays of rlx."""
+        """Return the result of a NumPy function on the elements: NumPy arrays, not arrays of rlx."""
         if any(issubclass(each, Value) for each in types):
-            return NotImplemented  # a value has no elements, and says so
+            return NotImplemented  # a value has no elements, and raises the error
         return function(*optree.tree_map(unwrapped, args), **optree.tree_map(unwrapped, kwargs))
 
-    # There is no `__array_interface__`: what NumPy makes of it refers to this object alone, and not to the memory, which a
-    # donation gives away.
+    # There is no `__array_interface__`: NumPy's array would refer to this object alone, and not to the memory, which a
+    # donation passes on.
 
     def __buffer__(self, flags: int) -> memoryview:
         return read_only_view(self._array).data
@@ -259,7 +259,7 @@ class HostArray(ArrayMethods):
     # --------------------------------------------------------------------------------- donation
 
     def donate(self, to: str) -> np.ndarray:
-        """Give the elements away: an array that nobody else refers to, or a copy if somebody does. Later uses raise.
+        """Return the elements for a donation: the array itself if no other object refers to it, else a copy. Later uses raise.
 
         Raises:
             DonatedError: They were given away before.
@@ -267,8 +267,9 @@ class HostArray(ArrayMethods):
         with _donating:
             array = self._array
             self._data = Donated(to, array.dtype, array.shape)
-        # What the caller may still look at through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view refers
-        # to the array whose memory it shows, and that array is referred to here and by the call below.
+        # Memory that the caller may still see through a view (NumPy's, a slice's, DLPack's) must not be overwritten. A view
+        # refers
+        # to its base array, which is otherwise referred to here and by the call below.
         is_own = array.base is None or not isinstance(array.base, np.ndarray)
         return array if is_own and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable else array.copy()
 
@@ -294,7 +295,7 @@ def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.n
 
     Args:
         arrays: The arrays, to whose elements the caller has no other reference.
-        to: What errors say of each.
+        to: Descriptions of each array for errors.
 
     Raises:
         DonatedError: One was donated before, or is there twice. The others are as they were.
@@ -317,7 +318,7 @@ def donate_together(arrays: Sequence[HostArray], to: Sequence[str]) -> list[np.n
 
 
 def donation_text(argument: str, program: str) -> str:
-    """What errors say of an array that was donated to a program."""
+    """Return the description of a donated array for errors: its argument and the program."""
     return f"argument {argument} of {program}"
 
 
@@ -337,14 +338,14 @@ def read_only_view(array: np.ndarray) -> np.ndarray:
 
 
 def wrapped(data: Any) -> Any:
-    """NumPy's arrays and scalars as arrays; everything else, such as arrays on devices, as it is."""
+    """Return NumPy's arrays and scalars as arrays; other objects, such as arrays on devices, unchanged."""
     if isinstance(data, np.ndarray):
         return HostArray(data)
     return HostArray(np.asarray(data)) if isinstance(data, np.generic) else data
 
 
 def unwrapped(data: Any) -> Any:
-    """The elements of an array as the NumPy array that it wraps; everything else as it is.
+    """Return the NumPy array that an array wraps; other objects unchanged.
 
     Raises:
         DonatedError: It was donated.
@@ -353,7 +354,7 @@ def unwrapped(data: Any) -> Any:
 
 
 def is_array(data: Any) -> bool:
-    """Whether something is an array in the host's memory: this class, NumPy's arrays, or NumPy's scalars."""
+    """Return whether an object is an array in the host's memory: of this class, or a NumPy array or scalar."""
     return isinstance(data, np.ndarray | np.generic | HostArray)
 
 

@@ -3,7 +3,7 @@
 An attribute is `None`, a bool, int, float, complex or str, a dtype, dim or type, literal data, a nested graph or op, an
 enum member, a tuple of these, or a frozen attrs record whose fields are such. The canonical form is JSON: self-describing
 tags, floats as exact hex, constant bytes handed to a *blob store*. The file format keeps that form and the fingerprint
-hashes it, so what one covers the other covers.
+hashes it, so both cover the same data.
 """
 
 from __future__ import annotations

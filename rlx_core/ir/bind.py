@@ -1,7 +1,7 @@
 """Sizes for symbols: substituting them through a whole graph, and reading them off arrays.
 
 Binding is substitution followed by re-inference and comparison. Guards are checked before anything else, every size in every
-attribute and nested graph is replaced, and what no longer fits is an error: nothing is moved, cropped or repaired.
+attribute and nested graph is replaced, and a mismatch is an error: nothing is moved, cropped or repaired.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def check_guards(graph: Graph, binding: DimBinding) -> list[SizeGuard]:
 
 @define(eq=False)
 class _BoundTypes:
-    """What declared types are once sizes are bound; each is bound once, because most values share their types.
+    """Declared types with their sizes bound; each is bound once, because most values share their types.
 
     Attributes:
-        sizes: What is bound.
-        known: Declared types and what they are.
+        sizes: The binding of symbols to sizes.
+        known: Declared types and the bound types.
     """
 
     sizes: DimBinding
@@ -113,11 +113,11 @@ class _BoundTypes:
 def _bound_node(
     builder: Builder, node: Node, operands: Sequence[Value | None], bound: _BoundTypes
 ) -> tuple[Op, tuple[TensorType, ...]]:
-    """The op of a node with its sizes bound, and the types of its results, which are inferred anew and compared."""
+    """Return the op of a node with its sizes bound, and its result types, which are inferred again and compared."""
     try:
         op = bind_op(node.op, bound.sizes)
         if op is node.op and all(v is None or v.type == t for v, t in zip(operands, node.operand_types, strict=True)):
-            return op, node.types  # no size changes it; leaves would only be asked for theirs
+            return op, node.types  # no size changes it; leaves would only return theirs
         with originating(node.origin):
             found = builder.inferred(op, operands, node.name, node.origin, is_kept=False)
     except RlxError as error:
@@ -134,7 +134,7 @@ def _bound_node(
 
 
 def bind_op(op: Op, binding: DimBinding) -> Op:
-    """The op with every size in its attributes bound; the same object if there is none."""
+    """Return the op with every size in its attributes bound; the same object if its attributes have no symbols."""
     unknown = symbols_inside(op)
     if not unknown:
         return op
@@ -147,7 +147,7 @@ def bind_op(op: Op, binding: DimBinding) -> Op:
 
 _PLACES: Final = "_places_of_sizes"
 Places = Mapping[Any, Any]
-"""Where sizes are inside a value: of fields by name or of items by number, those that hold any, and where in these."""
+"""Positions of sizes inside a value: for fields by name or items by number that contain any, the positions inside these."""
 
 _WHOLE: Final[Places] = {}
 """The whole value is a size, a type or a graph."""

@@ -1,7 +1,7 @@
-"""Blocks: what a model builder says, with two lowerings to ops.
+"""Blocks: layers as the builder of a model writes them, with two lowerings to ops.
 
 A block is an op whose meaning is `fusable`, a chain of simpler ops in which fusion passes must find the patterns; `direct`
-says the same with fused ops where there are any. Both compute the same function, so type, reference and derivatives
+uses fused ops instead where they exist. Both compute the same function, so type, reference and derivatives
 follow from `fusable` and only the policy decides which one a program gets.
 """
 
@@ -31,7 +31,7 @@ class Block(Op):
         check(self, *x) -> None                operands that the attributes call for; raises WrongInputCount, MissingBias
 
     Attributes:
-        kind: The block's own word ("linear"): the label of unnamed blocks, and what errors say.
+        kind: The block's kind ("linear"): the label of unnamed blocks, also in errors.
     """
 
     kind: ClassVar[str] = ""
@@ -40,7 +40,7 @@ class Block(Op):
     check: ClassVar[Rule] = None
 
     def prepare(self, *x: Any) -> tuple[Any, ...]:
-        """Complain about operands before anything is inferred from them."""
+        """Refuse invalid operands before anything is inferred from them."""
         if self.check is not None:
             self.check(*x)
         return x
@@ -71,10 +71,10 @@ def define_block(cls: _BlockT | None = None, /, *, kind: str | None = None, doma
 
 
 def lower_block(block: Block, operands: Sequence[Any], policy: FusionPolicy) -> Any:
-    """The results of a block as ops, by the lowering that `policy` asks for.
+    """Return the results of a block as ops, by the lowering that `policy` selects.
 
     Raises:
-        WrongInputCountError, MissingBiasError: The operands are not those that the block's attributes call for.
+        WrongInputCountError, MissingBiasError: The operands do not match the block's attributes.
     """
     block.prepare(*operands)
     if policy == "direct" and block.direct is not None:

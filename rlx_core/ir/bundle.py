@@ -1,4 +1,4 @@
-"""A program with its weights: what a file holds that can be called when it is read."""
+"""A program with its weights: the content of a file that can be called once it is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bundle(Travels):
     Attributes:
         graph: HIR or MIR, for no target yet.
         params: An array for each of the graph's params, by name.
-        call: The structure of arguments and results, in the form that who calls the program wrote it; this layer stores it.
+        call: The structure of arguments and results, in the form that the caller's layer wrote it; this layer stores it.
     """
 
     graph: Graph
@@ -44,7 +44,7 @@ class Bundle(Travels):
 
     @classmethod
     def decoded(cls, form: Mapping[str, Json], decoder: Decoder) -> Bundle:
-        """The program that was encoded, verified; its arrays are those that its graph asks for.
+        """Return the program that was encoded, verified; its arrays match the params of its graph.
 
         Raises:
             FormatError: The form is another, or an array is missing, unknown or of another type.
@@ -65,7 +65,7 @@ class Bundle(Travels):
 
 
 class Bundled(ABC):
-    """What is more than a bundle and can be made one: a compiled function, say."""
+    """An object that can be converted to a bundle, such as a compiled function."""
 
     @abstractmethod
     def bundle(self) -> Bundle:

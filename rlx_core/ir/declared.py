@@ -1,4 +1,4 @@
-"""Whether an op is written as rlx calls it: it has a meaning, and every rule takes what rules of its kind are given.
+"""Checks of an op's definition: it has a meaning, and every rule accepts the arguments of rules of its kind.
 
 An op is looked at once, when it is first met, so that a rule with another signature is refused with its name rather than
 ending somewhere inside a transformation in a TypeError.
@@ -31,7 +31,7 @@ RULE_SHAPES: Final = {
     "view": "{self}, x, strides, offset",
     "parts": "{self}, {operands}",
 }
-"""What each rule is called with; a rule outside the class has the op in place of `self`."""
+"""Arguments of each rule; a rule outside the class has the op in place of `self`."""
 
 
 def check_declared(op: type[Op]) -> None:
@@ -46,7 +46,7 @@ def check_declared(op: type[Op]) -> None:
 
 
 def complaints(op: type[Op]) -> Iterator[str]:
-    """What is wrong with how an op is written."""
+    """Yield the faults in the definition of an op."""
     if op.decompose is None and op.infer is None:
         yield "it has neither `decompose` nor `infer`, so nothing says what it means or of which type its result is"
         return
@@ -62,7 +62,7 @@ def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], own: str =
     """Why a rule cannot be called as rules of its kind are, or `None` if it can.
 
     Args:
-        own: What its first parameter is: `self` for a method, `op` for a rule outside the class.
+        own: The kind of its first parameter: `self` for a method, `op` for a rule outside the class.
     """
     count = len(op.operands)
     shape = RULE_SHAPES[kind]
@@ -77,7 +77,7 @@ def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], own: str =
 
 @lru_cache(maxsize=4096)
 def accepts(function: Callable[..., Any], positional: int, keywords: tuple[str, ...] = ()) -> bool:
-    """Whether a function can be called with so many positional arguments and these keywords; if unknown, yes."""
+    """Return whether a function accepts this many positional arguments and these keywords; if unknown, True."""
     try:
         inspect.signature(function).bind(*range(positional), **dict.fromkeys(keywords))
     except TypeError:

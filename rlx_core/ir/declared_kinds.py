@@ -1,4 +1,4 @@
-"""An op held against its annotations: attributes of another kind, and the records that may be read back.
+"""Checks of an op against its annotations: attributes of another kind, and the records that may be read back.
 
 Annotations (`annotations.py`) are the only place from which a file can name a class.
 """
@@ -37,8 +37,8 @@ def kind_faults(op: Op) -> Iterator[str]:
 def record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back.
 
-    Graphs, ops, data, types and dims are not among them: they have forms of their own, and what they are made of is no
-    attribute's to make.
+    Graphs, ops, data, types and dims are not among them: they have separate forms, and an attribute cannot
+    create their components.
     """
     return _find_record_classes(op)  # type: ignore[arg-type]  # a class is hashable
 

@@ -1,4 +1,4 @@
-"""Reading attributes and graphs in canonical form (see `attributes.py`). What is read may come from anywhere."""
+"""Reading attributes and graphs in canonical form (see `attributes.py`). The input is untrusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OpClass = type[Op]
 LEAVES: OpTable = {op.name: op for op in (Input, Param, Constant)}
 
 _MAX_DEPTH = 2 * MOST_NESTED + 16
-"""A graph in an attribute is two levels deep, and tuples and records in the innermost one have some of their own."""
+"""A graph in an attribute is two levels deep, and tuples and records in the innermost one add further levels."""
 _RELATIONS = ("==", ">", ">=", "divides")
 
 
@@ -49,7 +49,7 @@ def find_op(name: str, ops: OpTable) -> type[Op]:
     Raises:
         UnknownNameError: Nothing provides it.
     """
-    # Leaves first: asking plugins for a name nobody has would import them all.
+    # Leaves first: looking up an unknown name in plugins would import all of them.
     found = LEAVES.get(name) or ops.get(name)
     if found is None:
         raise UnknownNameError(
@@ -80,13 +80,13 @@ def made_before(op: type[Op], attributes: Mapping[str, Any]) -> Op:
 
 
 class Decoder:
-    """Reads what `Encoder` wrote. Every shape of the input is checked, because files come from anywhere.
+    """Reader of the output of `Encoder`. Every shape of the input is checked, because files are untrusted.
 
     Args:
         ops: The ops that may occur.
-        data: The bytes for what `Encoder.blob` returned.
+        data: Returns the bytes for a reference that `Encoder.blob` returned.
         make: Makes an op of its class and attributes; `made_before` where they are known to have been an op's.
-        lines: What the numbers stand for that `Encoder` wrote for lines.
+        lines: The lines of the program for the numbers that `Encoder` wrote.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Decoder:
         return cls
 
     def graph(self, form: Json) -> Graph:
-        """A graph, as it was stored; `verify` says whether it makes sense."""
+        """Return a graph, as it was stored; `verify` checks its consistency."""
         fields = need(form, dict, "a graph")
         builder = Builder(need(fields.get("name", "main"), str, "a graph name"))
         for row in need(fields.get("nodes"), list, "nodes"):
@@ -236,7 +236,7 @@ class Decoder:
 
     @staticmethod
     def ref(nodes: Sequence[Node], form: Json) -> Value:
-        """The value that [node, result] stands for, among the nodes before."""
+        """Return the value that [node, result] refers to, among the nodes before."""
         node, result = (need(n, int, "a place") for n in pair(form, "a value"))
         if not 0 <= node < len(nodes):
             raise FormatError(f"value: node {node} is not among the {len(nodes)} before it")

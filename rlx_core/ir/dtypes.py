@@ -1,4 +1,4 @@
-"""Element types, and which type two of them meet in.
+"""Element types, and promotion between them.
 
 A `DType` is an interned value: `f32 is dtype("f32")`. Promotion is a small join over three ladders (integers,
 floats, complexes); it is symmetric, and for several operands independent of their order.
@@ -44,7 +44,7 @@ class DType:
     """An element type: its name, its size in bytes and its kind. There is one object for each.
 
     It equals NumPy's dtype of the same elements and has its hash, so that tables keyed by either serve both. Only the hash of
-    bf16 is its own: NumPy's is that of ml_dtypes, which programs without bf16 do not import.
+    bf16 differs: NumPy's is that of ml_dtypes, which programs without bf16 do not import.
     """
 
     __slots__ = ("_hash", "itemsize", "kind", "name")
@@ -128,7 +128,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """The same as `numpy`: what NumPy asks of objects that stand for a dtype, as in `np.zeros(3, rlx.f32)`."""
+        """The same as `numpy`: the attribute that NumPy reads on objects that represent a dtype, as in `np.zeros(3, rlx.f32)`."""
         return self.numpy
 
     @property
@@ -138,7 +138,7 @@ class DType:
 
     @property
     def accumulator(self) -> DType:
-        """The type in which sums and products over this type are held before one rounding."""
+        """The type in which sums and products over this type are accumulated before one rounding."""
         return f32 if self.is_narrow else self
 
     @property
@@ -189,7 +189,7 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
     if met is not None:
         return met
     try:
-        # `None` is float64 to NumPy, and to nobody who leaves a dtype out by mistake.
+        # NumPy takes `None` for float64; a missing dtype is an error here.
         found = None if spelling is None else _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
     except (TypeError, ValueError, SyntaxError):  # NumPy parses a text as a list of formats, and evaluates parts of it
         found = None
@@ -201,10 +201,10 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
 
 
 _MET: dict[np.dtype[Any], DType] = {}
-"""NumPy's dtypes that were asked about: finding their names takes NumPy microseconds, and eager ops ask for each operand."""
+"""Cache of NumPy's dtypes: finding their names takes NumPy microseconds, and eager ops need it for each operand."""
 
 _SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
-"""Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
+"""Texts that may be passed to NumPy: its language of dtypes has more, which raises SyntaxError and deprecations."""
 
 
 _BYTE_CODES = {f"{kind}{n}" for kind, sizes in {"i": (2, 4), "u": (2, 4), "f": (2, 4, 8)}.items() for n in sizes}
@@ -260,10 +260,10 @@ def _join_real_complex(real: DType, cplx: DType) -> DType:
 
 
 def promote(*dtypes: DType) -> DType:
-    """The type that all of `dtypes` meet in.
+    """Return the type to which all of `dtypes` promote.
 
     Integers join first, then floats, then complexes, then the three with one another, so that the order of the
-    operands never matters. `bool` gives way to anything.
+    operands never matters. `bool` promotes to any other type.
 
     Raises:
         PromotionError: `u64` meets a signed integer.
@@ -295,14 +295,14 @@ _RANK = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
 
 def weak_dtype(scalar: complex, others: Iterable[DType] = ()) -> DType:
-    """The type a Python scalar takes beside tensors of types `others`.
+    """Return the type that a Python scalar takes next to tensors of types `others`.
 
     A scalar whose kind is not higher than the tensors' takes their type, so `x + 1` never widens `x`; otherwise
-    it acts as `i64`, `f32` or `c64` of its own kind, and takes the type of the result, so that 0.1 next to an i64 is
+    it acts as `i64`, `f32` or `c64` of its kind, and takes the type of the result, so that 0.1 next to an i64 is
     not rounded to f32 first. Alone it is `bool`, `i64`, `f32` or `c64`.
 
     Raises:
-        DtypeError: The value does not fit the type (300 beside `i8`).
+        DtypeError: The value does not fit the type (300 next to `i8`).
 
     >>> weak_dtype(1, [f16]), weak_dtype(1.5, [i64]), weak_dtype(2.0), weak_dtype(True, [i32])
     (f16, f64, f32, i32)

@@ -1,4 +1,4 @@
-"""Compiled functions of element-wise ops, by which eager calls and constant folding compute what compiled programs compute.
+"""Compiled functions of element-wise ops, which make eager calls and constant folding agree with compiled programs.
 
 NumPy and a target's code round elementary functions differently, so that one expression would have several results. A target
 therefore provides the function of its code for an op and the dtypes of its operands. An op whose NumPy reference is exact
@@ -26,11 +26,11 @@ ElementFunctions: TypeAlias = "Callable[[Op, tuple[DType, ...]], ElementFunction
 """The function of an op on operands of these dtypes, or `None` where the NumPy reference is used."""
 
 PROVIDERS: Registered[str, Callable[[], ElementFunctions | None]] = Registered("rlx_core.pipeline.element_functions")
-"""Under "preferred", what returns the functions of the target that is compiled for by default."""
+"""Under "preferred", the function that returns the functions of the default target."""
 
 
 def preferred_functions() -> ElementFunctions | None:
-    """Return the functions of the target that is compiled for by default; `None` where it has none."""
+    """Return the functions of the default target; `None` where it has none."""
     return PROVIDERS["preferred"]()
 
 

@@ -29,7 +29,7 @@ def literal_bytes(value: Literal) -> bytes:
 
 
 def flat_bytes(array: np.ndarray) -> memoryview:
-    """The little-endian, row-major bytes of an array; those it lies in where it lies so."""
+    """Return the little-endian, row-major bytes of an array, without a copy if they are in memory in that form."""
     little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     return little.reshape(-1).view(np.uint8).data
 
@@ -58,7 +58,7 @@ def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> L
 
 
 def exact_float(value: float) -> str:
-    """A float as text that loses nothing: hex, with the payload of a NaN."""
+    """Return a float as text without loss: hex, with the payload of a NaN."""
     return value.hex() if value == value else f"nan:{struct.pack('>d', value).hex()}"
 
 
@@ -80,10 +80,10 @@ class Encoder:
     """Writes attributes and graphs in canonical form.
 
     Args:
-        blob: Stores constant data and returns what stands for it (base64 text, an index, a digest).
+        blob: Stores constant data and returns its reference (base64 text, an index, a digest).
         keeps_names: Whether graph names, node names and origins are written; a fingerprint leaves them out.
-        lines: The lines of the program that what is written was made from (`lines_of`): they are written by their numbers,
-            for whoever has the same program from other lines. By default as file and line.
+        lines: The lines of the program from which the encoded part was made (`lines_of`): they are written by their numbers,
+            so that a reader can have the same program from other lines. By default as file and line.
     """
 
     def __init__(

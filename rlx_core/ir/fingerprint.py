@@ -1,6 +1,6 @@
-"""The name of a program: a SHA-256 over everything that can change what it computes, and over nothing else.
+"""The fingerprint of a program: a SHA-256 over everything that can change its results, and over nothing else.
 
-Two programs that may give different results differ in it; where a node came from, what it is called and when it was made
+Two programs that may give different results differ in it; the origins, names and creation order of nodes
 do not matter. It is the same in every process and on every machine, so caches and files can be keyed by it.
 """
 
@@ -22,7 +22,7 @@ FINGERPRINT_VERSION = 1
 
 
 def fingerprint(graph: Graph, *, context: Mapping[str, object] | None = None) -> str:
-    """The hex digest of a graph and of what it is compiled with.
+    """Return the hex digest of a graph and of its compilation context.
 
     Args:
         graph: Ops with versions and all attributes, nested graphs and constant bytes included; types of all results;
@@ -48,7 +48,7 @@ def digest_of(form: Json) -> str:
 
 
 def literal_digest(value: Literal) -> str:
-    """What stands for a constant in a form that is hashed."""
+    """Return the form of a constant that is hashed."""
     return hashlib.sha256(literal_bytes(value)).hexdigest()
 
 
@@ -56,7 +56,7 @@ def canonical(value: object) -> Json:
     """Context as JSON: mappings by sorted key, sets by sorted content, sequences in order, the rest as attributes.
 
     Raises:
-        FormatError: A value is none of these, or a key is not a string.
+        FormatError: A value is not of these kinds, or a key is not a string.
     """
     if isinstance(value, Mapping):
         strange = [k for k in value if not isinstance(k, str)]

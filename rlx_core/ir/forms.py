@@ -1,6 +1,6 @@
-"""Reading what comes from outside: each function takes a part of a JSON form and insists on its shape.
+"""Reading untrusted input: each function takes a part of a JSON form and checks its shape.
 
-A file may hold anything, so nothing is indexed, unpacked or believed before one of these has looked at it.
+A file may hold anything, so nothing is indexed, unpacked or trusted before one of these has checked it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rlx_core.errors import FormatError, RlxError
 __all__ = ["Json", "items", "need", "optional", "pair", "quoted"]
 
 Json = Any
-"""What `json.dumps` takes without loss: None, bool, int, str, lists, and dictionaries with string keys."""
+"""Values that `json.dumps` writes without loss: None, bool, int, str, lists, and dictionaries with string keys."""
 
 
 def need(form: Json, kind: type[Any], what: str) -> Any:
@@ -39,7 +39,7 @@ def pair(form: Json, what: str) -> list[Any]:
 
 
 def quoted(read: Callable[[str], Any], text: str) -> Any:
-    """`read(text)`, with whatever it says about the text as a FormatError."""
+    """Return `read(text)`; its exceptions about the text are raised as a FormatError."""
     try:
         return read(text)
     except FormatError:

@@ -1,4 +1,4 @@
-"""From HIR to MIR: every block becomes ops, by the lowering that the fusion policy asks for.
+"""From HIR to MIR: every block becomes ops, by the lowering that the fusion policy selects.
 
 Each op of a block carries the block's id, its label and its name, so that a report, a profile or an error can speak of
 "layer0.attention" long after the block is gone.
@@ -39,7 +39,7 @@ _Emitted = dict[tuple[Op, _Key], tuple[Value, ...]]
 
 
 def has_blocks(graph: Graph) -> bool:
-    """Whether the graph, or a graph nested in it, holds a block."""
+    """Return whether the graph, or a graph nested in it, holds a block."""
     return any(isinstance(n.op, Block) or any(map(has_blocks, nested_graphs(n.op).values())) for n in graph.nodes)
 
 
@@ -69,7 +69,7 @@ class _Lowering:
 
     Attributes:
         policy: Which lowering blocks get.
-        emitted: (kind of block, its operands) → what such blocks have emitted so far, by op and operands.
+        emitted: (kind of block, its operands) → the nodes that such blocks have emitted so far, by op and operands.
         bodies: (block, types of its operands) → its lowering: layers are alike.
     """
 
@@ -104,7 +104,7 @@ class _Lowering:
             plugin=node.origin.plugin,
         )
         # Blocks of one kind on the same operands are slots of one computation (a shared pair of projections, say):
-        # what they have in common is emitted once.
+        # their common nodes are emitted once.
         known = self.emitted.setdefault((type(block), _key(operands)), {})
         return _copy(builder, body, operands, node.name, origin, known)
 
@@ -114,7 +114,7 @@ class _Lowering:
         return self.bodies[block, types]
 
     def _new_id(self, wanted: str) -> str:
-        """`wanted`, numbered if another block of the graph has it already."""
+        """Return `wanted`, numbered if another block of the graph has it already."""
         found = next(i for i in _numbered(wanted) if i not in self._ids)
         self._ids.add(found)
         return found
@@ -152,7 +152,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _body(block: Block, types: Sequence[TensorType | None], policy: FusionPolicy) -> Graph:
-    """The block's lowering as a graph of its own, one input for each operand that is there, without blocks."""
+    """Return the block's lowering as a separate graph without blocks, with one input for each operand that is present."""
     builder = Builder(block.kind)
     with building(builder):
         names = operand_names(block, len(types))

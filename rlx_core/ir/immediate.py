@@ -1,4 +1,4 @@
-"""Ops on arrays outside of a graph, at once: a tape for each combination of an op and the types it meets."""
+"""Eager evaluation of ops on arrays: one tape for each combination of an op and operand types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlx_core.ir.types import TensorType
 __all__ = ["evaluate"]
 
 Kind: TypeAlias = "tuple[Any, ...] | None"
-"""What is known of an operand before its elements are: dtype and shape of an array; a scalar, and a key for its bits."""
+"""Key of an operand before its elements are known: dtype and shape of an array; a scalar, and a key for its bits."""
 
 
 def evaluate(op: Op, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
@@ -49,7 +49,7 @@ def evaluate(op: Op, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
 
 @lru_cache(KEPT)
 def tape_for(op: Op, kinds: tuple[Kind, ...]) -> Tape:
-    """The tape of one op, on what it would be given in a trace: promotion and refusals are the same."""
+    """Return the tape of one op, on the operands that it would get in a trace: promotion and refusals are the same."""
     builder = Builder(op.name)
     operands: list[Any] = []
     for i, kind in enumerate(kinds):

@@ -36,7 +36,7 @@ __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
 Mode = Literal["typed", "wide"]
 
 Rounded = Callable[[Value, np.ndarray], np.ndarray]
-"""Makes of a result what goes on in its place."""
+"""Function that returns the replacement of a result."""
 
 _mode: ContextVar[Mode] = ContextVar("mode", default="typed")
 _rounded: ContextVar[Rounded | None] = ContextVar("rounded", default=None)
@@ -44,7 +44,7 @@ _functions: ContextVar[ElementFunctions | None] = ContextVar("functions", defaul
 
 
 def stored(dtype: DType, mode: Mode) -> DType:
-    """The dtype in which the interpreter holds a value that is declared `dtype`."""
+    """Return the dtype in which the interpreter stores a value that is declared `dtype`."""
     return dtype.wide if mode == "wide" else dtype
 
 
@@ -64,18 +64,18 @@ def interpret(
     Args:
         graph: The program.
         inputs, params: An array for each name.
-        mode: In which dtypes values are held.
-        rounded: Makes of every result, inside of loops and branches too, what goes on in its place: to study rounding errors.
+        mode: The dtypes in which values are stored.
+        rounded: Replaces every result, inside of loops and branches too, before it is used further: to study rounding errors.
         functions: The functions of a target for inexact element-wise ops; by default the NumPy references, as in mode `wide`.
 
     Raises:
         MissingInputError: An input or param has no array.
         UnknownNameError: An array has a name that the graph does not have.
         LengthMismatchError: An array has other dims than declared.
-        BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or break what the program relies on.
+        BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or violate a guard of the program.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
-    given: tuple[Any, ...] = (graph, inputs, params)  # what comes in from outside may be anything
+    given: tuple[Any, ...] = (graph, inputs, params)  # the input is untrusted
     if not all(map(isinstance, given, (Graph, Mapping, Mapping | None))):
         kinds = ", ".join(type(each).__name__ for each in given)
         raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs)")
@@ -159,7 +159,7 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
             raise error.with_fact(Fact("node", node.label, node.origin.source)) from error.__cause__
     wide_enough = [None if a is None else widened(a) for a in operands]
     try:
-        # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
+        # The operands determine which results are NaN or infinite, and what rounds to one; NumPy's warnings would be noise.
         with np.errstate(all="ignore"):
             with contained("ops", op.name, "its reference"):
                 results = as_results(op.reference(*wide_enough))

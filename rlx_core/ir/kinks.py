@@ -1,6 +1,6 @@
-"""Where a function has no derivative, and what its rules give there: data on the op, which the laws read.
+"""Points without a derivative, and the value that the rules of the op give there: data on the op, read by the laws.
 
-`kinks = (Kink(0.0, takes="lower", gives=0.0),)` says that at 0 both modes take the derivative from below, which is 0.
+`kinks = (Kink(0.0, takes="lower", gives=0.0),)` means that at 0 both modes take the derivative from below, which is 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Kink", "Takes"]
 
 Takes = Literal["lower", "mean", "inner", "shared", "first", "zero"]
-"""Which of the candidates is taken.
+"""The choice among the candidates for the derivative.
 
 `lower`: the derivative from below. `mean`: half of the sum of those from below and from above. `inner`: the one of the piece
 in the middle, at both of its ends. `shared`: elements that tie have equal parts of it. `first`: the first of the elements that
@@ -27,12 +27,12 @@ tie has all of it. `zero`: 0, where no other would be finite or unique.
 
 @frozen(init=False)
 class Kink:
-    """Operands at which an op has no derivative, and the one that its rules give.
+    """Operands at which an op has no derivative, and the value that its rules return there.
 
     Attributes:
         at: A number, or nested ones, for each operand.
         takes: Which derivative it is, see `Takes`.
-        gives: For each operand its cotangent where that of the result is 1 everywhere.
+        gives: Cotangent of each operand where the cotangent of the result is 1 everywhere.
         attributes: The op's attributes.
 
     >>> Kink(1.0, 1.0, takes="mean", gives=(0.5, 0.5)).gives

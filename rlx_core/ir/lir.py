@@ -64,7 +64,7 @@ class Alias:
 
 @frozen
 class OutputDelivery:
-    """How one output reaches the caller, who may keep it and write to it.
+    """How one output is delivered to the caller, who may keep it and write to it.
 
     Attributes:
         kind: `own`: the output's root is a buffer that the program allocates for each run and hands over, with nothing else of
@@ -83,12 +83,12 @@ class Step:
     """One node to run, by which kernel, with which scratch memory.
 
     Attributes:
-        node: What to compute. Its results have slots, aliases, or are outputs.
+        node: The node to compute. Its results have slots, aliases, or are outputs.
         kernel: The name of the kernel in the target's table that legalisation chose.
         workspace: Scratch bytes in the arena, alive during this step only.
         in_place: Result index → operand index whose bytes the result takes over.
         phase: Where in the run the step belongs; informative.
-        nested: Attribute name → plan, for the graphs among the op's attributes that the kernel runs as programs of their own.
+        nested: Attribute name → plan, for the graphs among the op's attributes that the kernel runs as separate programs.
             Only one runs at a time: their arenas all start at `nested_offset` in `workspace`.
         nested_offset: Bytes of the workspace that are the kernel's own.
     """
@@ -114,7 +114,7 @@ class Entry:
 
 @frozen
 class CallManifest:
-    """What goes in and what comes out, in calling order. Unused inputs are listed too: feeding them is not an error."""
+    """The interface of a call, in calling order. Unused inputs are listed too: feeding them is not an error."""
 
     inputs: tuple[Entry, ...]
     params: tuple[Entry, ...]
@@ -123,7 +123,7 @@ class CallManifest:
 
 @frozen(eq=False)
 class TemplateOrigin:
-    """What a plan is a binding of: nodes of its graph are those of the template's, one by one."""
+    """The template of which a plan is a binding: nodes of its graph correspond to those of the template's, one by one."""
 
     template: Lir
     sizes: DimBinding
@@ -138,7 +138,7 @@ class Lir(Travels):
         target: The name of the target it was made for.
         steps: The schedule. View steps (aliases) are not in it.
         slots: Value → arena range; equal for a result and the operand it took over in place. Views have none, nor do values
-            without elements, roots of `own` outputs, and leaves unless the plan was asked to hold them.
+            without elements, roots of `own` outputs, and leaves unless the plan was made to hold them.
         aliases: Value → the root whose bytes it lives in. Roots are never aliases themselves.
         deliveries: How each output of the graph reaches the caller.
         manifest: Inputs, params as the *user* binds them, outputs.
@@ -146,7 +146,7 @@ class Lir(Travels):
             values that `graph` takes as params, or `None` if they are the same.
         arena_nbytes: Bytes that one run needs.
         alignment: Every slot's offset is a multiple of this many bytes.
-        guards: What sizes must satisfy when symbols are bound.
+        guards: Relations that sizes must satisfy when symbols are bound.
         fingerprint: Hex digest of everything that can change a result; the same in every process.
         options: The resolved plan this was compiled with, as printed by `rlx plan`.
         origin: The template that this is a binding of, where that is known; a file does not hold it.
@@ -174,13 +174,13 @@ class Lir(Travels):
 
     @cached_property
     def unshared_nbytes(self) -> int:
-        """What the arena would need if no two values shared bytes; each starts at a multiple of the alignment, as there."""
+        """Size of the arena if no two values shared bytes; each starts at a multiple of the alignment, as in the arena."""
         workspaces = (step.workspace for step in self.steps if step.workspace)
         return sum(-(-slot.nbytes // self.alignment) * self.alignment for slot in (*self.slots.values(), *workspaces))
 
     @property
     def saved_nbytes(self) -> int:
-        """How many bytes sharing saves."""
+        """Number of bytes that sharing saves."""
         return self.unshared_nbytes - self.arena_nbytes
 
     @cached_property
@@ -193,7 +193,7 @@ class Lir(Travels):
     def donated(self) -> frozenset[Value]:
         """The inputs and params of the graph that were given away: runs may overwrite their bytes.
 
-        They are told by name, because the manifest's params are those of the prepare program where there is one.
+        They are matched by name, because the manifest's params are those of the prepare program if the plan has one.
         """
         names = {e.name for e in (*self.manifest.inputs, *self.manifest.params) if e.is_donated}
         return frozenset(v for v in (*self.graph.inputs, *self.graph.params) if leaf_name(v) in names)
@@ -224,6 +224,6 @@ def parts_of(node: Node) -> list[tuple[Value, tuple[int, Strides]]]:
 
 
 def is_made_of_parts(node: Node) -> bool:
-    """Whether the operands that may lie in a node's result are all of it, so that nothing is left to write."""
+    """Return whether the operands that may lie in a node's result cover all of it, so that the node has nothing to write."""
     parts = parts_of(node)
     return bool(parts) and sum(v.type.static_nbytes for v, _ in parts) == node.type.static_nbytes

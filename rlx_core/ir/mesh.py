@@ -151,7 +151,7 @@ class OverNamedAxes:
     def over(self, name: str, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         """The results where the axis `name` is the first axis of the batched operands.
 
-        They are what a `batch` rule returns: with the axis first, or `Replicated`. The other names stay.
+        They are the results of a `batch` rule: with the axis first, or `Replicated`. The other names stay.
         """
         raise NotImplementedError
 

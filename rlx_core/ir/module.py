@@ -1,9 +1,9 @@
-"""A module: one program at one stage, and what can be asked of it there.
+"""A module: one program at one stage, and the operations that are available there.
 
     HIR  ──lower()──▶  MIR  ──plan(planner)──▶  LIR
 
-Asking a stage for something that it does not have is a WrongStageError that names both stages and the conversion to use;
-nothing is converted behind the user's back, and nothing goes up again.
+Using an operation that a stage does not have is a WrongStageError that names both stages and the conversion to use;
+nothing is converted implicitly, and nothing is raised to an earlier stage.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Module(Travels, Drawn):
     Attributes:
         stage: How far down it is.
         content: The graph, or at LIR the plan.
-        policy: What lowering does with blocks; only HIR has use for it.
+        policy: How lowering treats blocks; only HIR uses it.
     """
 
     stage: IrStage
@@ -93,7 +93,7 @@ class Module(Travels, Drawn):
         """A builder of a HIR module."""
         return HirBuilder(name, policy)
 
-    # -- what a stage has
+    # -- content by stage
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class Module(Travels, Drawn):
             )
 
     def require(self, stage: IrStage, what: str) -> Graph:
-        """The graph of a module that must be at `stage`, for whoever needs it to do `what` ("a gradient").
+        """Return the graph of a module that must be at `stage`; `what` is the caller's purpose ("a gradient"), for the error.
 
         Raises:
             WrongStageError: It is at another stage; the message names both, and the conversion.
@@ -143,7 +143,7 @@ class Module(Travels, Drawn):
     # -- conversions
 
     def lower(self, policy: FusionPolicy | None = None) -> Module:
-        """The MIR module that this HIR module means.
+        """Return the MIR module to which this HIR module lowers.
 
         Raises:
             WrongStageError: It is not HIR.
@@ -158,7 +158,7 @@ class Module(Travels, Drawn):
         return Module.of_mir(graph), values
 
     def plan(self, planner: Callable[[Graph], Lir]) -> Module:
-        """The LIR module that `planner` (a pipeline) makes of this MIR module."""
+        """Return the LIR module that `planner` (a pipeline) compiles from this MIR module."""
         return Module.of_lir(planner(self.mir))
 
     def with_policy(self, policy: FusionPolicy) -> Module:
@@ -178,7 +178,7 @@ class Module(Travels, Drawn):
         return evolve(self, content=bind(self._any_graph, binding)[0])
 
     def extended(self, build: Callable[..., Any]) -> Module:
-        """This HIR module with more after it: its outputs are `build(*outputs)` from now on.
+        """Return this HIR module with additional nodes: its outputs are `build(*outputs)`.
 
         Raises:
             WrongStageError: It is not HIR, and takes no more blocks.
@@ -202,11 +202,11 @@ class Module(Travels, Drawn):
         return f"# {self.stage.name}{f', {self.policy}' if self.stage is IrStage.HIR else ''}\n{body}"
 
     def verify(self) -> list[RuleViolation]:
-        """Every rule of its stage that it breaks."""
+        """Every violated rule of its stage."""
         return verify_lir(self.lir) if self.stage is IrStage.LIR else verify(self._any_graph, self.stage)
 
     def fingerprint(self, context: Mapping[str, object] | None = None) -> str:
-        """The name of what it computes (see `fingerprint.py`)."""
+        """Digest of its function (see `fingerprint.py`)."""
         if isinstance(self.content, Lir):
             return fingerprint_lir(self.content, context=context)
         policy = {"policy": self.policy} if self.stage is IrStage.HIR else {}
@@ -286,7 +286,7 @@ class HirBuilder:
             return op(*operands, name=name)
 
     def wrap(self, graph: Graph, operands: Mapping[str, Value]) -> tuple[Value, ...]:
-        """The outputs of a MIR graph copied in node by node; inputs that `operands` lacks become inputs of the module."""
+        """Copy a MIR graph node by node and return its outputs; inputs that are not in `operands` become inputs of the module."""
         return inline(self._builder, graph, operands)
 
     def __enter__(self) -> Self:
@@ -304,7 +304,7 @@ class HirBuilder:
 
 
 def expect_graph(what: str, program: object) -> None:
-    """Require a graph, for whoever makes another one of it; `what` names them.
+    """Require a graph as the argument of a transformation; `what` is the caller, for the error.
 
     Raises:
         WrongStageError: It is a module, which may be at any stage, or no program at all.

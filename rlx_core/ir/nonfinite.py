@@ -1,4 +1,4 @@
-"""Finding the op that produces a NaN: results are checked while a context asks for it, and a bad one is traced to its op.
+"""Locating the op that produces a NaN: results are checked inside a context, and a bad one is traced to its op.
 
 A program is not instrumented. Only when one of its results is bad is its graph evaluated again, node by node with NumPy, until
 the first node whose result is bad while none of its operands is. Bodies of loops and branches are evaluated node by node too.
@@ -26,12 +26,12 @@ __all__ = ["Check", "active", "checking", "expect_finite", "expect_finite_result
 
 @frozen
 class Check:
-    """What is looked for: NaN, and infinities where `infinities` is set."""
+    """Values to search for: NaN, and infinities where `infinities` is set."""
 
     infinities: bool = False
 
     def is_bad(self, array: Any) -> bool:
-        """Return whether an element of a floating-point or complex array is what is looked for; reads arrays of devices."""
+        """Return whether a floating-point or complex array has such an element; reads arrays of devices."""
         host = np.asarray(array)
         if host.dtype.kind not in "fcV":  # ml_dtypes' floats have kind V
             return False
@@ -91,7 +91,7 @@ def expect_finite_results(
 
     Args:
         graph: The program as it was traced, so that nodes are the user's.
-        inputs, params: What the run was given, by name, from before the run.
+        inputs, params: The arguments of the run, by name, from before the run.
         results: Of the run, in the order of the graph's outputs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Printed elements as constant data again: exactly the bits that were printed."""
+"""Parsing printed elements back into constant data: exactly the bits that were printed."""
 
 from __future__ import annotations
 

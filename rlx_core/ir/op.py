@@ -36,18 +36,18 @@ Rule = Callable[..., Any] | None
 """A rule slot: a method with the op's own arity, or `None` for "derive it"."""
 
 Category = Literal["compute", "reduction", "elementwise", "movement", "boundary"]
-"""What an op is to a precision policy, and to the report of what a run waits for.
+"""Category of an op for precision policies, and for the report of what limits a run.
 
-    compute: products and what is built around them: operands may be narrow, the sum inside is wide
+    compute: products and ops around them: operands may be narrow, the sum inside is wide
     reduction: an element of the result depends on many of an operand
     elementwise: it depends on the elements at its own place
-    movement: nothing is calculated; what moves keeps its dtype
-    boundary: left as it is: leaves, calls, norms, softmax, losses, solves, and an op that does not say what it is
+    movement: nothing is calculated; moved elements keep their dtype
+    boundary: left as it is: leaves, calls, norms, softmax, losses, solves, and an op that does not declare a category
 """
 
 
 APPLIED: Final[Registered[type, Callable[..., Any]]] = Registered("rlx_core.ir.apply")
-"""Under `Op`, what calling one does: ops must not depend on the graphs that hold them."""
+"""Under `Op`, the function that calling an op runs: ops must not depend on the graphs that hold them."""
 
 
 class Zero:
@@ -65,7 +65,7 @@ ZERO: Final = Zero()
 
 @frozen
 class Operand:
-    """How an op declares one operand; read off the signature of `infer` (or `decompose`)."""
+    """Declaration of one operand, from the signature of `infer` (or `decompose`)."""
 
     name: str
     is_optional: bool = False
@@ -73,7 +73,7 @@ class Operand:
 
 
 def _derived() -> Rule:
-    """A rule slot that nobody has filled."""
+    """Return an empty rule slot."""
     return None
 
 
@@ -93,13 +93,13 @@ class Op(Travels):
                                                              result that is equal for all examples may be `Replicated`
         loop_form(self, *x) -> results                       of a primitive: in element-wise ops and reductions, for targets that
                                                              run those and have no kernel of it. No rule is derived from
-                                                             it, and what lies between may need much more memory
-        saving(self, *x) -> results                          the results, and after them what the rules of derivatives would
+                                                             it, and the intermediate values may need much more memory
+        saving(self, *x) -> results                          the results, followed by values that the rules of derivatives would
                                                              compute again; runs in the op's place where one follows
         carried(self) -> {attribute: count}                  of a graph inside: how many of its first outputs are the next values
                                                              of its first inputs, which may then be overwritten
         cost(self, *types) -> int | Dim                      floating-point operations
-        samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
+        samples(cls) -> Iterator[Sample | Rejected]          inputs on which the laws test it
         prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
         view(self, x, strides, offset) -> (offset, strides)  where the result lies inside the bytes that hold operand 0,
                                                              all in bytes (one pair a result if there are several), or
@@ -110,7 +110,7 @@ class Op(Travels):
     """
 
     name: ClassVar[str] = ""
-    title: ClassVar[str] = ""  # what errors call it: the name, without the `rlx.` of the standard ops
+    title: ClassVar[str] = ""  # its name in errors, without the `rlx.` of the standard ops
     version: ClassVar[int] = 1
     category: ClassVar[Category] = "boundary"
     operands: ClassVar[tuple[Operand, ...]] = ()
@@ -122,7 +122,7 @@ class Op(Travels):
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
     calls_host: ClassVar[bool] = False  # whether it is a call of a Python function: on the host, and not stored
-    kinks: ClassVar[tuple[Kink, ...]] = ()  # where it has no derivative, and what its rules give there
+    kinks: ClassVar[tuple[Kink, ...]] = ()  # points without a derivative, and the value that its rules have there
 
     # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
     infer = _derived()
@@ -161,10 +161,10 @@ class Op(Travels):
         return spelt(self)
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
-    # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
+    # Ops that may be merged, matched, cached or fingerprinted as one must compute the same bits.
     @lazy
     def exact_attributes(self) -> tuple[object, ...]:
-        """The attributes as a hashable key that tells apart whatever can change a result."""
+        """The attributes as a hashable key that distinguishes everything that can change a result."""
         return tuple(exact(value) for value in self.attributes().values())
 
     def __eq__(self, other: object) -> bool:
@@ -230,7 +230,7 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
         if not _is_made_like_op(target):
             made = attrs.frozen(target, slots=False, eq=False, repr=False, field_transformer=by_annotation)
             made.__init__ = refusing(made.__init__)
-        # A base class in between may be an attrs class with an equality of its own, over too few fields.
+        # A base class in between may be an attrs class that defines equality over too few fields.
         made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
         if not has_repr:
             made.__repr__ = Op.__repr__
@@ -242,14 +242,14 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
     return make if cls is None else make(cls)
 
 
-Op.__init__ = refusing(Op.__init__)  # type: ignore[method-assign]  # what ops without attributes inherit
+Op.__init__ = refusing(Op.__init__)  # type: ignore[method-assign]  # inherited by ops without attributes
 _FIELD: Final = type(field())
 
 
 def _is_made_like_op(op: type[Op]) -> bool:
-    """Whether an op has no attributes and says nothing else of how it is made: it is an attrs class by what it inherits.
+    """Return whether an op has no attributes and customises no construction: it is an attrs class by inheritance.
 
-    That spares making one, a quarter of a millisecond for each of a hundred ops.
+    That avoids creating one, a quarter of a millisecond for each of a hundred ops.
     """
     named = [(n, v) for c in op.__mro__ if c not in Op.__mro__ for n, v in vars(c).items()]
     return not any(
@@ -314,7 +314,7 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
 @cache
 def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
-    """How many operands an op takes at least and at most; `None` for any number.
+    """Return the minimum and maximum number of operands of an op; the maximum is `None` for any number.
 
     Raises:
         MissingRuleError: The op cannot be used as it is written.

@@ -1,7 +1,7 @@
 """Reading the text form of graphs back (`text.py` describes and prints it).
 
-A recursive-descent parser over one string. Nothing is guessed: what does not fit is a FormatError with its line and column,
-the text that was found there and the op or attribute it belongs to. A type may be left out, and is then inferred.
+A recursive-descent parser over one string. Nothing is guessed: text that does not parse is a FormatError with its line and
+column, the unexpected text, and the op or attribute that it belongs to. A type may be left out, and is then inferred.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BASE64 = re.compile(r'"([A-Za-z0-9+/=]*)"')
 _DTYPES = {d.name: d for d in ALL}
 _KEYWORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
 _MAX_DEPTH = 2 * MOST_NESTED + 16
-"""A graph in an attribute is two levels deep, and tuples and records in the innermost one have some of their own."""
+"""A graph in an attribute is two levels deep, and tuples and records in the innermost one add further levels."""
 
 
 def parse_graph(text: str, ops: OpTable) -> Graph:
@@ -47,7 +47,7 @@ def parse_graph(text: str, ops: OpTable) -> Graph:
         ops: Op name → class, as a registry has it; the leaves are always known.
 
     Raises:
-        FormatError: The text has another form, or an op does not have the operands or the types that it gives; says where.
+        FormatError: The text has another form, or an op's operands or types do not match its declaration; with the position.
     """
     parser = Parser(text, ops)
     graph = parser.graph()
@@ -59,7 +59,7 @@ class Parser(Scanner):
     """A text, and the ops that may occur in it.
 
     Args:
-        text: What to read.
+        text: The text to read.
         ops: Op name → class.
     """
 
@@ -75,7 +75,7 @@ class Parser(Scanner):
         return self.graph_and_names()[0]
 
     def graph_and_names(self) -> tuple[Graph, dict[str, Value]]:
-        """A graph, and what the text calls its values."""
+        """Return a graph, and its values by their names in the text."""
         if self.depth >= _MAX_DEPTH:
             self.fail(f"graphs are nested more than {_MAX_DEPTH} deep")
         self.depth += 1
@@ -141,7 +141,7 @@ class Parser(Scanner):
         self.define(values, called, results)
 
     def expect_types(self, op: Op, operands: Sequence[Value | None], types: Sequence[TensorType], at: int) -> None:
-        """Require that the declared types are those that the op has on these operands, which must be as many as it takes."""
+        """Require that the declared types equal the op's inferred types on these operands, whose number must match."""
         problem = next(type_faults(op, [None if v is None else v.type for v in operands], types), None)
         if problem is not None:
             self.fail(problem, at=at)
@@ -244,7 +244,7 @@ class Parser(Scanner):
     # -- attribute values
 
     def attribute(self, owner: type[Any]) -> Any:
-        """One attribute value; records and enums are those that `owner` annotates."""
+        """Return one attribute value; records and enums are those that `owner` annotates."""
         if self.depth >= _MAX_DEPTH:
             self.fail(f"values are nested more than {_MAX_DEPTH} deep")
         self.depth += 1
@@ -286,7 +286,7 @@ class Parser(Scanner):
         return tuple(found)
 
     def worded(self, owner: type[Any]) -> Any:
-        """What starts with a word: a constant of the language, a dtype, a graph, data, an op, a record, an enum member."""
+        """Return a value that starts with a word: a language constant, dtype, graph, data, op, record or enum member."""
         if self.looks_at("graph") and re.match(r"graph\s", self.text[self.position : self.position + 6]):
             return self.graph()
         at = self.position

@@ -1,4 +1,4 @@
-"""Arrays that do not lie in the host's memory, as the parts of rlx see them that only ask for types."""
+"""Arrays outside of the host's memory, as seen by the parts of rlx that need only types."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Placed(ABC):
 
     @abstractmethod
     def donate(self, to: str) -> None:
-        """Have every later use raise DonatedError: the program that `to` names has written its results here."""
+        """Make every later use raise DonatedError: the program named `to` has written its results here."""
 
 
 def placed_type(data: Any) -> TensorType | None:
     """The type of an array that lies on a device, rlx's own or a device library's; `None` for everything else.
 
-    A library's array says its dims and a dtype, and either that its memory is a device's or nothing of memory at all. A dtype
-    that is not NumPy's is known by its name (`torch.float32`), of arrays alone that say by DLPack where they lie.
+    A library's array has dims and a dtype, and either reports a device's memory or has no host-memory interface. A dtype
+    that is not NumPy's is known by its name (`torch.float32`), only for arrays that report their device by DLPack.
     """
     if isinstance(data, Placed):
         return data.type
@@ -58,7 +58,7 @@ def placed_type(data: Any) -> TensorType | None:
 
 
 def _named_type(data: Any, shape: tuple[int, ...], name: str) -> TensorType | None:
-    """The type of an array on a device that calls its dtype by a name of its own library."""
+    """Return the type of an array on a device with its library's dtype; `None` if the dtype is unknown."""
     where = getattr(data, "__dlpack_device__", None)
     if where is None or where()[0] in _HOST_KINDS:
         return None

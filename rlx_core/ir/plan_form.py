@@ -1,4 +1,4 @@
-"""Execution plans in canonical form: what a stored LIR holds, and what its fingerprint covers.
+"""Execution plans in canonical form: the content of a stored LIR, and the input of its fingerprint.
 
 Values are [node, result] in the graph they belong to. The graph of a plan, its prepare program and the plans of nested
 graphs all go through the same encoder, so that constants are stored once.
@@ -85,7 +85,7 @@ def decode_lir(form: Json, decoder: Decoder, depth: int = 0) -> Lir:
     """The plan that `encode_lir` wrote; sequences among its options come back as tuples.
 
     Raises:
-        FormatError: The form is another. Whether the plan makes sense is for `verify_lir` to say.
+        FormatError: The form is another. The consistency of the plan is checked by `verify_lir`.
     """
     if depth >= _MAX_DEPTH:
         raise FormatError(f"plan: plans are nested more than {_MAX_DEPTH} deep")

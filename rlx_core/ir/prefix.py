@@ -1,9 +1,9 @@
-"""The first bytes of the files that rlx writes, programs (`.rlx`) and packages (`.rlxpack`): written, and read with suspicion.
+"""The first bytes of the files that rlx writes, programs (`.rlx`) and packages (`.rlxpack`): written, read and validated.
 
 8 bytes   magic
 4         format version, little-endian, as all numbers
 8         length of the text that follows
-32        SHA-256 of what the kind of file says that it covers
+32        SHA-256 of the part that the kind of file defines
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rlx_core.system.records import frozen
 __all__ = ["ALIGNMENT", "Prefix"]
 
 ALIGNMENT: Final = 64
-"""Bytes: what follows the text begins at a multiple of it, in the file."""
+"""Alignment in bytes of the content after the text, in the file."""
 
 _STRUCT: Final = struct.Struct("<8sIQ32s")
 
 
 @frozen
 class Prefix:
-    """What one kind of file begins with.
+    """The prefix of one kind of file.
 
     Attributes:
-        kind: What errors call the file.
-        text: What they call its text.
+        kind: Name of the file in errors.
+        text: Name of its text in errors.
         magic: Not text, and damaged by every transfer that rewrites line ends, so that such a file is recognised at once.
         version: Of the format; no other is read.
     """
@@ -46,11 +46,11 @@ class Prefix:
         return _STRUCT.pack(self.magic, self.version, length, digest)
 
     def padding(self, length: int) -> int:
-        """How many zeros follow a text of this length."""
+        """Return the number of zeros that follow a text of this length."""
         return -(_STRUCT.size + length) % ALIGNMENT
 
     def read(self, data: bytes | memoryview) -> tuple[memoryview, memoryview, bytes]:
-        """The text and what follows it, padding first, of which nothing is believed yet; and the digest.
+        """Return the text, the content after it, padding first, neither of which is validated yet; and the digest.
 
         Raises:
             FormatError: It is no such file, of another version, or cut off in its text.
@@ -80,10 +80,10 @@ class Prefix:
             )
 
     def json(self, text: bytes, what: str) -> Json:
-        """JSON.
+        """Return parsed JSON.
 
         Raises:
-            FormatError: It is none.
+            FormatError: It is not valid JSON.
         """
         try:
             return json.loads(text)
@@ -91,10 +91,10 @@ class Prefix:
             raise FormatError(f"{self.kind}: {what} is not JSON ({error})") from None
 
     def header(self, text: memoryview) -> dict[str, Json]:
-        """What the text says, which is a JSON object.
+        """Parse the text as a JSON object.
 
         Raises:
-            FormatError: It is none.
+            FormatError: It is not a JSON object.
         """
         found: dict[str, Json] = need(self.json(bytes(text), self.text), dict, self.text)
         return found

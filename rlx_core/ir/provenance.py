@@ -1,4 +1,4 @@
-"""Where a node comes from: the user's line, the HIR block, the pass and the plugin that made it."""
+"""The origin of a node: the user's line, the HIR block, the pass and the plugin that made it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The line itself, without indentation; empty if the file cannot be read."""
+        """The text of the line, without indentation; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __repr__(self) -> str:
@@ -42,10 +42,10 @@ Lines = Sequence[Source | None]
 
 @frozen
 class Origin:
-    """Everything a node remembers of its making. It never takes part in equality or fingerprints of graphs.
+    """The provenance of a node. It never takes part in equality or fingerprints of graphs.
 
     Attributes:
-        source: The user's line that asked for it.
+        source: The user's line that created it.
         block: The HIR block it was lowered from ("layer0.attention").
         label: A name for people.
         created_by: The pass that put it there.
@@ -59,11 +59,11 @@ class Origin:
     plugin: str | None = None
 
     def by(self, created_by: str) -> Origin:
-        """This origin, of a node that a pass made. (Not with `evolve`: a walk asks it of every node.)"""
+        """Return this origin, for a node that a pass made. (Not with `evolve`: a walk calls it for every node.)"""
         return Origin(self.source, self.block, self.label, created_by, self.plugin)
 
     def inheriting(self, other: Origin) -> Origin:
-        """This origin, with what it lacks taken from `other`."""
+        """Return this origin, with missing fields taken from `other`."""
         return Origin(
             self.source or other.source,
             self.block or other.block,
@@ -86,7 +86,7 @@ def current_origin() -> Origin:
 
 
 class originating:
-    """Give nodes made inside the block this origin; what it lacks comes from the enclosing block."""
+    """Give nodes created inside the block this origin; missing fields come from the enclosing block."""
 
     __slots__ = ("_origin", "_token")
 
@@ -112,7 +112,7 @@ def _is_library(module: str) -> bool:
 def here() -> Source | None:
     """The innermost line on the stack that belongs to the user rather than to a library of rlx.
 
-    There is none in a program that the command line made: what called rlx there is the library that reads its options.
+    In a program that the command line made there is no such line: rlx is called there by the library that reads its options.
     """
     frame = user_frame()
     if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] == "typer":
@@ -130,9 +130,9 @@ def user_frame() -> FrameType | None:
 
 @contextmanager
 def locating() -> Iterator[None]:
-    """Give errors that are raised inside the block the user's line and the function that was called there.
+    """Add the user's line, and the function that was called there, to errors raised inside the block.
 
-    What an op's inference refuses has both already; this is for everything that is refused before there is a node.
+    Errors of an op's inference have both already; this is for everything that is refused before there is a node.
     """
     try:
         yield

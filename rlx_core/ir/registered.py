@@ -1,4 +1,4 @@
-"""Tables that a later layer fills: how this one calls what it must not depend on."""
+"""Tables that a later layer fills, so that this layer can call functions of modules on which it must not depend."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ V = TypeVar("V")
 
 
 class Registered(dict[K, V]):
-    """What modules of a later layer enter when they are imported, which they are when something is asked for that is missing.
+    """A table filled by modules of a later layer when they are imported, which happens on the first missing key.
 
     Args:
-        modules: Who fills the table, by name; nothing else of them is known here.
+        modules: The modules that fill the table, by name; nothing else of them is known here.
     """
 
     def __init__(self, *modules: str) -> None:

@@ -18,10 +18,10 @@ Replace = Callable[[Node, "tuple[Value | None, ...]"], "Value | Sequence[Value] 
 
 
 def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[Graph, dict[Value, Value]]:
-    """A copy of `graph` in which `replace(node, new_operands)` stands for each node.
+    """Return a copy of `graph` in which each node is replaced by the result of `replace(node, new_operands)`.
 
     Args:
-        graph: What to copy.
+        graph: The graph to copy.
         replace: Returns the new results of a node, or `None` for "copy it". Ops it applies go to the new graph.
         by: The pass, stamped on nodes that the walk creates.
 
@@ -65,7 +65,7 @@ def guards_over(nodes: Iterable[Node], guards: Iterable[SizeGuard]) -> list[Size
 def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tuple[Value, ...]:
     """The outputs of `graph` with its nodes copied into `builder`; inputs and params are bound by name.
 
-    Leaves that `bindings` lacks are copied as leaves, so that a param of the body becomes one of the whole.
+    Leaves that are not in `bindings` are copied as leaves, so that a param of the body becomes one of the enclosing graph.
     """
     values: dict[Value, Value] = {}
     builder.add_guards(graph.guards)

@@ -1,4 +1,4 @@
-"""Rules that live outside an op's class, and what a rule may ask of the engine that runs it.
+"""Rules that live outside an op's class, and the services that the running engine offers to rules.
 
 An op's own mathematics are methods. Everything that others add later is a `RuleTable`: a new analysis, or a rule for an
 op whose author did not write one. A rule of an op with nested graphs transforms those graphs through `nested()`, which
@@ -34,7 +34,7 @@ Kind = Literal["vjp", "jvp", "batch", "decompose"]
 """The rule slots that a transformation reads."""
 
 Rules = Mapping[tuple[str, str], Callable[..., Any]]
-"""(kind, op name) → a rule in function form: the op first, then what the method of that name takes."""
+"""(kind, op name) → a rule in function form: the op first, then the arguments of the method of that name."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -114,12 +114,12 @@ def _whereabouts(rule: Callable[..., Any]) -> str:
 class CustomDerivative:
     """Marks an op whose author states its derivative: a mode without a rule is derived from the other mode's rule.
 
-    For every other op the decomposition comes first, because it is what the op means.
+    For every other op the decomposition comes first, because it defines the op.
 
     Attributes:
-        is_refusing: Whether the op has no derivative at all, and `why_unstated` says so; laws about derivatives are not for it.
-        is_of_meaning: Whether what is stated is the derivative of what the op means. Of the result of a search it is not: how
-            that moves is known besides, and tests of its own hold it against that.
+        is_refusing: Whether the op has no derivative at all; `why_unstated` has the reason. Laws about derivatives do not apply.
+        is_of_meaning: Whether the stated derivative is that of the op's decomposition. It is not for the result of a search,
+            whose derivative is known from other mathematics and has separate tests.
     """
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class CustomDerivative:
     is_of_meaning: ClassVar[bool] = True
 
     def why_unstated(self) -> tuple[str, str] | None:
-        """What to say where its rule gives no derivative, and what to do about it; `None` for the usual words."""
+        """Return a message and a hint for where its rule gives no derivative; `None` for the default text."""
         return None
 
 
@@ -144,7 +144,7 @@ class Replicated:
 class NestedTransforms(Protocol):
     """The transformations of whole graphs, as rules of ops with nested graphs see them.
 
-    A derivative is a second evaluation: it leaves out what the body does besides its results.
+    A derivative is a second evaluation: it omits the side effects of the body.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""A position in a text: what every reader of our text forms is built on.
+"""A position in a text: the base of every reader of rlx's text forms.
 
-Patterns are matched where the position stands, space and comments before them are skipped, and whatever goes wrong is a
-FormatError with the line, the column and the text that was found there.
+Patterns are matched at the position, space and comments before them are skipped, and every failure is a FormatError with
+the line, the column and the unexpected text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ INT = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
 
 
 class Scanner:
-    """A position in a text, and what stands there.
+    """A position in a text, and reading at that position.
 
     Attributes:
-        about: What errors say they are about: the op or attribute being read.
+        about: Subject of errors: the op or attribute being read.
     """
 
     def __init__(self, text: str) -> None:
@@ -95,7 +95,7 @@ class Scanner:
         ) from None
 
     def guarded(self, make: Callable[[], Any], at: int) -> Any:
-        """`make()`, with the place of the text added to what it raises."""
+        """Return `make()`, with the position in the text added to its errors."""
         try:
             return make()
         except RlxError as error:

@@ -1,12 +1,12 @@
-"""Programs, and parts of them, as bytes: a JSON header in canonical form, then constant data as it lies in memory.
+"""Serialisation of programs and their parts: a JSON header in canonical form, then constant data as it is in memory.
 
     52 bytes  prefix (`prefix.py`), with the SHA-256 of everything after it
     ...       header (JSON, UTF-8), zeros up to a multiple of 64
     ...       blobs, each at a multiple of 64
 
-Nothing is executed and nothing is believed: every length and offset is held against the file before it is used, the digest
-finds accidents, and the graph is verified before it is returned. Constant data and weights are arrays of the bytes that are
-read, where those lie: of a mapped file nothing is copied. Pickles hold these bytes too (`rlx_core.from_bytes`).
+Nothing is executed and nothing is trusted: every length and offset is checked against the file before it is used, the digest
+detects accidents, and the graph is verified before it is returned. Constant data and weights are arrays over the bytes that are
+read, without a copy: of a mapped file nothing is copied. Pickles contain these bytes too (`rlx_core.from_bytes`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
 ]
 
 Program = Module | Graph | Bundle
-"""What a file holds."""
+"""The content of a file."""
 
 Stored = Program | Lir | Op | OpFunction[Any] | Literal
-"""What the format can hold, which is what `Travels`; parts of programs do so in pickles."""
+"""Objects that the format can store, which are `Travels`; pickles contain parts of programs in it."""
 
 Bytes = bytes | memoryview
 
@@ -63,7 +63,7 @@ def save(stored: Travels, lines: Lines | None = None) -> bytes:
     """A program, or a part of one, as bytes for `load`.
 
     Args:
-        lines: Those of the program that it was made from, to be written by number; only `load_plan` can be told which.
+        lines: Lines of the program from which it was made, to be written by number; only `load_plan` takes them back.
 
     Raises:
         FormatError: An attribute is of a kind that cannot be stored.
@@ -146,13 +146,13 @@ def load(data: Bytes, ops: OpTable) -> Program:
 
 
 def load_stored(data: Bytes, ops: OpTable) -> Stored:
-    """What `save` wrote, verified; arguments and errors are those of `load`."""
+    """Return the object that `save` wrote, verified; arguments and errors are those of `load`."""
     header, blobs = _opened(data)
     decoder = Decoder(ops, _reader(need(header.get("blobs"), list, "blobs"), blobs))
     match header.get("kind"):
         case "graph":
             graph = decoder.graph(header.get("graph"))
-            check(graph, IrStage.HIR)  # a bare graph may hold blocks; what is MIR is HIR as well
+            check(graph, IrStage.HIR)  # a bare graph may hold blocks; every MIR graph is HIR as well
             return graph
         case "module":
             return Module.decoded(header, decoder)
@@ -180,7 +180,7 @@ def _literal(form: Json, decoder: Decoder) -> Literal:
 
 
 def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
-    """The plan in a module that `save` wrote, as it is there: for programs that were verified when they were stored.
+    """Return the plan in a module that `save` wrote, without verification: for programs that were verified when they were stored.
 
     Args:
         lines: Those of the program that it is loaded for.
@@ -197,7 +197,7 @@ def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
 
 
 def relocated(lir: Lir, old: Lines, new: Lines, ops: OpTable) -> Lir:
-    """A plan that was made from one program for an equal one from other lines; constants are shared."""
+    """Return a plan that was made from one program, for an equal program from other lines; constants are shared."""
     constants: list[Literal] = []
 
     def kept(constant: Literal) -> Json:
@@ -212,7 +212,7 @@ def load_graph(data: Bytes, ops: OpTable) -> Graph:
     """The graph that `save` wrote.
 
     Raises:
-        FormatError: The file holds a module; besides what `load` raises.
+        FormatError: The file holds a module; in addition to the errors of `load`.
     """
     program = load(data, ops)
     if not isinstance(program, Graph):

@@ -1,7 +1,7 @@
 """Setting the attributes of an op: each is converted and checked where it is written, and every refusal names the op.
 
-An attribute's annotation says what kind it is (`annotations.py`); what an op adds to that are its converters and
-validators, which see a value of the kind only.
+An attribute's annotation determines its kind (`annotations.py`); converters and validators of the op add further checks, and
+see only values of that kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rlx_core.ir.annotations import MISFIT, annotation, exact_types, fitting, mi
 __all__ = ["by_annotation", "refusing"]
 
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError)
-"""What converters and validators raise that know no errors of rlx."""
+"""Exceptions of converters and validators that do not use rlx's errors."""
 
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
@@ -28,7 +28,7 @@ _Init = TypeVar("_Init", bound=Callable[..., None])
 class _ToKind:
     """The converter of an attribute: the op's own, and then to the kind that the annotation names."""
 
-    __signature__ = inspect.Signature()  # attrs asks for it, for each attribute of each op, and working it out is slow
+    __signature__ = inspect.Signature()  # attrs reads it for each attribute of each op, and computing it is slow
 
     def __init__(self, op: type[Any], name: str, own: Callable[[Any], Any] | None) -> None:
         self.op, self.name, self.own = op, name, own
@@ -44,7 +44,7 @@ class _ToKind:
         return self._fitted(value)
 
     def _first(self, value: Any) -> Any:
-        # Annotations name graphs and types, which are made of ops; so they are read when the first op is made.
+        # Annotations name graphs and types, which contain ops; so they are read when the first op is made.
         self.hint = annotation(self.op, self.name)
         self.exact, self.fit = exact_types(self.hint), fitting(self.hint)
         return self.fit(value)
@@ -57,7 +57,7 @@ class _ToKind:
         except RlxError:
             raise
         except _REFUSALS as error:
-            self._fitted(value)  # what the annotation says about it is plainer
+            self._fitted(value)  # the annotation gives a clearer message
             raise ConfigError(f"attribute {self.name} cannot be {value!r} ({error})") from None
 
     def _fitted(self, value: Any) -> Any:
@@ -96,7 +96,7 @@ def refusing(init: _Init) -> _Init:
 
 
 def _refusal(init: Any, op: Any, given: Sequence[Any], named: dict[str, Any], error: Exception) -> RlxError:
-    """What is wrong: with the names and the number of the attributes, or with what a validator saw."""
+    """Return the error for refused attributes: for their names and number, or from a validator."""
     fields = [a for a in attrs.fields(type(op)) if a.init]
     known = [a.name for a in fields]
     takes = f"{op.title}: takes ({', '.join(f'{n}=' for n in known)})"
@@ -118,7 +118,7 @@ _LENGTH = re.compile(r"Length of '(\w+)' must be (\S+ .+?): (.*)", re.DOTALL)
 
 
 def _in_own_words(error: Exception) -> str:
-    """What a validator refuses, as rlx says such things where the validator is one of attrs; an author's words stay."""
+    """Return the message of a validator, reworded for the validators of attrs; an author's message is unchanged."""
     match error.args:
         case (_, attrs.Attribute(name=name), type() as kind, value):
             return f"attribute {name} must be of type {kind.__name__}, not {value!r} ({type(value).__name__})"

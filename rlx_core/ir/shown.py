@@ -1,4 +1,4 @@
-"""What a notebook shows of programs: asked for here, and drawn by a layer that this one does not know."""
+"""Representations of programs in notebooks: declared here, and drawn by a layer on which this one does not depend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PICTURES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
 
 
 class Shown:
-    """Something with a page. Who draws it is loaded when the first is shown, for most programs are never looked at."""
+    """An object with a page. The module that draws it is loaded for the first one shown, since most programs never are."""
 
     __slots__ = ()
 

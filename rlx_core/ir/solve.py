@@ -1,7 +1,7 @@
-"""Reading sizes off data: which symbols a program's arrays determine, and that they all agree.
+"""Reading sizes off data: determining the symbols of a program from its arrays, and checking that they all agree.
 
-With array shapes every dim is matched with its size, plain symbols first, then expressions are checked. A flat buffer tells
-only how many elements it has, so it can determine one unknown symbol at most.
+With array shapes every dim is matched with its size, plain symbols first, then expressions are checked. A flat buffer has
+only a number of elements, so it can determine one unknown symbol at most.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXPLICIT = "pass an explicit binding, such as batch_seq(8, 128)"
 
 @define
 class _Solution:
-    """Sizes found so far, and which input each came from."""
+    """Sizes determined so far, and the input that each came from."""
 
     sizes: dict[SizeSymbol, int] = field(factory=dict)
     origin: dict[SizeSymbol, str] = field(factory=dict)
@@ -115,7 +115,7 @@ def _check_dim(name: str, axis: int, dim: Dim, size: int, binding: DimBinding) -
 def infer_binding_from_counts(types: Mapping[str, TensorType], counts: Mapping[str, int]) -> DimBinding:
     """The sizes that the element counts of flat buffers give to the symbols of `types`.
 
-    Inputs with one unknown are solved first, so that what they tell helps with the others.
+    Inputs with one unknown are solved first, so that their solutions help with the others.
 
     Raises:
         BindingError: More than one unknown is left in an input, a count is not divisible or the known sizes multiply to

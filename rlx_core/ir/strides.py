@@ -1,4 +1,4 @@
-"""How the elements of a value lie in memory: strides in bytes, and when two index maps are the same bytes.
+"""Memory layout of the elements of a value: strides in bytes, and when two index maps are the same bytes.
 
 A value is *dense* when its elements lie in row-major order without gaps. The stride of an axis with one element is never
 followed, so it takes no part in any comparison here.
@@ -18,7 +18,7 @@ __all__ = ["WIDEST", "Strides", "dense_strides", "extent", "is_dense", "regroupe
 Strides = tuple[int, ...]
 
 WIDEST: Final = 16
-"""Bytes of the widest access that several elements share on devices; what begins at a multiple of it can be accessed so."""
+"""Bytes of the widest access that several elements share on devices; the alignment that such an access needs."""
 
 
 def dense_strides(type: TensorType) -> Strides:
@@ -32,7 +32,7 @@ def dense_strides(type: TensorType) -> Strides:
 
 
 def is_dense(type: TensorType, strides: Sequence[int]) -> bool:
-    """Whether `strides` visit the elements of a static type in row-major order without gaps."""
+    """Return whether `strides` visit the elements of a static type in row-major order without gaps."""
     if strides == type.dense_strides:
         return True
     shape = type.static_shape

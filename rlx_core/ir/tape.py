@@ -1,8 +1,8 @@
-"""Tapes: what an op comes to on operands of given types, worked out once and played on arrays with NumPy.
+"""Tapes: the evaluation of an op on operands of given types, computed once and played on arrays with NumPy.
 
-Evaluating an op by its decomposition means building a graph of it and walking that graph. Which references run on what
-depends on the op and on the types of its operands alone, so this is written down once as a list of steps over slots; the
-reference interpreter plays it for each node that decomposes, and an op that is applied to arrays at once is nothing else.
+Evaluating an op by its decomposition means building a graph of it and walking that graph. The references and their operands
+depend on the op and on the types of its operands alone, so this is stored once as a list of steps over slots; the reference
+interpreter plays it for each node that decomposes, and so does an op that is applied to arrays at once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
 Arrays: TypeAlias = "Sequence[np.ndarray | None]"
 
 KEPT = 2048
-"""Tapes that are kept: for so many combinations of an op and the types of its operands."""
+"""Maximum number of cached tapes, one per combination of an op and operand types."""
 
 
 @frozen(eq=False)
 class TapeStep:
-    """One op: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it.
+    """One op: the slots that it reads (`None`: an absent operand) and writes, and those that no later step reads.
 
     Attributes:
         reference: The NumPy reference, or the tape of the decomposition of an element-wise op.
@@ -69,12 +69,12 @@ class Tape:
         """The results on operands in the order of their places, absent ones left out.
 
         Args:
-            is_wide: Whether floats are held in f64 and complex numbers in c128, whatever was declared.
+            is_wide: Whether floats are stored in f64 and complex numbers in c128, whatever was declared.
             functions: The functions of a target for inexact element-wise ops, which are not used if `is_wide`.
         """
         slots: list[Any] = [held(a, d, is_wide) for a, d in zip(arrays, self.operands, strict=True)]
         slots += [None] * (self.slots - len(slots))
-        # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
+        # The operands determine which results are NaN or infinite, and what rounds to one; NumPy's warnings would be noise.
         with np.errstate(all="ignore"):
             for step in self.steps:
                 operands: list[Any] = [None if i is None else slots[i] for i in step.reads]
@@ -101,7 +101,7 @@ class Tape:
 
 
 def held(array: Any, dtype: DType, is_wide: bool) -> np.ndarray:
-    """An array, or what a reference returned, as a value that is declared `dtype` is held."""
+    """Return an array, or the result of a reference, in the dtype in which values declared `dtype` are stored."""
     wanted = (dtype.wide if is_wide else dtype).numpy
     if type(array) is np.ndarray and array.dtype is wanted:
         return array
@@ -154,8 +154,8 @@ def with_read_only_operands(reference: Callable[..., Any], *operands: np.ndarray
 def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[TapeStep], int, tuple[int, ...]]:
     """The steps of one node, how many slots there are after it, and those of its results.
 
-    A node that decomposes is the steps of its own tape, moved to slots of this one, unless it is an element-wise op that a
-    target may have a function for.
+    A node that decomposes becomes the steps of its tape, moved to slots of this one, unless it is an element-wise op for
+    which a target may have a function.
     """
     op, reads = node.op, tuple(None if v is None else slots[v] for v in node.operands)
     dtypes = tuple(v.dtype for v in node.operands if v is not None)

@@ -1,4 +1,4 @@
-"""The text form of graphs: what people read, what tests compare, and what `parse_graph` reads back to the same graph.
+"""The text form of graphs: for people, for comparisons in tests, and for `parse_graph`, which reads it back to the same graph.
 
     graph main {
       input %x : f32[BATCH, 64]
@@ -91,7 +91,7 @@ def _graph_lines(graph: Graph, origins: bool, indent: str = "") -> Iterator[str]
 
 
 def value_names(graph: Graph) -> dict[Value, str]:
-    """What each value is called in the text; no two values share a name."""
+    """Return the name of each value in the text; no two values share a name."""
     taken: set[str] = set()
     for node in graph.nodes:  # numbers come first: a name must never be taken for one
         taken |= {f"%{node.index}", *(f"%{node.index}.{i}" for i in range(len(node.results)))}
@@ -124,7 +124,7 @@ def _node_name(node: Node, names: dict[Value, str]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A name as it stands in the text: bare if it is made of letters, digits, `_` and `.`, else as a JSON string."""
+    """Return a name as it is written in the text: bare if it has only letters, digits, `_` and `.`, else as a JSON string."""
     return name if _PLAIN.fullmatch(name) else json.dumps(name)
 
 
@@ -226,7 +226,7 @@ def float_text(value: float) -> str:
 
 
 def complex_text(value: complex) -> str:
-    """A complex number that reads back to the same bits; its parts stand apart because `-0.0` and NaN must survive."""
+    """Return a complex number as text that reads back to the same bits; the parts are separate to preserve `-0.0` and NaN."""
     return f"complex({float_text(value.real)}, {float_text(value.imag)})"
 
 
@@ -240,7 +240,7 @@ def literal_text(value: Literal) -> str:
 
 
 def element_text(element: Any) -> str:
-    """One element of an array, in the fewest digits that its own dtype tells from its neighbours."""
+    """Return one element of an array, in the fewest digits that distinguish it from its neighbours in its dtype."""
     if isinstance(element, np.complexfloating):
         return complex_text(complex(element))
     if isinstance(element, np.bool_ | np.integer):

@@ -129,10 +129,10 @@ def _called(node: Node, names: dict[Value, str]) -> str:
 
 
 def parse_lir(text: str, ops: OpTable) -> Lir:
-    """The plan that `print_lir` printed; `verify_lir` says whether it makes sense.
+    """Return the plan that `print_lir` printed; `verify_lir` checks its consistency.
 
     Raises:
-        FormatError: The text has another form; says where.
+        FormatError: The text has another form; with the position.
     """
     parser = _LirParser(text, ops)
     lir = parser.lir()
@@ -142,7 +142,7 @@ def parse_lir(text: str, ops: OpTable) -> Lir:
 
 @define
 class _Parts:
-    """What was read of a plan so far."""
+    """The parts of a plan read so far."""
 
     guards: list[SizeGuard] = field(factory=list)
     inputs: list[Entry] = field(factory=list)

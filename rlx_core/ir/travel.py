@@ -1,7 +1,7 @@
-"""What travels: values that pickles and copies take along, and those that belong to something and stay with it.
+"""Serialisable values: those that pickles and copies contain, and those that belong to an object and stay with it.
 
 A pickle of a graph holds the bytes of a `.rlx` file and the name of one public function that reads them, so unpickling
-believes as little as loading does. Types and sizes travel by their text, in which files have them too.
+validates as much as loading does. Types and sizes are pickled as their text, as in files.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Travels:
 
 
 class Stays:
-    """A part of something else: no pickle, and a copy of it is itself, because another would belong to nothing.
+    """A part of another object: not picklable, and a copy of it is itself, because another would belong to nothing.
 
     Attributes:
-        travels_with: What to pickle instead.
+        travels_with: The object to pickle instead.
     """
 
     __slots__ = ()

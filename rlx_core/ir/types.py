@@ -1,4 +1,4 @@
-"""What is known of a tensor before it exists: its dtype and its dims.
+"""The type of a tensor before its elements exist: its dtype and its dims.
 
 The notation `f32[4, SEQ, 384]` is the one the printer prints, the errors show and `spec` reads back; `f32[]` is a scalar.
 """
@@ -157,7 +157,7 @@ def spec(text: str | TensorType) -> TensorType:
     """Read a type as it is printed. Names in the dims are symbols.
 
     Raises:
-        FormatError, ShapeError, DtypeError: It is no text, or not that of a type.
+        FormatError, ShapeError, DtypeError: It is no text, or not the text of a type.
 
     >>> spec("f32[batch, 64]"), spec("i64[]"), spec("bf16[2*n + 1]").rank
     (f32[batch, 64], i64[], 1)
@@ -175,15 +175,15 @@ def spec(text: str | TensorType) -> TensorType:
 
 
 def listed(types: Iterable[object]) -> str:
-    """Types side by side, as messages say them: `f32[4], i64[]`."""
+    """Return types as text for messages: `f32[4], i64[]`."""
     return ", ".join(map(str, types))
 
 
-# ------------------------------------------------------------------- what inference rules check with
+# ------------------------------------------------------------------- checks for inference rules
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal; an undecided pair is recorded as a guard and assumed equal."""
+    """Return whether two sizes are equal; an undecided pair is recorded as a guard and assumed equal."""
     return require("==", a, b)
 
 
@@ -278,7 +278,7 @@ def _broadcast_dim(a: Dim, b: Dim) -> Dim:
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The common shape of right-aligned `shapes`.
 
-    Static: 1 gives way, equal sizes stay. A symbol beside another size is assumed equal to it, under a guard.
+    Static: an axis of 1 is broadcast, equal sizes stay. A symbol next to another size is assumed equal to it, under a guard.
 
     Raises:
         ShapeError: Two static sizes differ and neither is 1.

@@ -1,7 +1,7 @@
-"""What must hold of a graph at its stage: every fault, with its node and the user's line, all at once.
+"""The rules for a graph at its stage: every fault, with its node and the user's line, all at once.
 
-`verify` reports and never raises; `check` raises one VerifyError that lists them. A pass that breaks a program is found here,
-before its mistake becomes a wrong number.
+`verify` reports and never raises; `check` raises one VerifyError that lists them. A pass that breaks a program is detected
+here, before its mistake becomes a wrong number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["IrStage", "RuleViolation", "check", "fault_at", "raise_faults", "ver
 
 
 class IrStage(Enum):
-    """How far down a program is: blocks, tensor ops, or ops with a plan."""
+    """The stage of a program: blocks, tensor ops, or ops with a plan."""
 
     HIR = "hir"
     MIR = "mir"
@@ -65,8 +65,8 @@ def check(graph: Graph, stage: IrStage, *, after: str | None = None) -> None:
     """Require that `verify` finds nothing.
 
     Args:
-        graph: What to check.
-        stage: What it is meant to be.
+        graph: The graph to check.
+        stage: Its expected stage.
         after: The pass that made it, for the message.
 
     Raises:
@@ -77,7 +77,7 @@ def check(graph: Graph, stage: IrStage, *, after: str | None = None) -> None:
 
 
 def raise_faults(faults: Sequence[RuleViolation], what: str) -> None:
-    """Raise one VerifyError with all faults, or do nothing if there are none."""
+    """Raise one VerifyError with all faults, or do nothing without faults."""
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise VerifyError(
@@ -105,7 +105,7 @@ def fault_at(node: Node, message: str) -> RuleViolation:
 
 
 def _structure(graph: Graph) -> Iterator[RuleViolation]:
-    """Operands exist and come first, places are right, outputs exist."""
+    """Yield the faults of graph structure: operands exist and come first, indices are right, outputs exist."""
     members = {id(node) for node in graph.nodes}
     seen: set[Value] = set()
     for place, node in enumerate(graph.nodes):
@@ -146,7 +146,7 @@ def _names(graph: Graph) -> Iterator[RuleViolation]:
 def _node(node: Node, stage: IrStage) -> Iterator[RuleViolation]:
     """The faults of an op on operands of these types.
 
-    An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
+    An op, types and nested graphs never change, so a result without faults is valid in every graph that passes make of it.
     """
     key = stage is IrStage.HIR, node.operand_types, node.types
     right: set[object] = vars(node.op).setdefault(_FOUND_RIGHT, set())
@@ -196,7 +196,7 @@ def _types(node: Node) -> Iterator[RuleViolation]:
 
 
 def type_faults(op: Op, operands: Sequence[TensorType | None], types: Sequence[TensorType]) -> Iterator[str]:
-    """A line for each way in which declared types are not the inferred ones: dtype and dims, rank 0 and [1] apart."""
+    """Yield a line for each difference between declared and inferred types: dtype and dims; rank 0 and [1] are different."""
     try:
         with collecting_guards():
             inferred = infer(op, operands)
@@ -228,7 +228,7 @@ def _nested(node: Node, name: str, body: Graph, stage: IrStage) -> Iterator[Rule
 
 
 def _known_symbols(graph: Graph) -> frozenset[object]:
-    """Symbols that inputs, params and sizes among the attributes mention: what a binding can be asked for."""
+    """Return the symbols in inputs, params and sizes among the attributes: those that a binding may have to provide."""
     return frozenset(s for node in graph.nodes for s in symbols_inside(node.op))
 
 

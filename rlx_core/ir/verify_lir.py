@@ -1,7 +1,7 @@
-"""What must hold of an execution plan, checked without believing the planner.
+"""The rules for an execution plan, checked independently of the planner.
 
-What is needed runs once and in order, what is handed in and out is the graph's, views lie where their ops say, slots lie in the
-arena. Who writes which bytes when, and who still reads them, is for `verify_memory`.
+Needed nodes run once and in order, inputs and outputs are the graph's, views lie where their ops place them, slots lie in the
+arena. The order of writes and reads of the same bytes is checked by `verify_memory`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _leaves(kind: str, entries: Sequence[Entry], leaves: Sequence[Value]) -> Ite
 
 
 def _members(lir: Lir) -> Iterator[RuleViolation]:
-    """Steps, slots and aliases speak of this graph's nodes and values."""
+    """Check that steps, slots and aliases refer to this graph's nodes and values."""
     nodes = {id(n) for n in lir.graph.nodes}
     for step in lir.steps:
         if id(step.node) not in nodes:
@@ -99,7 +99,7 @@ def _needed(graph: Graph) -> list[Node]:
 
 
 def _is_view(node: Node, lir: Lir) -> bool:
-    """Whether a node without a step may have none: its result lies where its operands are, or they lie inside it."""
+    """Return whether a node needs no step: its result lies where its operands are, or they lie inside it."""
     # A view is one of its first operand.
     inside = [v for v, _ in parts_of(node)] if is_made_of_parts(node) else node.operands[:1]
     roots = {id(lir.root_of(v)) for v in inside if v is not None and v.type.nbytes}
@@ -107,7 +107,7 @@ def _is_view(node: Node, lir: Lir) -> bool:
 
 
 def _schedule(lir: Lir) -> Iterator[RuleViolation]:
-    """Every node that is needed runs once, after what it reads; only views need no step."""
+    """Check that every needed node runs once, after its operands; only views need no step."""
     places: dict[int, int] = {}
     for place, step in enumerate(lir.steps):
         if step.node.is_leaf:
@@ -207,7 +207,7 @@ def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[RuleViolation]:
 
 
 def _views(lir: Lir) -> Iterator[RuleViolation]:
-    """What no step computes lies where its op says: results inside the first operand, or operands side by side in the result."""
+    """Check the locations of views: results inside the first operand, or operands in consecutive parts of the result."""
     scheduled = {id(step.node) for step in lir.steps}
     for node in _needed(lir.graph):
         if id(node) in scheduled and not lir.parts_in(node):
@@ -219,7 +219,7 @@ def _views(lir: Lir) -> Iterator[RuleViolation]:
 
 
 def _misplaced(lir: Lir, told: Sequence[tuple[Value, Alias]]) -> str:
-    """The first value that lies elsewhere than it should; nothing if there is none. What has no elements lies anywhere."""
+    """Return a message for the first value at an unexpected location, or "". A value without elements may lie anywhere."""
     for value, wanted in told:
         found = place_of(lir, value)
         shape = value.type.static_shape
@@ -235,7 +235,7 @@ def _shown(place: Alias) -> str:
 
 
 def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
-    """Where each result of a view lies; `None` if the op gives no view of an operand that lies there."""
+    """Return the location of each result of a view; `None` if the op gives no view of an operand at that location."""
     source = node.operands[0] if node.operands else None
     if node.op.view is None or source is None:
         return None
@@ -248,7 +248,7 @@ def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
 
 
 def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
-    """Where each operand of a concatenation lies, from where its result does."""
+    """Return the location of each operand of a concatenation, from the location of its result."""
     inside = parts_of(node)
     if not inside:
         return None

@@ -1,8 +1,8 @@
-"""Who writes which bytes of an execution plan, and who still needs them, read off the plan as a story.
+"""Lifetimes of the bytes of an execution plan: which step writes them, and which steps still need them.
 
-Two values that are both needed at one step must not share a byte, unless the step says that one takes over from the other and
-nobody reads those bytes in another order; weights and inputs that nobody donated are never written; what a caller is handed is
-his alone.
+Two values that are both needed at one step must not share a byte, unless the step declares that one takes over from the other
+and no operand reads those bytes in another order; weights and inputs that were not donated are never written; a returned
+buffer belongs to the caller alone.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def nbytes_of(value: Value) -> int:
 
 
 def place_of(lir: Lir, value: Value) -> Alias:
-    """Where the elements of a value lie: its alias, or the whole of itself."""
+    """Return the location of the elements of a value: its alias, or the value's own buffer."""
     return lir.aliases.get(value) or Alias(value, 0, dense_strides(value.type))
 
 
 def _is_whole(lir: Lir, value: Value) -> bool:
-    """Whether a value is all of its root, in row-major order."""
+    """Return whether a value is all of its root, in row-major order."""
     place = place_of(lir, value)
     is_all = place.byte_offset == 0 and nbytes_of(place.root) == nbytes_of(value)
     return is_all and is_dense(value.type, place.strides)
@@ -50,7 +50,7 @@ def _is_whole(lir: Lir, value: Value) -> bool:
 
 
 def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
-    """A caller gets each buffer once: one made for the output and nothing else, or one that he gave away."""
+    """Check that a caller receives each buffer once: one made for the output and nothing else, or one that the caller donated."""
     handed = Counter(id(v) for v in lir.own_roots)
     returned = Counter(id(d.donor) for d in lir.deliveries if d.donor is not None)
     for entry, delivery in zip(lir.manifest.outputs, lir.deliveries, strict=True):
@@ -78,7 +78,7 @@ def delivery_faults(lir: Lir) -> Iterator[RuleViolation]:
             yield fault(f"comes back in {donor.node.label}, and so does another")
 
 
-# -------------------------------------------------------------------------------------- what steps write
+# -------------------------------------------------------------------------------------- writes of steps
 
 
 def _written(lir: Lir) -> Iterator[RuleViolation]:
@@ -93,7 +93,7 @@ def _written(lir: Lir) -> Iterator[RuleViolation]:
 
 
 def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterator[RuleViolation]:
-    """What is wrong with a result that takes over an operand."""
+    """Yield the faults of a result that takes over an operand."""
     assert operand is not None, "a schedule without faults takes over operands that are there"
     if not nbytes_of(result):
         return
@@ -106,7 +106,7 @@ def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterat
 
 
 def _is_alike(lir: Lir, other: Value, operand: Value) -> bool:
-    """Whether both are the same elements at the same places."""
+    """Return whether both are the same elements at the same places."""
     return other.type == operand.type and is_dense(other.type, place_of(lir, other).strides)
 
 
@@ -118,7 +118,7 @@ _Place = tuple[object, int, int]
 
 @frozen(eq=False)
 class _Life:
-    """Bytes with content that somebody needs from step `birth` to step `death`."""
+    """Bytes whose content is needed from step `birth` to step `death`."""
 
     node: Node
     place: _Place
@@ -154,13 +154,13 @@ class _Rows:
         return cls(period, _bytes_of(lir, value)[1], width)
 
     def lie_between(self, other: _Rows) -> bool:
-        """Whether these rows lie in the other's gaps."""
+        """Return whether these rows lie in the other's gaps."""
         ahead = (other.start - self.start) % self.period
         return self.period == other.period and self.width <= ahead <= self.period - other.width
 
 
 def _meet(x: _Place, y: _Place) -> bool:
-    """Whether two places have a byte in common."""
+    """Return whether two places have a byte in common."""
     (a, a_low, a_high), (b, b_low, b_high) = x, y
     return a == b and max(a_low, b_low) < min(a_high, b_high)
 
@@ -176,10 +176,10 @@ def _bytes_of(lir: Lir, value: Value) -> _Place:
 
 @define(eq=False)
 class _Active:
-    """The lives in one buffer, by their first byte; those that are over are dropped where they are met.
+    """The lifetimes in one buffer, by their first byte; lifetimes that have ended are dropped during look-ups.
 
     Attributes:
-        longest: The most bytes of one, which says how far before a byte a life that reaches it may begin.
+        longest: The maximum size in bytes, which bounds how far before a byte a lifetime that reaches it may begin.
     """
 
     lives: list[_Life] = field(factory=list)
@@ -190,7 +190,7 @@ class _Active:
         self.longest = max(self.longest, life.place[2] - life.place[1])
 
     def around(self, life: _Life) -> list[_Life]:
-        """Those that are not over when `life` begins, among them all that share a byte with it."""
+        """Return the lifetimes that have not ended when `life` begins, among them all that share a byte with it."""
         _, low, high = life.place
         first = bisect_left(self.lives, low - self.longest, key=_first_byte)
         last = bisect_left(self.lives, high, lo=first, key=_first_byte)
@@ -204,7 +204,7 @@ def _first_byte(life: _Life) -> int:
 
 
 class _Story:
-    """Who needs which bytes when."""
+    """The lifetimes of all bytes of a plan."""
 
     def __init__(self, lir: Lir) -> None:
         self.lir = lir
@@ -214,7 +214,7 @@ class _Story:
         self.deaths = self._deaths()
 
     def _written(self) -> Mapping[Value, tuple[Value, ...]]:
-        """Value → the values whose writing filled its bytes: itself, or what its views and parts go back to."""
+        """Value → the values whose writing filled its bytes: itself, or the roots of its views and parts."""
         found: dict[Value, tuple[Value, ...]] = {}
         for node in self.lir.graph.nodes:
             for value in node.results:
@@ -260,8 +260,9 @@ class _Story:
             there.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
-        """Whether `new` may use the bytes of `old`: they are a part of it, or its step says so, reads it last, and both lie in
-        the same place."""
+        """Return whether `new` may use the bytes of `old`: they are a part of it, or its step declares so, reads it last, and
+        both lie in the same place.
+        """
         if new.value is None or old.value is None or new.birth < 0 or old.birth == new.birth:
             return False
         step = self.lir.steps[new.birth]

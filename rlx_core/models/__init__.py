@@ -1,4 +1,4 @@
-"""What is said of a whole model: its variants at several sizes, what it takes and gives, and where its weights lie.
+"""Descriptions of whole models: variants at several sizes, inputs and outputs, and the layout of weights.
 
 This layer reads modules and graphs; nothing that compiles or runs them needs it.
 """

@@ -1,4 +1,4 @@
-"""Asking a program what it takes and gives, and where its weights lie when they are laid out as one block of bytes."""
+"""Reflection: the inputs and outputs of a program, and the offsets of its weights when laid out as one block of bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reflection:
 
 
 def reflect(graph: Graph, output_names: Iterable[str] | None = None) -> Reflection:
-    """What `graph` takes and gives; outputs are `out0`, `out1`, … unless they are named."""
+    """Return the inputs, params and outputs of `graph`; outputs are `out0`, `out1`, … unless they are named."""
     names = list(output_names) if output_names is not None else [f"out{i}" for i in range(len(graph.outputs))]
     return Reflection(
         tuple(Port(leaf_name(v), v.type) for v in graph.inputs),
@@ -41,7 +41,7 @@ def reflect(graph: Graph, output_names: Iterable[str] | None = None) -> Reflecti
 
 @frozen
 class WeightPlace:
-    """Where one param lies: `offset` and `nbytes` are bytes from the start of the weight region."""
+    """Location of one param: `offset` and `nbytes` are bytes from the start of the weight region."""
 
     name: str
     type: TensorType
@@ -55,7 +55,7 @@ class WeightPlace:
 
 @frozen
 class BindingManifest:
-    """All params of a program side by side, sorted by name.
+    """The layout of all params of a program in one region, sorted by name.
 
     Attributes:
         places: Each param's bytes.
@@ -66,7 +66,7 @@ class BindingManifest:
     nbytes: int
 
     def find(self, name: str) -> WeightPlace:
-        """The place of the param called `name`; KeyError if there is none."""
+        """Return the location of the param called `name`; KeyError if no param has this name."""
         return {p.name: p for p in self.places}[name]
 
     def blocks(self, depth: int = 1) -> Mapping[str, tuple[WeightPlace, ...]]:

@@ -1,4 +1,4 @@
-"""Variants of one model: the same module at the sizes of prefill, decode or encoding, and the keys that tell them apart."""
+"""Variants of one model: the same module at the sizes of prefill, decode or encoding, and the keys that distinguish them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Mode", "ModelComponent", "ModelPhase", "PhaseVariant"]
 
 ModelPhase = Literal["prefill", "decode", "encoder"]
-"""What a language model does in one call: read a prompt, add one token, or encode a whole text."""
+"""The phase of a language model in one call: read a prompt, add one token, or encode a whole text."""
 
 Mode = Literal["eager", "lazy", "aot"]
 """When a variant is compiled: at once, on first use, or ahead of time into a file."""
@@ -33,7 +33,7 @@ class PhaseVariant:
     """Sizes for one phase of a model.
 
     Attributes:
-        phase: What the call does.
+        phase: The phase of the call.
         batch: Sequences at once.
         seq: Tokens of each sequence in this call; 1 for decoding.
         past_seq: Tokens that the cache already holds; decoding only.

@@ -3,7 +3,7 @@
 Read in the order of a plugin's life: `index` (what is installed, without importing it), `policy` (what the
 user switched off), `collect` (import and call its hooks, all or nothing), `freeze` (conflicts, order) into a
 `Registry`, which the compiler reads. `PluginHost` drives them. This layer knows hooks, records and names;
-what an op, a pass or a backend is, and what it does, it does not know.
+it does not depend on ops, passes or backends themselves.
 """
 
 from rlx_core.plugins.collect import Claim

@@ -17,12 +17,12 @@ from rlx_core.plugins.states import Provenance
 from rlx_core.system.records import frozen
 
 MAX_RECORDS: Final = 100_000
-"""Records that one hook may return: a generator without an end must not stop the process."""
+"""Maximum number of records of one hook: a generator without an end must not stop the process."""
 
 
 @frozen
 class Claim:
-    """One plugin says: this name, of this kind, is mine, and this is its record.
+    """A plugin's claim to one name of one kind, with its record.
 
     Attributes:
         given: The record as the plugin gave it; in `record` its plugin may have been put into its name.
@@ -37,13 +37,15 @@ class Claim:
 
     @property
     def digest(self) -> str:
-        """Of what the plugin gave; made when it is asked for, because a file of arrays or a package is read without it."""
+        """Digest of the record as the plugin returned it; computed lazily, because reading an array file or a package does not
+        need it.
+        """
         return record_digest(self.given, self.entry)
 
 
 @frozen
 class Collected:
-    """What one plugin gave, complete and checked.
+    """Everything that one plugin contributed, complete and checked.
 
     Args:
         unavailable: Why its device cannot be reached here, or `None`.
@@ -57,10 +59,10 @@ class Collected:
 
 
 def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]) -> Collected:
-    """Activate one plugin. Raises whatever its code raises, and then leaves the manager as it was.
+    """Activate one plugin. Exceptions of its code are raised, and then leave the manager as it was.
 
     Args:
-        reserved: Names, by kind, that this plugin may not claim, and who has them.
+        reserved: Names, by kind, that this plugin may not claim, and their owners.
     """
     plugin = entry.load()
     if manager.holds(plugin):
@@ -88,7 +90,7 @@ def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[
 
 
 def availability(functions: list[Hook]) -> str | None:
-    """The reason a plugin gives for being unavailable; a library that cannot be loaded here is one too."""
+    """Return the reason that a plugin reports for being unavailable; a library that cannot be loaded here is one too."""
     for function in functions:
         try:
             reason = function()
@@ -107,16 +109,17 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
     provenance = Provenance(entry.name, entry.distribution, entry.version, written_in or file, line)
     for record in records(hook, kind, function()):
         if entry.origin is not PluginOrigin.BUILTIN:
-            record_digest(record, entry)  # raises for what has none, while that is still its plugin's fault alone
+            # raises for a record that cannot be hashed, while that is still its plugin's fault alone
+            record_digest(record, entry)
         yield Claim(kind, record.name, record, entry, provenance, given=record)
 
 
 def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
-    """Flatten what a hook returned, and refuse what is no record of its kind."""
+    """Flatten the return value of a hook, and refuse objects that are not records of its kind."""
     if returned is None:
         return []
     if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
-        returned = [returned]  # one record, or something that the next step names and refuses
+        returned = [returned]  # one record, or an object that the next step refuses by name
     found = list(islice(chain.from_iterable(expand(hook, kind, each) for each in returned), MAX_RECORDS + 1))
     if len(found) > MAX_RECORDS:
         raise PluginError(f"{hook} returned more than {MAX_RECORDS} records, or has no end")
@@ -124,7 +127,7 @@ def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
 
 
 def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
-    """One returned item as records: an op's class and a family of ops stand for theirs."""
+    """Return the records of one returned item: an op's class and a family of ops are expanded to their records."""
     if kind == "ops" and isinstance(item, OpFamily):
         return list(item)
     if kind == "ops" and isinstance(item, type):
@@ -136,7 +139,7 @@ def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
 
 
 def refuse_repetition(claims: Iterable[Claim]) -> None:
-    """A plugin that claims one name twice contradicts itself; there is no telling which it means."""
+    """Refuse a plugin that claims one name twice, because it is unknown which claim is meant."""
     seen: dict[tuple[str, str], Claim] = {}
     for claim in claims:
         first = seen.setdefault((claim.kind, claim.name), claim)
@@ -151,7 +154,7 @@ def refuse_repetition(claims: Iterable[Claim]) -> None:
 def refuse_reserved(claims: Iterable[Claim], reserved: Mapping[tuple[str, str], Claim]) -> None:
     """A plugin may not take rlx's own names by being installed; a configuration may give them to it.
 
-    Between two plugins nobody knows who is right, and the name is refused. Here the later one is wrong, and
+    Between two plugins rlx cannot decide which is right, and the name is refused. Here the later one is wrong, and
     must not be able to take an op away from every program.
     """
     for claim in claims:

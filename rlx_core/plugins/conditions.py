@@ -1,4 +1,4 @@
-"""Conditions: the words under which a plugin asks to be activated, and which of them a look-up makes true.
+"""Conditions: the words that activate a plugin, and which of them a look-up makes true.
 
 A plugin named `acme` is activated when `domain.acme` or `target.acme` becomes true, without declaring
 anything. Its distribution may declare more of them as entry points of the group `rlx.when`:
@@ -6,7 +6,7 @@ anything. Its distribution may declare more of them as entry points of the group
     [project.entry-points."rlx.when"]
     "target" = "acme.plugin"            # whenever any target is resolved; its backends are then offered as the default
     "target.gpu" = "acme.plugin"        # that target only
-    "domain.other" = "acme.plugin"      # whenever a name of that domain is asked for
+    "domain.other" = "acme.plugin"      # "domain.other" = "acme.plugin"      # whenever a name of that domain is resolved
     "compile" = "acme.plugin"           # whenever something is compiled
     "command.bench" = "acme.plugin"     # also `function.…`, `import.…`, `export.…`, `option.…`
 """
@@ -27,11 +27,11 @@ VERBS: Final = {
 
 
 WORDS: Final = (COMPILE, TARGET, "domain", *VERBS.values())
-"""First words of conditions."""
+"""The first words of valid conditions."""
 
 
 def is_condition(text: str) -> bool:
-    """Whether a plugin with this condition is activated at some time; others are misspelt."""
+    """Return whether the condition can become true at some time; others are misspelt."""
     word, dot, rest = text.partition(".")
     if word == COMPILE:
         return not dot
@@ -39,7 +39,7 @@ def is_condition(text: str) -> bool:
 
 
 def conditions_of(kind: str, name: str) -> tuple[str, ...]:
-    """What becomes true when this name, of this kind, is asked for."""
+    """Return the conditions that become true when this name, of this kind, is resolved."""
     if kind == "backends":
         return target_conditions(name)
     if kind == "kernels":
@@ -53,5 +53,5 @@ def conditions_of(kind: str, name: str) -> tuple[str, ...]:
 
 
 def target_conditions(target: str) -> tuple[str, ...]:
-    """What becomes true when a target is resolved."""
+    """Return the conditions that become true when a target is resolved."""
     return (TARGET, f"{TARGET}.{target}")

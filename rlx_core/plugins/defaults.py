@@ -1,4 +1,4 @@
-"""The host that is used where nobody passes one."""
+"""The default host, used where the caller passes none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def host_with(policy: PluginPolicy) -> PluginHost:
 
 
 def announced(host: PluginHost) -> PluginHost:
-    """The host, and a warning for each word of its policy that means nobody: a plugin that is misspelt is not blocked."""
+    """Return the host after a warning for each word of its policy that matches no plugin: a misspelt plugin is not blocked."""
     for note in host.notes:
         warnings.warn(f"plugins: {note}", RuntimeWarning, stacklevel=3)
     return host

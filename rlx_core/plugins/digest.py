@@ -1,6 +1,6 @@
-"""Digests of records: what the registry's hash is made of.
+"""Digests of records, from which the registry's hash is computed.
 
-A digest covers everything a record says and which distribution and version says it; nothing that differs
+A digest covers all fields of a record and the distribution and version that contributed it; nothing that differs
 between two machines with the same packages (paths, the order of installation, Python's hash seed).
 """
 
@@ -19,19 +19,19 @@ from rlx_core.plugins.entry import PluginEntry, normalized
 
 
 def record_digest(record: Contribution, entry: PluginEntry) -> str:
-    """The digest of one record as one plugin gives it."""
+    """Return the digest of one record of a plugin."""
     owner = [entry.name, normalized(entry.distribution), entry.version]
     return sha256([type(record).__name__, owner, fields_of(record)])
 
 
 def sha256(content: object) -> str:
-    """The digest of something that JSON can hold, in its one canonical spelling."""
+    """Return the digest of a JSON value, in its one canonical spelling."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def canonical(value: object) -> Any:
-    """A field's value as JSON; types that JSON would confuse are told apart."""
+    """Return a field's value as JSON; types that JSON would confuse are tagged."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Domains: whose names are whose. A plugin's own are those that begin with its name, and the target of its name."""
+"""Domains: which plugin owns which names. A plugin owns the names that begin with its name, and the target of its name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rlx_core.plugins.entry import PluginEntry, normalized
 __all__ = ["Domains", "domain_of", "owners"]
 
 Domains = Mapping[str, tuple[PluginEntry, ...]]
-"""Domain → the plugins whose it is: one, unless two distributions call their plugin the same."""
+"""Domain → its owners: one plugin, unless two distributions use one name for their plugins."""
 
 UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions"})
-"""Kinds whose records are named after what they are for, which may be anybody's, or by a word of everyday."""
+"""Kinds whose records are named after their purpose, which any plugin may serve, or by a common word."""
 
 
 def owners(entries: Iterable[PluginEntry]) -> Domains:
-    """Whose each domain is. A distribution that is known to have a target keeps it from namesakes."""
+    """Return the owners of each domain. A distribution that is known to have a target keeps it from plugins of the same name."""
     found: dict[str, tuple[PluginEntry, ...]] = {}
     for entry in entries:
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -26,7 +26,7 @@ def owners(entries: Iterable[PluginEntry]) -> Domains:
 
 
 def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
-    """Of the plugins of one name those whose it is."""
+    """Return the plugins that own a domain, among the plugins of one name."""
     if len(entries) == 1:
         return entries
     package = known_packages().get(f"target.{domain}")
@@ -35,5 +35,5 @@ def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry
 
 
 def domain_of(kind: str, name: str) -> str | None:
-    """The domain that a name of a kind is in, or `None` if it is in nobody's."""
+    """Return the domain of a name of a kind, or `None` if it is in no domain."""
     return None if kind in UNOWNED else name.partition(".")[0]

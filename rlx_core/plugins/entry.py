@@ -1,4 +1,4 @@
-"""`PluginEntry`: what is known about a plugin before any of its code runs."""
+"""`PluginEntry`: metadata of a plugin that is known before any of its code runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODULE: Final = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?")
 
 
 class PluginOrigin(StrEnum):
-    """How rlx came to know a plugin."""
+    """The way in which a plugin was registered."""
 
     BUILTIN = "builtin"  # rlx-core's own ops and passes
     INSTALLED = "installed"  # an entry point of an installed distribution
@@ -36,14 +36,14 @@ class PluginOrigin(StrEnum):
 
 @frozen
 class PluginEntry:
-    """One plugin as its packaging describes it; making one imports nothing.
+    """One plugin as its packaging describes it; creating one imports nothing.
 
     Args:
         name: The entry point's name, which is the plugin's domain.
-        module: What to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
+        module: The module to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
         requires: The distribution's requirements on rlx-core, as its metadata has them.
-        others: Its requirements on other distributions; those that have plugins are compared with what is installed.
-        when: Conditions under which the plugin is activated, beside being asked for (group `rlx.when`).
+        others: Its requirements on other distributions; those that have plugins are compared with the installed versions.
+        when: Conditions under which the plugin is activated, in addition to explicit use (group `rlx.when`).
         file: Where the plugin is declared, until its own file is known.
         plugin: The plugin itself, where the program has it already.
         fault: Why it cannot be used at all, where that is known from its description.
@@ -70,16 +70,16 @@ class PluginEntry:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells entries apart, and the order in which they are activated."""
+        """Key that identifies an entry and orders activation."""
         return (self.name, self.distribution, self.module)
 
     @property
     def conditions(self) -> frozenset[str]:
-        """What activates this plugin: its own name as a domain and as a target, and what it declares."""
+        """Conditions that activate this plugin: its own name as a domain and as a target, and its declared conditions."""
         return frozenset((f"domain.{self.name}", f"target.{self.name}", *self.when))
 
     def matches(self, word: str) -> bool:
-        """Whether a name the user wrote means this plugin: its own name, or its distribution's."""
+        """Return whether a name that the user wrote means this plugin: its own name, or its distribution's."""
         return word == self.name or normalized(word) == normalized(self.distribution)
 
     def load(self) -> object:
@@ -118,7 +118,7 @@ def named_entry(text: str) -> PluginEntry:
 
 
 def given_entry(plugin: object) -> PluginEntry:
-    """The entry for a plugin that the program has at hand; its domain is the last word of its name."""
+    """Return the entry for a plugin object that the program passes in; its domain is the last word of its name."""
     name = plugin.__name__ if isinstance(plugin, ModuleType | type) else type(plugin).__name__
     return PluginEntry(name.rpartition(".")[2].lower(), plugin=plugin)
 
@@ -145,12 +145,12 @@ def import_file(path: Path) -> ModuleType:
 
 
 def file_digest(path: Path) -> str:
-    """What stands for the version of a file that no distribution owns."""
+    """Return a digest that serves as the version of a file that no distribution owns."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def file_of(plugin: object) -> str:
-    """The source file of a plugin, or nothing for one made in a shell."""
+    """Return the source file of a plugin, or an empty text for one made in a shell."""
     if isinstance(plugin, ModuleType):
         return str(vars(plugin).get("__file__") or "")  # not an attribute: modules may have a `__getattr__`
     try:
@@ -174,10 +174,12 @@ def unmet_requirements(requires: tuple[str, ...], versions: Mapping[str, str]) -
 
 
 def _exclusions(requires: tuple[str, ...], version_of: Callable[[str], str | None], found: str) -> Iterator[str]:
-    """The requirements that cannot be read, or that exclude the version of what they name; `found` says which it is."""
+    """Yield the requirements that cannot be parsed, or that exclude the version of their distribution; `found` describes that
+    version.
+    """
     if not requires:
         return
-    # Imported here because it costs several milliseconds, and the cached index has the answer already.
+    # Imported here because it costs several milliseconds, and the cached index has the result already.
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in requires:

@@ -1,4 +1,4 @@
-"""Why a name is not there: the error that has the plugin's own cause and the command that mends it."""
+"""Errors for missing names, with the plugin's own cause and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCO
 
 
 def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
-    """The error for a name that nobody provides; `known` are the names of its kind that somebody does."""
-    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone says nothing
+    """Return the error for a name that no plugin provides; `known` are the provided names of its kind."""
+    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone is not specific
     candidates = [(entry, verdict) for entry, verdict in absent if wanted & entry.conditions]
     if candidates:
         return unusable(kind, name, candidates)
@@ -37,7 +37,7 @@ def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]
 
 
 def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
-    """The plugins that would have it cannot be used; the first one's cause is the error's cause."""
+    """Return the error if the plugins that would provide it cannot be used; the first one's cause is the error's cause."""
     entry, verdict = candidates[0]
     error = PluginError(f"{name}: its plugin {entry.name} {PHRASE[verdict.state]}", hint=verdict.mend)
     for each, its in candidates:
@@ -49,7 +49,7 @@ def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
 
 
 def not_installed(kind: str, name: str, package: KnownPackage) -> RlxError:
-    """Nothing here has it, and it is known which package does."""
+    """Return the error for a name that no installed plugin provides, but a known package does."""
     error = DeviceUnavailableError if kind == "backends" else PluginError
     return error(
         f"{name}: no installed plugin provides this {singular(kind)}",
@@ -59,7 +59,7 @@ def not_installed(kind: str, name: str, package: KnownPackage) -> RlxError:
 
 
 def unknown(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
-    """Nobody has heard of it. Plugins that failed are named, because one of them may have had it."""
+    """Return the error for an unknown name. Plugins that failed are listed, because one of them may provide it."""
     error = DeviceError if kind == "backends" else UnknownNameError
     facts = [
         Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution)
@@ -85,7 +85,7 @@ def unknown_suffix(verb: str, suffix: str, known: Iterable[str]) -> UnknownNameE
 
 
 def mending(entry: PluginEntry, failure: Failure) -> str:
-    """What to do about a plugin that failed."""
+    """Return the suggested fix for a plugin that failed."""
     switch_off = f"switch it off: RLX_PLUGINS_BLOCK={entry.name}"
     if entry.fault is not None:
         return "install it, or name the file or the module that it is in"
@@ -93,13 +93,13 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
         return reinstalling(entry.distribution, entry.file, "--force-reinstall")
     if entry.origin is not PluginOrigin.INSTALLED:
         return f"correct {failure.where}, or {switch_off}" if failure.where else switch_off
-    # Reinstalling the distribution brings what it depends on. A missing module's own name would only be a
-    # guess at a package, and anyone can publish a package under a name that people guess.
+    # Reinstalling the distribution installs its dependencies. A missing module's own name would only be a guess at a package,
+    # and anyone can publish a package under a name that people guess.
     return f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or {switch_off}"
 
 
 def singular(kind: str) -> str:
-    """One of a kind, in the user's words."""
+    """Return the singular of a kind, in the user's terms."""
     return SINGULAR.get(kind, kind.removesuffix("s"))
 
 

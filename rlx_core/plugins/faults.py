@@ -1,4 +1,4 @@
-"""`ContributionFault`: one contribution that cannot be used although its plugin can, so that nothing else is lost with it."""
+"""`ContributionFault`: one unusable contribution of a usable plugin, so that the plugin's other contributions remain."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ContributionFault:
     """One contribution that is left out.
 
     Args:
-        owner: Who contributed it.
-        reason: What is wrong with it, in one line.
+        owner: The plugin that contributed it.
+        reason: The fault, in one line.
         where: The line that raised, if one did.
-        mend: The command or the change that puts it right.
+        mend: The command or the change that fixes it.
         is_wrong: Whether something is lost; otherwise it is only worth knowing.
-        error: What its code raised.
+        error: The exception of its code.
     """
 
     kind: str
@@ -50,7 +50,7 @@ def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
     """The fault of a contribution whose import, or whose check, raised `error`."""
     cause = error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
     failure = Failure.of(cause)
-    if cause is error or not failure.where:  # nothing of the plugin's own raised: what is wrong is the record itself
+    if cause is error or not failure.where:  # no line of the plugin's own raised: the record itself is at fault
         failure = evolve(failure, where=claim.provenance.place)
     said = failure.summary.removeprefix(f"{claim.name}: ")
     reason = f"it does not load ({named_cause(cause)})" if cause is not error else said
@@ -59,17 +59,17 @@ def fault_of(claim: Claim, error: BaseException) -> ContributionFault:
 
 
 def named_cause(error: BaseException) -> str:
-    """An exception in one line: its kind, and what it says first."""
+    """Return an exception in one line: its class, and the first line of its message."""
     said = error.message if isinstance(error, RlxError) else str(error)
     return f"{type(error).__name__}: {said.strip().splitlines()[0]}" if said.strip() else type(error).__name__
 
 
 def as_fact(fault: ContributionFault) -> Fact:
-    """A fault as a line of an error about what is missing because of it."""
+    """Return a fault as a line of an error about a name that is missing because of it."""
     return Fact("left out", str(fault), fault.where or None)
 
 
 def warn_of(fault: ContributionFault) -> None:
-    """Say that a contribution is left out of what is being done."""
+    """Warn that a contribution is left out of the current operation."""
     mend = f" To mend it: {fault.mend}." if fault.mend else ""
     warnings.warn(f"{fault}; it is left out.{mend} `rlx doctor` says more.", RuntimeWarning, stacklevel=2)

@@ -33,8 +33,8 @@ def freeze(
 
     Args:
         unavailable: For plugins whose device is out of reach, by entry key, the reason.
-        domains: Whose each domain is, of plugins that are active and of those that are not.
-        left_out: Contributions that proved to be of no use, for this registry to read and to add to.
+        domains: The owners of each domain, among active and inactive plugins.
+        left_out: Contributions that proved unusable; this registry reads and extends the mapping.
     """
     absent = tuple(absent)
     unusable = {entry.key for entry, _ in absent}
@@ -50,7 +50,7 @@ def freeze(
         if len(own) < len(group):
             faults += [outside(claim, domains) for claim in group if claim not in own]
         if not own and all(entry.key in unusable for entry in domains[domain_of(*key) or ""]):
-            continue  # whoever asks for it is told why its plugin cannot be used
+            continue  # using it raises the reason why its plugin is unavailable
         decision = decide(own, policy, unavailable) if own else not_theirs(group, domains)
         if isinstance(decision, Refusal):
             refused[key] = decision
@@ -75,10 +75,10 @@ def freeze(
 
 
 def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]:
-    """The claims, kernel tables that several plugins offer at one address with their plugin's name in their own.
+    """Yield the claims; kernel tables that several plugins provide under one name get their plugin's name as a suffix.
 
-    Nobody chose such a name, so there is nothing to contest; and a target must not lose kernels because two packages that
-    extend it met. A configuration that chooses one all the same is heard.
+    No author chose such a name, so there is no conflict to resolve; and a target must not lose kernels because two packages
+    that extend it are both installed. A configuration that chooses one of them takes precedence.
     """
     found = list(claims)
     times = Counter(claim.name for claim in found if claim.kind == "kernels")
@@ -94,7 +94,7 @@ def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]
 
 
 def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
-    """Whether a plugin may have a name: it is in no domain of another plugin, or the configuration gives it away."""
+    """Return whether a plugin may use a name: it is in no domain of another plugin, or the configuration assigns it."""
     if claim.name in policy.override:
         return True
     domain = domain_of(claim.kind, claim.name)
@@ -103,7 +103,7 @@ def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
 
 
 def outside(claim: Claim, domains: Domains) -> ContributionFault:
-    """A name in the domain of another plugin, which being installed does not give to anybody else."""
+    """Return the fault of a name in the domain of another plugin, which an installation alone cannot take over."""
     owner = domains[domain_of(claim.kind, claim.name) or ""][0]
     reason = f"the name belongs to {owner.name} ({owner.distribution} {owner.version})"
     mend = (
@@ -116,10 +116,10 @@ def outside(claim: Claim, domains: Domains) -> ContributionFault:
 
 
 def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
-    """A name that only plugins claim whose it is not."""
+    """Return the refusal of a name that only plugins outside of its domain claim."""
     fault = outside(group[0], domains)
     message = f"{fault.name}: {group[0].entry.name} offers this {singular(fault.kind)}, and {fault.reason}"
-    # Nobody who asks for a device wants the one of somebody else under its name.
+    # No hint for backends: the user of a device does not want another plugin's backend under its name.
     hint = None if fault.kind == "backends" else fault.mend
     return Refusal(tuple(group), PluginError, message, tuple(witness(claim) for claim in group), hint)
 
@@ -127,7 +127,7 @@ def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
 def decide(
     group: list[Claim], policy: PluginPolicy, unavailable: Mapping[tuple[str, str, str], str]
 ) -> Claim | Refusal:
-    """Who has a name: the one the configuration says, the only one that can, or nobody."""
+    """Resolve the owner of a name: the plugin that the configuration names, else the only candidate, else a refusal."""
     name, kind = group[0].name, group[0].kind
     choice = policy.override.get(name)
     if choice is not None:
@@ -144,10 +144,10 @@ def decide(
 
 
 def contested(group: list[Claim]) -> Refusal:
-    """Several plugins define one name; both are shown, and how to choose."""
+    """Return the refusal of a name that several plugins define; both are shown, and how to choose."""
     name, kind = group[0].name, group[0].kind
     plugins = {claim.entry.name for claim in group}
-    # Two distributions may call their plugin the same; then only their own names tell them apart.
+    # Two distributions may use one name for their plugins; then only the distributions' names differ.
     words = [claim.entry.name if len(plugins) == len(group) else claim.entry.distribution for claim in group]
     choices = " or ".join(f'"{word}"' for word in words)
     return Refusal(
@@ -166,7 +166,7 @@ def witness(claim: Claim) -> Fact:
 
 
 def useless_override(group: list[Claim], choice: Choice) -> Refusal:
-    """The configuration gives a name to a plugin that does not define it."""
+    """Return the refusal of a name that the configuration assigns to a plugin that does not define it."""
     name = group[0].name
     return Refusal(
         tuple(group),
@@ -186,7 +186,7 @@ def out_of_reach(group: list[Claim], reason: str) -> Refusal:
 def ordered_table(
     kind: str, records: dict[str, Contribution], won: dict[Key, Claim], refused: dict[Key, Refusal]
 ) -> Mapping[str, Contribution]:
-    """One kind's records in order. Those that make a cycle are refused, rlx's own only among themselves."""
+    """Return one kind's records in order. Records in a cycle are refused, rlx's own only among themselves."""
     while True:
         try:
             names = ordering.ordered(records)

@@ -1,4 +1,4 @@
-"""`PluginHost`, the one mutable part: knows every plugin, activates those asked for, grows registries."""
+"""`PluginHost`, the one mutable part: knows every plugin, activates plugins on demand, extends registries."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _numbers: Final = count()
 class PluginHost:
     """The plugins of one program: all of them known, those that are needed active.
 
-    A plugin is activated when a name of its domain or its target is asked for, when a condition that its
-    distribution declares becomes true, when the policy enables it, or, at last, when somebody asks for a name
-    that no active plugin provides. Whatever goes wrong in one stays its own; see `survey`.
+    A plugin is activated when a name of its domain or its target is resolved, when a condition that its
+    distribution declares becomes true, when the policy enables it, or, at last, when a name is resolved
+    that no active plugin provides. A failure of one plugin does not affect the others; see `survey`.
 
     Args:
-        entries: Instead of what is installed: entries, or plugins themselves (modules, objects), which are active at once.
-        policy: What is blocked, allowed, enabled and overridden; default: what the environment says.
+        entries: Instead of the installed plugins: entries, or plugins themselves (modules, objects), which are active at once.
+        policy: The plugins that are blocked, allowed, enabled and overridden; default: from the environment variables.
         builtin: Whether rlx-core's own ops and passes take part.
     """
 
@@ -104,22 +104,22 @@ class PluginHost:
             return self._registry
 
     def require(self, kind: str, name: str, *, even_unavailable: bool = False) -> Any:
-        """The record of a name, activating who may have it; arguments and errors as those of `Registry.require`."""
+        """Return the record of a name, activating its possible owners; arguments and errors as those of `Registry.require`."""
         self._look_for(kind, name)
         return self.registry().require(kind, name, even_unavailable=even_unavailable)
 
     def load(self, kind: str, name: str) -> Any:
-        """The thing itself, imported; see `Registry.load`."""
+        """Return the object itself, imported; see `Registry.load`."""
         self._look_for(kind, name)
         return self.registry().load(kind, name)
 
     def importers_for(self, suffix: str) -> list[ImporterSpec]:
         """The readers for files with a suffix, the one to use first: rlx's own, then the others in order.
 
-        The configuration gives a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
+        The configuration assigns a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
 
         Raises:
-            UnknownNameError: There is none.
+            UnknownNameError: No importer reads this suffix.
         """
         return self._for_suffix("importers", suffix)
 
@@ -128,7 +128,7 @@ class PluginHost:
         return self._for_suffix("exporters", suffix)
 
     def activate_for_compile(self, target: str) -> Registry:
-        """The registry for a compilation, with whoever extends the target or compilation as such."""
+        """Return the registry for a compilation, with all plugins that extend the target or compilation in general."""
         return self.activate_for(COMPILE, *target_conditions(target))
 
     def activate_for(self, *conditions: str) -> Registry:
@@ -150,12 +150,12 @@ class PluginHost:
             return self.registry()
 
     def claim_of(self, kind: str, name: str) -> Claim | None:
-        """Who contributes something, among the plugins that are active already; for errors about it."""
+        """Return the claim of a contribution, among the plugins that are active already; for errors about it."""
         registry = self._registry
         return None if registry is None else registry.claims.get((kind, name))
 
     def stamp(self, packages: Iterable[str] = ()) -> str | None:
-        """What stands for the active plugins in the key of a cache: who they are, and the state of their code.
+        """Return the part of a cache key that identifies the active plugins and the state of their code.
 
         `None` where that cannot be known without running them: for a plugin that is an object or a lone file.
 
@@ -169,7 +169,7 @@ class PluginHost:
         return None if code is None else sha256([registry.hash, code])
 
     def survey(self, load: bool = True) -> list[PluginStatus]:
-        """Every known plugin and what has become of it. Works however many of them are broken.
+        """Return the status of every known plugin. Works however many of them are broken.
 
         Args:
             load: Activate them all first, so that each has a verdict; otherwise no plugin's code runs.
@@ -177,7 +177,7 @@ class PluginHost:
         with self._lock:
             if load:
                 self.activate_all()
-            # Not `registry()`: a listing that was asked to load nothing must not even load what is enabled.
+            # Not `registry()`: a listing without loading must not load enabled plugins either.
             registry = self._freeze() if self._registry is None else self._registry
             return [
                 status(
@@ -190,7 +190,7 @@ class PluginHost:
             ]
 
     def _look_for(self, kind: str, name: str) -> None:
-        """Activate whoever should have a name, and everyone if they do not."""
+        """Activate the plugins that should provide a name, and all plugins if they do not."""
         conditions = conditions_of(kind, name)
         overriding = self.policy.override.get(name)
         if not self._met.issuperset(conditions):
@@ -227,19 +227,19 @@ class PluginHost:
             if entry.key in self._verdicts and not lacked_memory(self._verdicts[entry.key]):
                 continue
             verdict = self.policy.verdict(entry)
-            # Recorded before its code runs, so that a plugin that asks for names while it is imported
+            # Recorded before its code runs, so that a plugin that resolves names while it is imported
             # does not start its own activation again.
             self._verdicts[entry.key] = verdict or Verdict(State.ACTIVE)
             if verdict is None:
                 try:
                     self._verdicts[entry.key] = self._try(entry)
                 except KeyboardInterrupt:
-                    del self._verdicts[entry.key]  # no verdict came of it; the next use tries again
+                    del self._verdicts[entry.key]  # no verdict was reached; the next use tries again
                     raise
             self._registry = None
 
     def _try(self, entry: PluginEntry) -> Verdict:
-        """Run one plugin's code; its verdict is all that can come of it."""
+        """Run one plugin's code; the only result is its verdict."""
         outcome = attempt(lambda: self._collect(entry))
         if outcome.failure is not None:
             failure = outcome.failure
@@ -251,7 +251,7 @@ class PluginHost:
         return Verdict(State.ACTIVE, newer_note(outcome.value.skipped, self._unmet(entry)))
 
     def _unmet(self, entry: PluginEntry) -> str:
-        """What a plugin requires of the distributions of other plugins and does not find here."""
+        """Return the requirements of a plugin on the distributions of other plugins that are not met here."""
         versions = {normalized(each.distribution): each.version for each in self.entries}
         return "; ".join(unmet_requirements(entry.others, versions))
 
@@ -261,7 +261,7 @@ class PluginHost:
         return collect(entry, self._manager, self._reserved_from(entry))
 
     def _reserved_from(self, entry: PluginEntry) -> dict[tuple[str, str], Claim]:
-        """rlx's own names, less those that the configuration gives to this plugin."""
+        """Return rlx's own names, except those that the configuration assigns to this plugin."""
         if entry.origin is PluginOrigin.BUILTIN:
             return {}
         given = {name for name, choice in self.policy.override.items() if entry.matches(choice.word)}
@@ -287,7 +287,7 @@ def newer_note(skipped: Iterable[str], unmet: str) -> str:
 
 
 def lacked_memory(verdict: Verdict) -> bool:
-    """Whether a plugin failed for want of memory, which says nothing of its next attempt."""
+    """Return whether a plugin failed for want of memory, so that its next attempt may succeed."""
     return verdict.failure is not None and is_lack(verdict.failure.error)
 
 
@@ -301,7 +301,7 @@ def misspelt_conditions(entry: PluginEntry) -> Iterator[str]:
 
 
 def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:
-    """Two plugins passed in under one name cannot be told apart; one would silently be missing."""
+    """Refuse two plugins that were passed in under one name; one would silently be missing."""
     seen: dict[EntryKey, PluginEntry] = {}
     for entry in entries:
         if seen.setdefault(entry.key, entry).plugin is not entry.plugin:

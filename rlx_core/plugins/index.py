@@ -33,14 +33,14 @@ GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
 FORMAT: Final = 3  # part of the key, so that an rlx with another layout never reads this one's files
 SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
-LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has not a hundredth of them
-KEPT: Final = 32  # files, one for each set of places that somebody imports from
+LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has less than a hundredth of them
+KEPT: Final = 32  # files, one per set of import paths
 METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 @frozen
 class PluginIndex:
-    """The installed plugins in a fixed order, and what was wrong with the metadata of others."""
+    """The installed plugins in a fixed order, and the faults in the metadata of others."""
 
     entries: tuple[PluginEntry, ...]
     faults: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
     search = list(sys.path if path is None else path)
     try:
         directory = (cache_directory() if cache is None else cache) / "plugins"
-    except RuntimeError:  # no home directory can be found, as in a container whose user has no name
+    except RuntimeError:  # no home directory, as in a container whose user has no name
         return scan(search)[0]
     stamps = {place: stamp(place) for place in search if holds_metadata(place)}
     file = directory / f"index-{digest(stamps)}.json"
@@ -65,12 +65,12 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
     return index
 
 
-# What is installed.
+# Installed distributions.
 
 
 def scan(path: list[str]) -> tuple[PluginIndex, list[str]]:
-    """Read the metadata of everything on `path`; also returns the files that the answer rests on."""
-    # Imported here because reading the remembered index needs none of it.
+    """Read the metadata of everything on `path`; also returns the files on which the result depends."""
+    # Imported here because reading the cached index does not need it.
     from importlib.metadata import distributions
 
     entries: list[PluginEntry] = []
@@ -92,7 +92,7 @@ def scan(path: list[str]) -> tuple[PluginIndex, list[str]]:
                 sources += metadata_files(distribution)
             seen.add(name)
         except MemoryError:
-            raise  # it says nothing of the distribution
+            raise  # not a fault of the distribution
         except Exception as error:  # noqa: BLE001 - one damaged distribution must not hide the others
             faults.append(f"{metadata_place(distribution)}: {type(error).__name__}: {error}")
     if not any(entry.origin is PluginOrigin.BUILTIN for entry in entries):
@@ -101,7 +101,7 @@ def scan(path: list[str]) -> tuple[PluginIndex, list[str]]:
 
 
 def malformed(text: str) -> Iterator[str]:
-    """What is wrong with a file of entry points that mentions rlx: Python passes over lines that it cannot read."""
+    """Yield the faults of an entry-point file that mentions rlx: Python skips lines that it cannot parse."""
     section = None
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith(("#", ";")):
@@ -146,7 +146,7 @@ def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list
 
 
 def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
-    """Those requirements that are about rlx-core."""
+    """Return the requirements on rlx-core."""
     found = []
     for text in requires:
         name = text.strip()
@@ -160,7 +160,7 @@ def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
 
 
 def other_requirements(requires: Iterable[str]) -> set[str]:
-    """Those requirements that name a version of another distribution: one of them may have plugins."""
+    """Return the requirements on a version of another distribution: one of them may have plugins."""
     own = set(core_requirements(requires))
     return {text for text in requires if text not in own and any(letter in text for letter in "<>=~")}
 
@@ -180,22 +180,22 @@ def metadata_files(distribution: Distribution) -> list[str]:
 
 
 def holds_metadata(place: str) -> bool:
-    """Whether any distribution is installed in a place.
+    """Return whether any distribution is installed in a directory.
 
-    The directory of a script or of a project is on `sys.path` too, and changes whenever somebody saves a
-    file; left out of the key, it neither makes the remembered index useless nor a file of its own.
+    The directory of a script or of a project is on `sys.path` too, and changes whenever a file in it is
+    saved; left out of the key, it neither invalidates the cached index nor adds another file.
     """
     try:
         with os.scandir(place or os.curdir) as names:
             return any(name.name.endswith(METADATA) for name in names)
     except NotADirectoryError:
-        return True  # a zip archive, which may hold metadata; its time is all that is looked at
+        return True  # a zip archive, which may hold metadata; only its time is checked
     except OSError:
         return False
 
 
 def stamp(place: str) -> int | None:
-    """When a directory or file last changed, in nanoseconds, or `None` if it is not there."""
+    """Return when a directory or file last changed, in nanoseconds, or `None` if it does not exist."""
     try:
         return os.stat(place or os.curdir).st_mtime_ns
     except OSError:
@@ -203,14 +203,14 @@ def stamp(place: str) -> int | None:
 
 
 def digest(stamps: dict[str, int | None]) -> str:
-    """The key of an index: where was looked, when each place last changed, and who looked."""
+    """Return the key of an index: the import paths, their modification times, and the versions of Python and rlx."""
     where = [[os.path.abspath(place), when] for place, when in stamps.items()]
     what = [FORMAT, API_VERSION, list(sys.version_info[:3]), sys.prefix, where]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
 
 
 def read(file: Path) -> PluginIndex | None:
-    """The remembered index, or `None` where it is missing, damaged, not ours alone, or older than a file it rests on."""
+    """Return the cached index, or `None` where it is missing, damaged, not ours alone, or older than its sources."""
     try:
         own_directory(file.parent)
         found = json.loads(read_own(file, LARGEST))
@@ -224,7 +224,7 @@ def read(file: Path) -> PluginIndex | None:
 
 
 def entry_from(row: dict[str, Any]) -> PluginEntry:
-    """One entry of a remembered index; a field of the wrong type makes the whole index unreadable."""
+    """Return one entry of a cached index; a field of the wrong type makes the whole index unreadable."""
     row = {**row, "requires": tuple(row["requires"]), "others": tuple(row["others"]), "when": tuple(row["when"])}
     texts = ("name", "module", "distribution", "version", "file")
     if not all(isinstance(row[label], str) for label in texts):
@@ -233,7 +233,7 @@ def entry_from(row: dict[str, Any]) -> PluginEntry:
 
 
 def write(file: Path, index: PluginIndex, sources: dict[str, int | None]) -> None:
-    """Remember an index; a cache that cannot be written only costs the next process a scan."""
+    """Write an index to the cache; a failure only costs the next process a scan."""
     rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
     content = json.dumps({"key": file.stem, "entries": rows, "faults": index.faults, "sources": sources})
     with contextlib.suppress(OSError, CacheError):

@@ -18,7 +18,7 @@ from rlx_core.system.records import frozen
 __all__ = ["MAX_FAILURES", "UseFailure", "journal_file", "recorded", "remember"]
 
 MAX_FAILURES: Final = 100
-"""Failures that the file holds; the oldest are dropped."""
+"""Maximum number of failures in the file; the oldest are dropped."""
 
 
 @frozen
@@ -26,11 +26,11 @@ class UseFailure:
     """A contribution that raised when it was used.
 
     Attributes:
-        plugin, distribution, version: Who contributed it.
+        plugin, distribution, version: The contributor.
         record: Its kind and name: `kernel acme.native_exp`.
         reason: The step and the exception, in one line.
         where: The line that raised.
-        mend: What to do about it.
+        mend: The suggested fix.
     """
 
     plugin: str
@@ -51,7 +51,7 @@ def journal_file() -> Path:
 
 
 def remember(failure: UseFailure, *, is_installed: bool) -> None:
-    """Record a failure, once a process.
+    """Record a failure, once per process.
 
     Args:
         is_installed: Whether the plugin is one that the next process finds too; otherwise nothing is written to disk.
@@ -65,7 +65,7 @@ def remember(failure: UseFailure, *, is_installed: bool) -> None:
     try:
         write_records(journal_file(), [*stored, failure][-MAX_FAILURES:])
     except (OSError, CacheError):
-        # The failure itself is about to be raised or warned of; a cache directory that cannot be written has its own finding.
+        # The failure itself is about to be raised or warned of; an unwritable cache directory is reported separately.
         return
 
 

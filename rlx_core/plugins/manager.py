@@ -31,7 +31,7 @@ class PluginManager(pluggy.PluginManager):
     """pluggy's manager for the hooks of `rlx_core.hooks`, with all-or-nothing registration.
 
     Args:
-        plugin_modules: The modules that are plugins, by name: their hooks are theirs, whoever imports them.
+        plugin_modules: The modules that are plugins, by name: hooks belong to the module that defines them, not to importers.
     """
 
     def __init__(self, plugin_modules: frozenset[str] = frozenset()) -> None:
@@ -41,7 +41,7 @@ class PluginManager(pluggy.PluginManager):
         self.known: Final = frozenset(name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec"))
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        """Only the plugin's own plain functions and methods are looked at, and without evaluating the attribute."""
+        """Only the plugin's own plain functions and methods are examined, and without evaluating the attribute."""
         function = routine(plugin, name)
         if function is None or self.is_imported(function, plugin):
             return None
@@ -51,8 +51,8 @@ class PluginManager(pluggy.PluginManager):
         """Register every hook implementation of a plugin, or none.
 
         Raises:
-            PluginError: a hook's name or arguments are not those of a hook, or its marker asks for what rlx
-                does not do; the manager is as it was before.
+            PluginError: a hook's name or arguments are not those of a hook, or its marker uses an option that rlx
+                does not support; the manager is as it was before.
         """
         self.verify(plugin)
         try:
@@ -66,10 +66,11 @@ class PluginManager(pluggy.PluginManager):
             raise
 
     def is_imported(self, function: Any, plugin: object) -> bool:
-        """Whether a function is a hook of another module, which this plugin imported: what it returns is not this one's.
+        """Return whether a function is a hook of another plugin module, which this plugin imported: its records are not this
+        one's.
 
-        A package may spread its hooks over modules, as long as those are no plugins of their own. What is in no module by
-        its name was made for the plugin that holds it.
+        A package may spread its hooks over modules, as long as those are not plugins themselves. A function that is not an
+        attribute of its module was made for the plugin that holds it.
         """
         if not inspect.ismodule(plugin) or function.__module__ == plugin.__name__:
             return False
@@ -80,11 +81,11 @@ class PluginManager(pluggy.PluginManager):
         return is_elsewhere and there is function
 
     def holds(self, plugin: object) -> bool:
-        """Whether this very object is registered; plugins need neither be hashable nor compare sanely."""
+        """Return whether this very object is registered; plugins need neither be hashable nor compare sanely."""
         return any(each is plugin for _, each in self.list_name_plugin())
 
     def verify(self, plugin: object) -> None:
-        """Refuse what pluggy would accept and then never call, or call in an order that rlx does not keep."""
+        """Refuse hooks that pluggy would accept and then never call, or call in an order that rlx does not keep."""
         for name in dir(plugin):
             function = routine(plugin, name)
             options: Mapping[str, Any] | None = getattr(function, MARK, None)
@@ -95,7 +96,7 @@ class PluginManager(pluggy.PluginManager):
             hook = name if options is None else options.get("specname") or name
             if hook not in self.known:
                 if options is not None and options.get("optionalhook"):
-                    continue  # written for a later rlx as well, and says so
+                    continue  # declared optional: written for a later rlx as well
                 hint = nearest(hook, self.known)
                 if hint is None and options is not None:
                     continue  # a hook of a later rlx-core; see `newer_hooks`
@@ -108,7 +109,7 @@ class PluginManager(pluggy.PluginManager):
                     raise PluginError(f"`{hook}` is marked `{option}`", place(function), hint=hint)
 
     def newer_hooks(self, plugin: object) -> list[str]:
-        """The hooks of a plugin that this rlx-core does not know, and whose names are not like those that it knows."""
+        """Return the hooks of a plugin that are unknown to this rlx-core and not similar to a known name."""
         found = []
         for name in dir(plugin):
             function = routine(plugin, name)
@@ -129,7 +130,7 @@ class PluginManager(pluggy.PluginManager):
 
 
 def routine(plugin: object, name: str) -> Any:
-    """The function or method behind an attribute, found without running a property or `__getattr__`."""
+    """Return the function or method behind an attribute without running a property or `__getattr__`; else `None`."""
     found = inspect.getattr_static(plugin, name, None)
     if isinstance(found, staticmethod | classmethod):
         return found.__func__
@@ -137,13 +138,13 @@ def routine(plugin: object, name: str) -> Any:
 
 
 def defined_by(function: Any, plugin: object) -> bool:
-    """Whether a function was written in the plugin itself, not imported into it."""
+    """Return whether a function was written in the plugin itself, not imported into it."""
     own = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
     return bool(function.__module__ == own)
 
 
 def place(function: Any) -> Fact:
-    """Where a function is written."""
+    """Return the file and line of a function."""
     file, line = source_of(function)
     return Fact("hook", f"{file}:{line}")
 

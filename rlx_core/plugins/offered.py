@@ -1,4 +1,4 @@
-"""Functions that plugins offer as attributes of `rlx_core`: found by what packages declare, before any code of theirs."""
+"""Functions that plugins offer as attributes of `rlx_core`: located by package metadata, before any of their code runs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rlx_core.system.records import frozen
 
 @frozen
 class Relation:
-    """`first` comes before `second`, because the record `said_by` says so."""
+    """The constraint that `first` comes before `second`, declared by the record `said_by`."""
 
     first: str
     second: str
@@ -25,7 +25,7 @@ class Relation:
 
 
 def ordered(records: Mapping[str, Contribution]) -> list[str]:
-    """The names in order. Two runs over the same records agree, in whatever order the records were found.
+    """Return the names in order. Two runs over the same records agree, whatever the order of the mapping.
 
     Raises:
         CycleError: the relations cannot all hold; the message has each relation of one cycle.
@@ -52,7 +52,7 @@ def ordered(records: Mapping[str, Contribution]) -> list[str]:
 
 
 def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
-    """Every relation between records that are there, in a fixed order."""
+    """Yield every relation between present records, in a fixed order."""
     found: list[Relation] = []
     for name in sorted(name for name, record in records.items() if record.before or record.after):
         found += [Relation(name, other, name) for other in records[name].before if other in records]
@@ -61,7 +61,7 @@ def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
 
 
 def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:
-    """One cycle among names that are all stuck behind one another."""
+    """Return one cycle among names that all wait for one another."""
     # Each of them has a predecessor that is stuck too, so walking backwards must come round.
     into = {each.second: each for each in reversed(relations) if each.first in among and each.second in among}
     name = min(among)
@@ -75,7 +75,7 @@ def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:
 
 
 def cycle_error(cycle: list[Relation]) -> CycleError:
-    """The error that spells a cycle out, beginning at its smallest name."""
+    """Return the error that lists a cycle, beginning at its smallest name."""
     start = min(range(len(cycle)), key=lambda index: cycle[index].first)
     cycle = cycle[start:] + cycle[:start]
     path = " → ".join([*(relation.first for relation in cycle), cycle[0].first])
@@ -84,5 +84,5 @@ def cycle_error(cycle: list[Relation]) -> CycleError:
 
 
 def members(error: CycleError) -> set[str]:
-    """The names that made a cycle by what they say."""
+    """Return the names whose constraints form a cycle."""
     return {fact.label for fact in error.facts}

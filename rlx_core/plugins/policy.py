@@ -1,4 +1,4 @@
-"""`PluginPolicy`: what the user switched on, off, or over, and where that was said."""
+"""`PluginPolicy`: the plugins that the user enables, blocks or prefers, and the source of each setting."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEYS: Final = ("enable", "block", "allow", "override")
 
 @frozen
 class Choice:
-    """One word the user wrote, and where: the command line, a variable, or a file."""
+    """One word that the user wrote, and its source: the command line, a variable, or a file."""
 
     word: str
     source: str
 
     def covers(self, entry: PluginEntry) -> bool:
-        """Whether it means this plugin; patterns such as `*` never mean the built-in one."""
+        """Return whether it matches this plugin; patterns such as `*` never match the built-in one."""
         if entry.origin is PluginOrigin.BUILTIN:
             return self.word == entry.name
         return fnmatchcase(entry.name, self.word) or fnmatchcase(normalized(entry.distribution), normalized(self.word))
@@ -49,10 +49,10 @@ def choices(words: Iterable[str], source: str) -> tuple[Choice, ...]:
 
 @frozen
 class PluginPolicy:
-    """Which plugins may be used, which must be, and who wins a contested name.
+    """The plugins that may be used, those that must be, and the winners of contested names.
 
-    Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several lists of
-    what is allowed a plugin must be on each; a right-hand override replaces a left-hand one.
+    Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several `allow` lists, a plugin
+    must be on each; a right-hand override replaces a left-hand one.
 
     Args:
         block: Names or patterns of plugins or distributions that are never imported.
@@ -87,7 +87,7 @@ class PluginPolicy:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> PluginPolicy:
-        """What `RLX_PLUGINS_BLOCK` and `RLX_PLUGINS_ALLOW` say, words separated by commas or spaces."""
+        """Return the policy of `RLX_PLUGINS_BLOCK` and `RLX_PLUGINS_ALLOW`, words separated by commas or spaces."""
         variables = os.environ if environment is None else environment
         blocked = cls.of(block=words_in(variables.get(BLOCK_VARIABLE, "")), source=BLOCK_VARIABLE)
         return blocked + cls.of(allow=words_in(variables.get(ALLOW_VARIABLE, "")), source=ALLOW_VARIABLE)
@@ -136,7 +136,7 @@ class PluginPolicy:
         return None
 
     def unmatched(self, entries: Iterable[PluginEntry]) -> tuple[str, ...]:
-        """Words that mean no plugin that is here: probably misspelt, and said in the listing."""
+        """Return the words that match no known plugin: probably misspelt, and shown in the listing."""
         known = list(entries)
         words = {choice for choice in self.block if not any(choice.covers(entry) for entry in known)}
         words |= {choice for row in self.allow for choice in row if not any(choice.covers(e) for e in known)}
@@ -160,6 +160,6 @@ def word_list(table: Mapping[str, Any], key: str, source: str) -> list[str]:
 
 
 def beside(source: str, word: str) -> str:
-    """A plugin file named in a configuration lies relative to that, not to where rlx was started."""
+    """Resolve a plugin file relative to the configuration that names it, not to the working directory."""
     domain, equals, path = word.rpartition("=")
     return f"{domain}{equals}{Path(source).parent / path}" if path.endswith(".py") else word

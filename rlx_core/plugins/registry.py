@@ -39,13 +39,13 @@ from rlx_core.system.records import frozen
 R = TypeVar("R", bound=Contribution)
 Key = tuple[str, str]  # kind, name
 Expect = Callable[[Any], str | None]
-"""Looks at what a record led to and says what is wrong with it, or `None`."""
+"""Validator of a loaded contribution: returns a description of the fault, or `None`."""
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @frozen
 class Refusal:
-    """A name that is claimed but cannot be used, and the error for whoever uses it."""
+    """A name that is claimed but cannot be used, and the error that its use raises."""
 
     claims: tuple[Claim, ...]
     kind: type[RlxError]
@@ -54,13 +54,13 @@ class Refusal:
     hint: str | None = None
 
     def error(self) -> RlxError:
-        """The error, made anew each time so that tracebacks do not pile up on one object."""
+        """The error, a new object each time so that tracebacks do not pile up on one object."""
         return self.kind(self.message, *self.facts, hint=self.hint)
 
 
 @frozen
 class Override:
-    """A name that the configuration took from one plugin and gave to another."""
+    """A name that the configuration assigns to another plugin than the one that would have it."""
 
     winner: Claim
     loser: Claim
@@ -69,7 +69,7 @@ class Override:
 
 @frozen(kw_only=True, repr=False)
 class Registry:
-    """What exists: one table a kind, each in the order that `before`, `after`, `priority` and names give.
+    """All contributions: one table per kind, each in the order that `before`, `after`, `priority` and names give.
 
     A registry never changes; activating a plugin makes another one. Look-ups are dictionary look-ups.
     """
@@ -89,14 +89,12 @@ class Registry:
     commands: Mapping[str, CommandSpec] = EMPTY
     functions: Mapping[str, FunctionSpec] = EMPTY
     events: Mapping[str, EventSpec] = EMPTY
-    claims: Mapping[Key, Claim] = EMPTY  # those that won, one a name
+    claims: Mapping[Key, Claim] = EMPTY  # the winners, one per name
     refused: Mapping[Key, Refusal] = EMPTY
     overrides: tuple[Override, ...] = ()
     absent: tuple[tuple[PluginEntry, Verdict], ...] = ()  # plugins that provide nothing, and why
-    faults: tuple[
-        ContributionFault, ...
-    ] = ()  # what is claimed, is no use to anybody, and was seen without importing it
-    left_out: dict[Key, ContributionFault] = field(factory=dict, eq=False)  # what `usable` found to be no use; grows
+    faults: tuple[ContributionFault, ...] = ()  # claims whose faults were detected without importing anything
+    left_out: dict[Key, ContributionFault] = field(factory=dict, eq=False)  # faults that `usable` detected; grows
     _memo: dict[str, str] = field(factory=dict, init=False, eq=False)
 
     def __repr__(self) -> str:
@@ -119,7 +117,7 @@ class Registry:
         return self._memo["hash"]
 
     def digest(self, kind: str, name: str) -> str:
-        """The digest of one record; what a lock file refers to when other plugins should not matter to it."""
+        """Return the digest of one record; a lock file refers to it where other plugins should not matter."""
         return self._claim(kind, name).digest
 
     def owner(self, kind: str, name: str) -> Provenance:
@@ -152,12 +150,12 @@ class Registry:
         """The thing itself: the record's `load`, imported.
 
         Args:
-            expect: Says what is wrong with what was found, or `None`.
+            expect: Returns the fault of the loaded object, or `None`.
             even_unavailable: See `require`.
 
         Raises:
-            PluginError: It does not load, or is not what it must be; the error has its cause, the plugin that it comes
-                from, and what mends that. And see `require`.
+            PluginError: It does not load, or is of the wrong type; the error has its cause, the plugin that contributed it,
+                and a fix. And see `require`.
         """
         record = self.require(kind, name, even_unavailable=even_unavailable)
         claim = self._claim(kind, name)
@@ -174,9 +172,9 @@ class Registry:
         return found
 
     def usable(self, kind: str, name: str, expect: Expect | None = None) -> Any:
-        """The thing itself, or `None` if it cannot be used: then it is left out, and a warning says so once.
+        """Return the object itself, or `None` if it cannot be used: then it is left out, with one warning.
 
-        For what takes part without being asked for by name: whoever does not need it must not be stopped by it.
+        For contributions that take part without being requested by name: they must not stop a program that does not need them.
         """
         if (kind, name) in self.left_out:
             return None
@@ -187,12 +185,12 @@ class Registry:
             return None
 
     def leave_out(self, fault: ContributionFault) -> None:
-        """Use a contribution no more, and warn of it if nobody has yet."""
+        """Stop using a contribution, and warn of it once."""
         if self.left_out.setdefault((fault.kind, fault.name), fault) is fault:
             warn_of(fault)
 
     def kernels_for(self, target: str) -> list[KernelSpec]:
-        """Every kernel table for a target, whoever gives it, in order."""
+        """Return every kernel table for a target, from all plugins, in order."""
         return [record for record in self.kernels.values() if record.target == target]
 
     def legalizations_for(self, target: str) -> list[LegalizationSpec]:
@@ -208,5 +206,5 @@ class Registry:
         return [record for record in self.events.values() if record.event == event]
 
     def _claim(self, kind: str, name: str) -> Claim:
-        self.require(kind, name, even_unavailable=True)  # who brings it is known where it cannot be used, too
+        self.require(kind, name, even_unavailable=True)  # an unavailable target has a claim, too
         return self.claims.get((kind, name)) or self.refused[kind, name].claims[0]

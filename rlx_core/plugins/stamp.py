@@ -1,7 +1,7 @@
-"""Stamps: what stands for the code of packages in the keys of caches.
+"""Stamps: the part of a cache key that identifies the code of packages.
 
-A stamp changes when a file of a package does. Files are told apart as Python tells whether bytecode is out of date, by size
-and time of change: reading them all would take longer than what a cache saves.
+A stamp changes when a file of a package does. Changes are detected as Python detects stale bytecode, by size and modification
+time: reading all files would take longer than a cache saves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def stamp_of(packages: Iterable[str]) -> str | None:
 
 @cache
 def package_stamp(package: str) -> str | None:
-    """The digest of one package's files, as they were when this process first asked; `None` if it is no folder of files."""
+    """Return the digest of one package's files, as of the first call in this process; `None` if it is no folder."""
     if not package:
         return None
     module = sys.modules.get(package)
@@ -67,7 +67,7 @@ def package_of(defined: object) -> str:
 
 
 def packages_of(entries: Iterable[PluginEntry]) -> Iterator[str]:
-    """The top-level packages that plugins are made of; an empty name for one that is in no package."""
+    """Yield the top-level packages of plugins; an empty name for one that is in no package."""
     for entry in entries:
         if entry.origin is PluginOrigin.NAMED or (
             entry.plugin is not None and not isinstance(entry.plugin, ModuleType)

@@ -1,4 +1,4 @@
-"""What has become of a plugin: its state, the reason, and what it gave; values that any report can print."""
+"""The state of a plugin, the reason for it, and the plugin's contributions; values that any report can print."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class State(StrEnum):
-    """The verdict on a plugin; one that nothing has asked for yet has none."""
+    """The verdict on a plugin; a plugin that has not been used yet has none."""
 
     ACTIVE = "active"
     BLOCKED = "blocked"  # switched off by the user
@@ -40,7 +40,7 @@ MACHINERY: Final = (
 
 @frozen
 class Failure:
-    """What a plugin's own code did wrong, kept so that whoever asks for the plugin sees the true cause."""
+    """The exception of a plugin's own code, kept so that every use of the plugin reports the true cause."""
 
     error: BaseException = field(eq=False)
     where: str  # the innermost line, which is the plugin's own or one that it called
@@ -49,9 +49,9 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Record an exception, and let go of the variables that its frames hold."""
+        """Record an exception, and clear the local variables of its frames."""
         frames = traceback.extract_tb(error.__traceback__)
-        # The first frames are rlx's and the import system's; they say nothing about the plugin.
+        # The first frames are rlx's and the import system's, and irrelevant to the plugin.
         own = [frame for frame in frames if not is_machinery(frame.filename)]
         traceback.clear_frames(error.__traceback__)
         lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in own)
@@ -64,14 +64,14 @@ class Failure:
 
 @frozen
 class Outcome(Generic[T]):
-    """What came of running a plugin's code: a value, or the failure."""
+    """The outcome of running a plugin's code: a value, or the failure."""
 
     value: T | None = None
     failure: Failure | None = None
 
 
 def attempt(action: Callable[[], T]) -> Outcome[T]:
-    """Run a plugin's code so that nothing it raises gets out, not even `SystemExit`; only Ctrl-C does."""
+    """Run a plugin's code and catch all of its exceptions, even `SystemExit`; only Ctrl-C passes."""
     try:
         return Outcome(action())
     except KeyboardInterrupt:
@@ -81,13 +81,13 @@ def attempt(action: Callable[[], T]) -> Outcome[T]:
 
 
 def is_machinery(filename: str) -> bool:
-    """Whether a frame belongs to the import system, to generated code, or to the plugin layer itself."""
+    """Return whether a frame belongs to the import system, to generated code, or to the plugin layer itself."""
     return filename.startswith("<") or Path(filename).parent in MACHINERY
 
 
 @frozen
 class Provenance:
-    """Where something registered comes from."""
+    """The origin of a registered object."""
 
     plugin: str
     distribution: str
@@ -106,7 +106,7 @@ class Provenance:
 
 @frozen
 class Verdict:
-    """What was decided about a plugin, why, and what would change it."""
+    """The decision about a plugin, its reason, and what would change it."""
 
     state: State
     reason: str = ""
@@ -119,14 +119,14 @@ class PluginStatus:
     """One row of the listing.
 
     Args:
-        state: The verdict, or `None` while nothing has asked for the plugin.
+        state: The verdict, or `None` while the plugin has not been used.
         reason: Why, in one line; empty for a plugin that is active without remarks.
         mend: The command or the change that would make it usable, where one is known.
         provides: Names by kind; known only once the plugin has been activated.
         contested: Names that another plugin claims as well.
         overrides: Names it has taken from others, each with the plugin that lost it.
         overridden: Names it has lost, each with the plugin that has it now.
-        faults: What it contributes that cannot be used, as far as that is known without importing it.
+        faults: Contributions that cannot be used, as far as that is known without importing them.
     """
 
     name: str
@@ -150,5 +150,5 @@ class PluginStatus:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many names of each kind it provides."""
+        """Return the number of names that it provides, by kind."""
         return {kind: len(names) for kind, names in self.provides.items()}

@@ -1,4 +1,4 @@
-"""One row of the listing, from everything that is known about a plugin."""
+"""One row of the plugin listing, from everything that is known about a plugin."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def status(
 
 
 def remark(name: str, refusal: Refusal, entry: PluginEntry) -> str:
-    """Why a name of this plugin cannot be used: who else claims it, or what else is wrong."""
+    """Return why a name of this plugin cannot be used: another plugin's claim, or another fault."""
     rivals = [claim for claim in refusal.claims if claim.entry.key != entry.key]
     if not rivals:
         return refusal.message
@@ -65,5 +65,5 @@ def provided(claims: tuple[Claim, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 def refused(claims: tuple[Claim, ...], registry: Registry) -> list[Claim]:
-    """Those of a plugin's claims that cannot be used."""
+    """Return the claims of a plugin that cannot be used."""
     return [claim for claim in claims if (claim.kind, claim.name) in registry.refused]

@@ -1,4 +1,4 @@
-"""Contributions at use: whose fault an exception is, as a typed error and as an entry of the journal."""
+"""Errors of contributions at use: the owner of an exception, as a typed error and as an entry of the journal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["HOSTS", "fault_at_use", "leave_row_out", "owner_of", "typed_error"]
 
 HOSTS: Final[WeakValueDictionary[int, PluginHost]] = WeakValueDictionary()
-"""The hosts of this process by number: owners are looked up in them when something has failed, the latest host first."""
+"""The hosts of this process by number: owners are looked up in them when a call has failed, the latest host first."""
 
 CORE_FOLDER: Final = Path(__file__).parents[1]
 
 
 def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, PluginEntry] | None:
-    """The plugin that contributed something, by the claims of the hosts of this process; `None` if it is no plugin's."""
+    """Return the plugin that contributed something, by the claims of the hosts of this process; `None` if no plugin did."""
     word = plugin or name.partition(".")[0]
     hosts = [host for _, host in sorted(HOSTS.items(), reverse=True)]
     for host in hosts:
@@ -44,8 +44,8 @@ def owner_of(kind: str, name: str, plugin: str | None) -> tuple[Provenance, Plug
 def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> ContributionFault | None:
     """The fault of a contribution that raised, recorded in the journal.
 
-    `None` for what no plugin contributes, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
-    traceback says most.
+    `None` for code of no plugin, and for rlx's own ops and passes: an exception there is a defect of rlx, of which the
+    traceback is the best description.
     """
     found = owner_of(kind, name, plugin)
     if found is None or found[1].origin is PluginOrigin.BUILTIN or is_from_signal_handler(error):
@@ -61,7 +61,7 @@ def fault_at_use(kind: str, name: str, step: str, plugin: str | None, error: Bas
 
 
 def typed_error(kind: str, name: str, step: str, plugin: str | None, error: BaseException) -> BaseException:
-    """The error to raise instead of what contributed code raised: `error` itself where it is typed, or no plugin's."""
+    """Return the error to raise for an exception in contributed code: `error` itself if it is an rlx error, or from no plugin."""
     if isinstance(error, RlxError) or is_from_signal_handler(error):
         return error
     fault = fault_at_use(kind, name, step, plugin, error)
@@ -92,7 +92,7 @@ def leave_row_out(
 
 
 def is_from_signal_handler(error: BaseException) -> bool:
-    """Whether an exception passed through a signal handler of the program: a time limit by `SIGALRM`, say."""
+    """Return whether an exception passed through a signal handler of the program, such as a time limit by `SIGALRM`."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     functions = [getattr(each, "__func__", each) for each in handlers if callable(each)]
     codes = {getattr(each, "__code__", None) for each in functions}
@@ -102,7 +102,7 @@ def is_from_signal_handler(error: BaseException) -> bool:
 
 
 def line_of(error: BaseException) -> str:
-    """The innermost line outside of rlx-core that an exception passed through; the innermost of all if there is none."""
+    """Return the innermost line outside of rlx-core that an exception passed through, else the innermost line."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [each for each in frames if CORE_FOLDER not in Path(each.filename).parents] or list(frames)
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""

@@ -1,4 +1,4 @@
-"""The process and the machine that rlx runs in: locks, the processor's modes, files and caches of its own, the terminal.
+"""Process and machine: locks, the processor's floating-point modes, private files and caches, the terminal.
 
-This layer knows no program, no op and no plugin; errors are all that it imports of rlx.
+This layer does not depend on programs, ops or plugins; it imports only errors from rlx.
 """

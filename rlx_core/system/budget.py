@@ -1,6 +1,6 @@
 """Budgets: how much work a program or a file may cause before the first run.
 
-Text of a few kilobytes can ask for any amount of work: functions that call each other twice, constants of constants. What is done
+Text of a few kilobytes can cause any amount of work: functions that call each other twice, constants of constants. Work
 is counted where it is done (nodes by the builder of a graph, bytes by the reader of files and by constant folding), for the
 innermost `working` block of this thread; outside of such blocks nothing is counted.
 """
@@ -22,12 +22,12 @@ from rlx_core.system.records import frozen
 __all__ = ["Budget", "CountedWork", "current_work", "working"]
 
 NODES_PER_CHECK: Final = 64
-"""Nodes between two looks at the clock, which takes about as long as a tenth of a node."""
+"""Nodes between two readings of the clock, which takes about as long as a tenth of a node."""
 
 
 @frozen
 class Budget:
-    """How much work a program or a file may cause before the first run; more is a `BudgetError`.
+    """The maximum work that a program or a file may cause before the first run; more is a `BudgetError`.
 
     Attributes:
         nodes: The most nodes of one graph while passes rewrite it, or a reader makes it of a file.
@@ -48,11 +48,11 @@ class Budget:
 
 
 class CountedWork:
-    """What was done so far within one `working` block.
+    """Work done so far within one `working` block.
 
     Args:
         budget: The limits.
-        task: What is done, in the user's terms ("loading model.onnx").
+        task: The current task, in the user's terms ("loading model.onnx").
     """
 
     def __init__(self, budget: Budget, task: str) -> None:
@@ -63,7 +63,7 @@ class CountedWork:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A pass, or another part with a time limit of its own.
+        """Limit the time of a pass, or of another part.
 
         Raises:
             BudgetError: It took longer.
@@ -145,13 +145,13 @@ _work: ContextVar[CountedWork | None] = ContextVar("work", default=None)
 
 
 def current_work() -> CountedWork | None:
-    """The work that is counted now, or `None` if none is."""
+    """Return the current work that is counted, or `None`."""
     return _work.get()
 
 
 @contextmanager
 def working(budget: Budget, task: str) -> Iterator[CountedWork]:
-    """Count what is done inside of the block, from nothing, against a budget."""
+    """Count the work done inside of the block, from zero, against a budget."""
     token = _work.set(work := CountedWork(budget, task))
     try:
         yield work

@@ -1,4 +1,4 @@
-"""Python's collector of cycles, while a program is compiled and while a part of rlx is imported.
+"""Python's collector of cycles: less frequent while a program is compiled and while a part of rlx is imported.
 
 Both make hundreds of thousands of small objects that stay, and by default the collector looks through the young ones after every
 700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first that comes here raises
@@ -16,7 +16,7 @@ from rlx_core.system.locks import Lock
 __all__ = ["collecting_seldom"]
 
 YOUNG: Final = 200_000
-"""Objects that are made between two collections of the young ones."""
+"""Number of allocations between two collections of the young generation."""
 
 _lock = Lock("the collector's threshold")
 _inside = 0
@@ -24,7 +24,7 @@ _before = (0, 0, 0)
 
 
 class collecting_seldom(ContextDecorator):
-    """Inside, cycles are looked for when many objects have been made."""
+    """Inside, garbage collection is less frequent: the first threshold of the cycle collector is raised."""
 
     __slots__ = ()
 

@@ -15,7 +15,7 @@ def deprecated_names(module: str, names: Mapping[str, tuple[str, str]]) -> Calla
 
     Args:
         module: The module's full name.
-        names: Deprecated name → the address of what replaced it (`package.module:name`), and the release that removes it.
+        names: Deprecated name → the address of its replacement (`package.module:name`), and the release that removes it.
     """
 
     def get(name: str) -> Any:

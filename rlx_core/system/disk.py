@@ -1,8 +1,8 @@
-"""The compile cache's files: one an entry, each complete or absent, in a directory that is its owner's alone.
+"""The compile cache's files: one per entry, each complete or absent, in a directory that is its owner's alone.
 
 An entry is a magic number, its key, its length, a checksum and the payload. It is written to a temporary file, synced and
-renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that nobody
-reads. Reading trusts nothing: a file that differs in any bit from what was written is no entry. There are no locks; writers
+renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that is never
+read. Reading trusts nothing: a file in which any bit changed since it was written is no entry. There are no locks; writers
 of one key write the same bytes, and renaming decides which copy stays.
 """
 
@@ -31,12 +31,12 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".rlx"
 _FAULTS_KEPT: Final = 32
 _UNLISTED: Final = 16
-"""The share of its limit, as one part in so many, that is written before the directory is listed again."""
+"""Fraction of the limit, as its denominator, that is written before the directory is listed again."""
 
 
 @define
 class DiskCounts:
-    """What the files did so far, and the last faults in words."""
+    """Counters of file operations so far, and descriptions of the last faults."""
 
     hits: int = 0
     misses: int = 0
@@ -58,7 +58,7 @@ class DiskCache:
     as this object knows, and after each `_UNLISTED`-th of the limit: what other processes write meanwhile may exceed it by
     that much for each of them.
 
-    Neither `get` nor `put` raises for anything that the file system does: what cannot be read is a miss, what cannot be
+    Neither `get` nor `put` raises for any error of the file system: an unreadable file is a miss, an entry that cannot be
     written is not kept, and `counts` has the reason.
 
     Raises:
@@ -69,7 +69,7 @@ class DiskCache:
         self.directory = Path(cache_directory() if directory is None else directory)
         self.max_nbytes = max_nbytes
         self.counts = DiskCounts()
-        self._listed: int | None = None  # bytes that entries took when they were listed last
+        self._listed: int | None = None  # bytes of the entries when they were listed last
         self._written = 0  # bytes since then
         own_directory(self.directory)
 
@@ -96,7 +96,7 @@ class DiskCache:
         return payload
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Store `payload` under `key`; whether that worked."""
+        """Store `payload` under `key`; return whether that succeeded."""
         path = self._path(key)
         if _HEADER.size + len(payload) > self.max_nbytes:
             self.counts.fault(f"write {path.name}: {len(payload)} bytes are more than the cache may hold")
@@ -113,13 +113,13 @@ class DiskCache:
         return True
 
     def drop(self, key: str, reason: str) -> None:
-        """Remove an entry that proved useless."""
+        """Remove an unusable entry."""
         self.counts.rejected += 1
         self.counts.fault(f"entry {key[:16]}: {reason}")
         self._remove(self._path(key))  # if it stays, it is refused again
 
     def keys(self) -> list[str]:
-        """The keys of the entries there are, sorted."""
+        """Return the keys of all entries, sorted."""
         return sorted(path.name.removesuffix(_SUFFIX) for path, _ in self._entries())
 
     @property
@@ -140,7 +140,7 @@ class DiskCache:
         return self.directory / f"{key}{_SUFFIX}"
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Entries, and what will be one or was to be."""
+        """Yield entries and temporary files with their status."""
         try:
             with os.scandir(self.directory) as found:
                 names = [each.path for each in found if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
@@ -155,7 +155,7 @@ class DiskCache:
         return (each for each in self._files() if not is_temporary(each[0].name))
 
     def _remove(self, path: Path) -> bool:
-        """Remove a file; whether it is gone."""
+        """Remove a file; return whether it no longer exists."""
         try:
             path.unlink(missing_ok=True)  # another process evicts too
         except OSError as error:
@@ -171,8 +171,8 @@ class DiskCache:
         )
 
     def _evict(self, keep: Path) -> None:
-        """Remove what writers that were killed have left, then the entries unused for longest that are too many."""
-        # Before listing: what another thread writes meanwhile may be counted twice, and is not forgotten.
+        """Remove the abandoned files of killed writers, then the least recently used entries above the limit."""
+        # Before listing: files that another thread writes meanwhile may be counted twice, and are not forgotten.
         self._written = 0
         entries, total = [], 0
         for path, found in self._files():
@@ -203,7 +203,7 @@ def _header(key: str, payload: bytes) -> bytes:
 
 
 def _payload(key: str, data: bytes) -> tuple[bytes | None, str]:
-    """The payload of a file's bytes, or `None` and what is wrong with them."""
+    """Return the payload of a file's bytes and an empty text, or `None` and a description of the fault."""
     if len(data) < _HEADER.size:
         return None, f"it has {len(data)} bytes, a header has {_HEADER.size}"
     magic, raw, length, checksum = _HEADER.unpack_from(data)

@@ -1,8 +1,8 @@
 """The processor's floating-point modes: how it rounds, and whether it takes subnormals for zero.
 
-They belong to a thread, and whoever lives in the process may change them: `fesetround`, a library that was linked with
-`-ffast-math`, one that flushes subnormals for speed. What rlx computes is defined for the standard modes (to nearest, with
-subnormals), so the modes are set where it compiles and where it runs, and are put back afterwards.
+They belong to a thread, and any code in the process may change them: `fesetround`, a library that was linked with
+`-ffast-math`, one that flushes subnormals for speed. rlx's results are defined for the standard modes (to nearest, with
+subnormals), so the modes are set where it compiles and where it runs, and are restored afterwards.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["are_standard", "in_standard_modes"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENVIRONMENT_BYTES: Final = 512
-"""Room for C's `fenv_t`, which has 32 bytes on x86-64 and 8 on AArch64."""
+"""Size of a buffer for C's `fenv_t`, which has 32 bytes on x86-64 and 8 on AArch64."""
 
 
 def are_standard(
     one: float = 1.0, half_step: float = 2.0**-53, least: float = 2.0**-1022, half: float = 0.5, tiny: float = 5e-324
 ) -> bool:
-    """Whether this thread rounds to nearest and keeps subnormals. (Arguments, so that nothing is worked out beforehand.)"""
+    """Return whether this thread rounds to nearest and keeps subnormals. (Arguments prevent constant folding.)"""
     return (
         one + half_step == one  # not upward
         and one - half_step * half == one  # neither downward nor toward zero
@@ -37,7 +37,7 @@ def are_standard(
 
 
 def in_standard_modes(function: F) -> F:
-    """A function that runs in the standard modes, whatever its caller's thread has; which has them again afterwards."""
+    """Return a function that runs in the standard modes, whatever the modes of its caller's thread, and restores those."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +66,7 @@ def _standard() -> Iterator[None]:
 
 @cache
 def _library() -> Any:
-    """The C library's functions for the modes; `None` where there are none that are known to set all of them."""
+    """Return the C library's functions for the modes; `None` where no functions are known to set all of them."""
     if os.name != "posix" or platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"):
         return None
     for name in (None, "libm.so.6"):

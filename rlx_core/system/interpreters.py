@@ -30,7 +30,7 @@ def expect_main_interpreter() -> None:
 
 @cache
 def is_main_interpreter() -> bool:
-    """Whether the code that calls this runs in the interpreter that the process began with."""
+    """Return whether the calling code runs in the main interpreter of the process."""
     try:
         interpreters: Any = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     except ImportError:  # this Python has no other interpreters

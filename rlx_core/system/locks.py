@@ -1,19 +1,19 @@
-"""Locks that neither a signal handler nor a fork can turn into a wait without end.
+"""Locks that neither a signal handler nor a fork can turn into an endless wait.
 
-A signal handler runs between any two instructions of the main thread, and may call what it interrupted; a fork copies what
-other threads hold, and not the threads that would give it back. So whatever is shared in rlx is behind a `Lock`:
+A signal handler runs between any two instructions of the main thread, and may call the function that it interrupted; a fork
+copies the locks of other threads, but not the threads that would release them. So all shared state of rlx is behind a `Lock`:
 
-* It is re-entrant: a handler gets what its own thread holds. What is done under a lock must bear that (each step leaves
-  what is guarded whole), and long work under it may be done twice.
-* Threads that wait for each other in a circle, which only a handler can close, are told so.
-* A fork waits until no other thread holds one, or is in a `forks_wait`; those that hold nothing wait for the fork before
+* It is re-entrant: a handler gets the locks of its own thread. Code under a lock must allow for that (each step leaves
+  the guarded data consistent), and long work under it may be done twice.
+* Threads that wait for each other in a cycle, which only a handler can close, get a `DeadlockError`.
+* A fork waits until no other thread has one, or is in a `forks_wait`; threads without a lock wait for the fork before
   they begin. Where that would take too long or for ever, the child gets new locks for those it could never acquire.
 * rlx never waits for a foreign lock while it blocks forks: a hook of another library (`logging` has one) may have acquired
   that lock for the fork already. Calls of foreign code (log handlers, listeners) are `fork_safepoint`s, for which a fork does
   not wait; neither does it wait for a thread that stands still in foreign code (a function that is traced, say).
 
-Whatever a fork has to do in the core is here, and `rlx_core.public` registers it; others add what they have to forget in a
-child by `in_child`.
+All actions of the core at a fork are here, and `rlx_core.public` registers them; other modules register functions that
+clear their state in a child by `in_child`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ __all__ = [
 T = TypeVar("T")
 
 LOOK_AGAIN: Final = 0.05
-"""Seconds after which a thread that waits looks whether it waits for itself."""
+"""Seconds after which a waiting thread checks whether it waits for itself."""
 
 _PATIENCE: Final = 30.0
-"""Seconds that a fork waits for other threads to come out of rlx."""
+"""Seconds that a fork waits for other threads to leave rlx."""
 
 _FOREIGN_PATIENCE: Final = 0.5
 """Seconds that a fork waits for calls of foreign code: nearly all end in microseconds, and leave nothing half done then."""
@@ -66,19 +66,19 @@ _STANDSTILL: Final = 1.0
 """Seconds after which a thread that executes no instruction of foreign code is taken to wait for the thread that forks."""
 
 _NATIVE_CALLERS: Final = ("rlx_", "llvmlite", "numpy", "ctypes", "importlib", "zipimport", "_frozen_importlib")
-"""Beginnings of the modules whose calls of native code and files end by themselves: a fork waits for these."""
+"""Name prefixes of the modules whose calls of native code and files end by themselves: a fork waits for these."""
 
 _held: dict[int, int] = {}
-"""Thread → how many locks and sections it is inside of; each thread changes its own."""
+"""Thread → number of locks and sections that it is inside of; each thread changes only its entry."""
 
 _waits: dict[int, Waited] = {}
-"""Thread → what it waits for."""
+"""Thread → the object that it waits for."""
 
 _outside: dict[int, int] = {}
-"""Thread → how many locks and sections it left for a call of foreign code."""
+"""Thread → number of locks and sections that it left for a call of foreign code."""
 
 _forking: dict[int, int] = {}
-"""Threads that are about to fork, and how often: a signal handler may fork while its own thread does."""
+"""Threads that are about to fork, with counts: a signal handler may fork while its own thread does."""
 
 _locks: WeakSet[Lock] = WeakSet()
 
@@ -86,24 +86,25 @@ _forgetting: list[Callable[[], object]] = []
 
 
 class Waited(Protocol):
-    """What threads wait for, and which thread it is that will let it go, if that is known."""
+    """An object that threads wait for, and the thread that will release it, if that is known."""
 
     @property
     def owner(self) -> int | None: ...
 
 
 class Lock:
-    """A re-entrant lock, for `with` in a function that is no generator: other threads look whether the function goes on.
+    """A re-entrant lock, for `with` in a function that is no generator: other threads check whether the function is still
+    running.
 
     A signal handler may raise on entry to `__exit__`, before anything is released. So a thread that waits looks now and then
     whether the function that has the lock is still among the calls of its thread, and takes the lock away if it is not. A fork
     of another thread still counts it, and waits as long as for any thread.
 
     Args:
-        what: What is behind it, for the error.
+        what: The guarded object, for the error.
 
     Raises:
-        DeadlockError: Whoever has it waits for something that this thread has (on entering).
+        DeadlockError: The owner of the lock waits for a lock of this thread (on entering).
     """
 
     __slots__ = ("__weakref__", "_depth", "_frame", "_lock", "owner", "what")
@@ -131,7 +132,7 @@ class Lock:
                     lock = self._wait(me)
                 if self._depth and not _is_called(self._frame, me):
                     self._depth = 0  # this thread left it without releasing
-                if lock is self._lock:  # nothing is called from here on, so that nobody takes it away
+                if lock is self._lock:  # no calls from here on, so that no other thread can take it
                     break
                 lock.release()
             if not self._depth:
@@ -139,7 +140,7 @@ class Lock:
             self.owner = me
             self._depth += 1
         except BaseException:
-            if not self._depth and self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
+            if not self._depth and self._lock._is_owned():  # type: ignore[attr-defined]  # as in `threading.Condition`
                 self._lock.release()
             _end(me)
             raise
@@ -170,7 +171,7 @@ class Lock:
                 self._take_away()
 
     def _take_away(self) -> None:
-        """Be free, if the function that has it has ended."""
+        """Release it, if the function that acquired it has ended."""
         lock, frame, owner, depth = self._lock, self._frame, self.owner, self._depth
         found = _OWNER.search(repr(lock))
         holder = int(found[1]) if found else 0
@@ -182,7 +183,7 @@ class Lock:
             self._lock, self.owner, self._frame, self._depth = fresh, None, None, 0
 
     def renew(self) -> None:
-        """In a forked child: be free, if whoever had it is not in this process."""
+        """In a forked child: release it, if its owner is not in this process."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
@@ -190,14 +191,14 @@ class Lock:
 
 
 _OWNER: Final = re.compile(r"owner=(\d+)")
-"""In the text of a lock of Python's, the only place that has the thread while `Lock.owner` is not set yet."""
+"""Owner in the representation of Python's lock, the only source of the thread while `Lock.owner` is not set yet."""
 
 _TAKING: Final = frozenset({Lock.__enter__.__code__, Lock.__exit__.__code__})
 """The functions that acquire and release: a thread in one of them may have a lock whose frame is not set."""
 
 
 def _is_called(frame: FrameType | None, thread: int, besides: frozenset[CodeType] = frozenset()) -> bool:
-    """Whether a function, or one of the code `besides`, is among the calls that a thread is in."""
+    """Return whether a function, or one with a code object in `besides`, is on the call stack of a thread."""
     at = sys._getframe(1) if thread == get_ident() else sys._current_frames().get(thread)
     while at is not None:
         if at is frame or at.f_code in besides:
@@ -207,7 +208,7 @@ def _is_called(frame: FrameType | None, thread: int, besides: frozenset[CodeType
 
 
 class _Section(ContextDecorator):
-    """What a fork waits for; nothing else is kept out of it. For `with`, or as a decorator."""
+    """A section for which a fork waits; it excludes nothing else. For `with`, or as a decorator."""
 
     __slots__ = ()
 
@@ -219,11 +220,11 @@ class _Section(ContextDecorator):
 
 
 forks_wait: Final = _Section()
-"""Inside, this thread does what a fork would leave half done: it imports, or is in a library that has locks of its own."""
+"""Inside, this thread does work that a fork would leave half done: it imports, or is in a library with locks of its own."""
 
 
 class _Safepoint(ContextDecorator):
-    """Part of a section, or of what is done under a lock, for which a fork does not wait. For `with`, or as a decorator."""
+    """Part of a section, or of work under a lock, for which a fork does not wait. For `with`, or as a decorator."""
 
     __slots__ = ()
 
@@ -231,7 +232,7 @@ class _Safepoint(ContextDecorator):
         me = get_ident()
         depth = _held.pop(me, 0)
         if depth:
-            _outside[me] = _outside.get(me, 0) + depth  # before looking who forks, as in `_begin`
+            _outside[me] = _outside.get(me, 0) + depth  # before the check for forking threads, as in `_begin`
             while _forking and me not in _forking and not _is_awaited(me):
                 left = _outside.pop(me, 0)
                 time.sleep(0.001)
@@ -249,15 +250,15 @@ class _Safepoint(ContextDecorator):
 fork_safepoint: Final = _Safepoint()
 """Inside, this thread calls foreign code, which may wait for a lock that the thread that forks has acquired.
 
-What the thread has under way is then as consistent as in a signal handler, which may run at any instruction.
+The thread's data is then as consistent as in a signal handler, which may run at any instruction.
 """
 
 
 class lazy(cached_property[T]):
-    """A property that is worked out when it is first asked for: `functools.cached_property` without the lock of Python 3.11.
+    """A property that is computed on first access: `functools.cached_property` without the lock of Python 3.11.
 
-    That lock is one for all objects of a class, and in a child forked meanwhile nobody gives it back. Without it, two
-    threads that ask at once both work it out, as from Python 3.12 on.
+    That lock is one for all objects of a class, and in a child forked meanwhile it is never released. Without it, two
+    threads that access it at once both compute it, as from Python 3.12 on.
     """
 
     @overload
@@ -279,13 +280,14 @@ def in_child(forget: Callable[[], object]) -> None:
 
 def _begin(me: int) -> None:
     depth = _held.get(me, 0)
-    _held[me] = depth + 1  # before looking who forks, who looks the other way round: one of the two sees the other
+    # Before the check for a fork, which checks in the opposite order: one of the two sees the other.
+    _held[me] = depth + 1
     if depth == 0 and _forking:
         _let_fork(me)
 
 
 def _let_fork(me: int) -> None:
-    """Wait for whoever is about to fork before this thread begins anything, unless the fork waits for it in the end."""
+    """Wait for a thread that is about to fork before this thread begins anything, unless that fork waits for this thread."""
     while _forking and me not in _forking and not _is_awaited(me):
         depth = _held.pop(me, 1)
         time.sleep(0.001)
@@ -301,14 +303,14 @@ def _end(me: int) -> None:
 
 
 def _waits_for(thread: int) -> int | None:
-    """The thread that has what a thread waits for."""
+    """Return the owner of the object that a thread waits for."""
     lock = _waits.get(thread)
     return None if lock is None else lock.owner
 
 
 @contextmanager
 def waiting(what: Waited) -> Iterator[None]:
-    """Inside, this thread waits, and the others know for what."""
+    """Inside, this thread waits for `what`, which other threads can see."""
     me = get_ident()
     before = _waits.get(me)  # a handler may run while its thread waits
     _waits[me] = what
@@ -322,12 +324,12 @@ def waiting(what: Waited) -> Iterator[None]:
 
 
 def waits_for_itself() -> bool:
-    """Whether what this thread waits for is its own to let go, in the end: it is a signal handler's, or one waits for it."""
+    """Return whether this thread waits, in the end, for itself: in a signal handler, or through a thread that waits for it."""
     return bool(_circle(get_ident()))
 
 
 def _circle(me: int) -> list[Waited]:
-    """What a thread waits for, what the thread that has this waits for, and so on to what the first has; else nothing."""
+    """Return the objects in the cycle of waits that begins and ends with a thread; empty if it is in no cycle."""
     seen: set[int] = set()
     links: list[Waited] = []
     thread: int | None = me
@@ -344,19 +346,19 @@ def _circle(me: int) -> list[Waited]:
 
 
 def _is_deadlock(me: int) -> bool:
-    """Whether a thread waits for itself, and nobody helps: who waits for something else than a lock does without."""
+    """Return whether a thread waits for itself through locks only: a wait for any other object can be abandoned by the waiter."""
     links = _circle(me)
     return bool(links) and all(isinstance(each, Lock) for each in links)
 
 
 def _gives_way(me: int) -> bool:
-    """Whether a thread in a circle is the one to be told: handlers run in the main thread, so it closed the circle."""
+    """Return whether a thread in a cycle gets the error: handlers run in the main thread, so that one closed the cycle."""
     main = threading.main_thread().ident
     return me == main or main is None or not _circle(main)
 
 
 def _is_awaited(me: int) -> bool:
-    """Whether a thread that is inside of something waits for this one."""
+    """Return whether a thread that is inside of a section waits for this one."""
     for thread in list(_held):
         seen: set[int | None] = {thread}
         waits = _waits_for(thread)
@@ -369,7 +371,7 @@ def _is_awaited(me: int) -> bool:
 
 
 def _is_inside(thread: int, forker: int) -> bool:
-    """Whether a fork has to wait for a thread, which it must not if that waits for the one who forks."""
+    """Return whether a fork has to wait for a thread, which it must not if that waits for the forking thread."""
     if thread == forker or thread in _forking:
         return False
     seen = {thread}
@@ -383,7 +385,7 @@ def _is_inside(thread: int, forker: int) -> bool:
 
 
 class _Standstill:
-    """Threads that executed nothing between two looks, `_STANDSTILL` seconds apart, in foreign code."""
+    """Threads that executed nothing between two checks, `_STANDSTILL` seconds apart, in foreign code."""
 
     def __init__(self) -> None:
         self._since: dict[int, tuple[tuple[int, int], float]] = {}
@@ -403,7 +405,7 @@ class _Standstill:
 
 
 def before_fork() -> None:
-    """Wait until no other thread is inside of anything that a child would find half done."""
+    """Wait until no other thread is inside of work that a child would inherit half done."""
     me = get_ident()
     _forking[me] = _forking.get(me, 0) + 1
     standstill, begin = _Standstill(), time.monotonic()
@@ -428,7 +430,7 @@ def before_fork() -> None:
 
 
 def after_fork() -> None:
-    """Let the others go on."""
+    """Let the other threads continue."""
     me = get_ident()
     left = _forking.get(me, 1) - 1
     if left:
@@ -438,7 +440,7 @@ def after_fork() -> None:
 
 
 def after_fork_in_child() -> None:
-    """Forget the threads that are not in this process, and what they held."""
+    """Forget the threads that are not in this process, and their locks."""
     me = get_ident()
     for table in (_held, _waits, _outside, _forking):
         for thread in [each for each in table if each != me]:

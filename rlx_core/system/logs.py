@@ -1,8 +1,8 @@
-"""What goes to Python's `logging`, under `rlx.*`: each kind of event, with its logger, its level and its words.
+"""Events that go to Python's `logging`, under `rlx.*`: each kind of event, with its logger, its level and its message.
 
-Nothing is logged above INFO, because what is wrong is raised or warned about; and no handler is installed, so that nothing is
-seen until a program asks for it: `logging.basicConfig(level="INFO")`, or "DEBUG" for every pass. Where nobody has imported
-`logging` there is no handler either, and it is not imported for this.
+Nothing is logged above INFO, because faults are raised or warned about; and no handler is installed, so that nothing is
+shown until a program configures it: `logging.basicConfig(level="INFO")`, or "DEBUG" for every pass. Where `logging` was not
+imported there is no handler either, and it is not imported for this.
 
 `logging` has locks, which a thread that forks acquires before it waits for rlx: so a fork does not wait for a thread that logs.
 """
@@ -32,7 +32,7 @@ LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
 
 
 def log_event(event: str, facts: Mapping[str, Any]) -> None:
-    """Log an event that is in the table, if anybody listens at its level."""
+    """Log an event that is in the table, if its logger is enabled for its level."""
     logging: Any = sys.modules.get("logging")
     if logging is None or event not in LOGGED:
         return

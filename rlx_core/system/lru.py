@@ -1,6 +1,6 @@
-"""A small cache of the values used last, safe to share between threads.
+"""A small cache of recently used values, safe to share between threads.
 
-A value that is missing is made once even if several threads ask for it at the same time; different keys are made in
+A value that is missing is computed once even if several threads need it at the same time; different keys are computed in
 parallel. A failed attempt leaves nothing behind.
 """
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 @define
 class CacheCounts:
-    """What a cache has done so far."""
+    """Hits, misses and evictions of a cache so far."""
 
     hits: int = 0
     misses: int = 0
@@ -31,7 +31,7 @@ class CacheCounts:
 
 
 class LruCache(Generic[K, V]):
-    """At most `capacity` values; the one unused for longest goes first.
+    """At most `capacity` values; the least recently used is evicted first.
 
     Raises:
         ConfigError: The capacity is not positive.
@@ -47,8 +47,9 @@ class LruCache(Generic[K, V]):
         self._lock = Lock("a cache's order")
 
     def get(self, key: K) -> V | None:
-        """The value for `key`, which is now the one used last, or `None`."""
-        # Without the lock: each step is one for the interpreter, and a value that goes meanwhile was there when it was asked for.
+        """Return the value for `key`, which becomes the most recently used, or `None`."""
+        # Without the lock: each step is atomic in the interpreter, and a value that is evicted meanwhile was present at the
+        # look-up.
         found = self._values.get(key)
         if found is None:
             self.counts.misses += 1
@@ -67,7 +68,7 @@ class LruCache(Generic[K, V]):
                 self.counts.evictions += 1
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value for `key`, made by `make` if it is not there; whatever `make` raises is raised here."""
+        """Return the value for `key`, computed by `make` if it is missing; exceptions of `make` are raised here."""
         with self._lock:
             gate = self._making.setdefault(key, Lock("what is being compiled"))
         with gate:
@@ -82,7 +83,7 @@ class LruCache(Generic[K, V]):
                     self._making.pop(key, None)
 
     def keys(self) -> list[K]:
-        """The keys, the one unused for longest first."""
+        """The keys, least recently used first."""
         with self._lock:
             return list(self._values)
 

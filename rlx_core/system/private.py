@@ -1,7 +1,7 @@
-"""Files that nobody else can have written: what rlx keeps for itself and believes, and code that it is told to run.
+"""Files that only this user can have written: rlx's own files that it trusts, and code that it is to execute.
 
-One rule for all of them: they belong to this user (or to root), nobody else may write to them or to the directory that
-names them, and a name is not followed to somewhere else. Where the system has no owners and modes, nothing is asked.
+One rule for all of them: they belong to this user (or to root), no other user may write to them or to their directory, and
+symbolic links are not followed. Where the system has no owners and modes, nothing is checked.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _TEMPORARY: Final = ".tmp"
 _WRITER: Final = re.compile(r"\.(\d+)\.[0-9a-f]{16}\.tmp$")
 _GRACE: Final = 5.0
-"""Seconds for which a temporary file is left alone though its writer cannot be seen: it may be in another container."""
+"""Seconds for which a temporary file is kept though its writer is not visible: it may be in another container."""
 _ABANDONED_AFTER: Final = 3600.0
-"""Seconds after which a temporary file is a killed writer's, even if some process has its number."""
+"""Seconds after which a temporary file counts as a killed writer's, even if some process has its number."""
 
 
 def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, else `rlx` in the platform's cache directory."""
+    """Return the directory of rlx's caches: `RLX_CACHE_DIR`, else `rlx` in the platform's cache directory."""
     env = os.environ if environment is None else environment
     if chosen := env.get("RLX_CACHE_DIR"):
         return Path(chosen).expanduser()
     base = Path(env.get("XDG_CACHE_HOME") or "")
-    if base.is_absolute():  # the XDG specification tells programs to ignore a relative path there
+    if base.is_absolute():  # the XDG specification requires a relative path there to be ignored
         return base / "rlx"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "rlx"
@@ -54,30 +54,30 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def is_foreign(found: os.stat_result) -> bool:
-    """Whether something is neither this user's nor root's."""
+    """Return whether something is neither this user's nor root's."""
     return _HAS_OWNERS and found.st_uid not in (os.geteuid(), 0)
 
 
 def reason_against(found: os.stat_result) -> str | None:
-    """Why what is there cannot be trusted, as the end of a sentence about it, or `None`."""
+    """Return why a file cannot be trusted, as the end of a sentence about it, or `None`."""
     if not _HAS_OWNERS:
         return None
     if is_foreign(found):
         return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
-    is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # of a file it keeps nobody from writing
+    is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # on a file it does not prevent writing
     if found.st_mode & _OTHERS_WRITE and not is_sticky:
         return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 
 
 def own_directory(directory: Path) -> None:
-    """Make a directory that is this user's alone, below one that nobody else can exchange it in.
+    """Make a directory that is this user's alone, below one in which no other user can replace it.
 
     Raises:
         CacheError: It cannot be made, belongs to another user, is open to others, or is a link; or the one above is not safe.
     """
     try:
-        # One after the other, because `parents` gives those it makes the default mode.
+        # One after the other, because `parents` creates directories with the default mode.
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
         found, above = os.lstat(directory), os.stat(directory.parent)
@@ -106,10 +106,10 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
     """The bytes of a file that this user wrote.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: The file does not exist.
         OSError: It is no plain file, may be another's, or has more bytes than that.
     """
-    # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
+    # Without O_NONBLOCK, opening a pipe in its place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -126,7 +126,7 @@ def read_own(path: Path, max_nbytes: int) -> bytes:
 
 
 def write_own(path: Path, *chunks: bytes) -> None:
-    """Write a file for this user alone, so that it is there as a whole or as it was before.
+    """Write a file for this user alone, atomically: it has the new content or the previous one.
 
     Raises:
         OSError: The system refuses; then nothing is left of it.
@@ -147,18 +147,18 @@ def write_own(path: Path, *chunks: bytes) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is one that its writer has not given its name yet."""
+    """Return whether a file is one that its writer has not renamed yet."""
     return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
 def is_abandoned(name: str, found: os.stat_result) -> bool:
-    """Whether the writer of a temporary file was killed."""
+    """Return whether the writer of a temporary file was killed."""
     age = time.time() - found.st_mtime
     return age > _ABANDONED_AFTER or (age > _GRACE and not _is_running(name))
 
 
 def _is_running(name: str) -> bool:
-    """Whether the process whose number is in a temporary file's name may still be writing it."""
+    """Return whether the process whose number is in a temporary file's name may still be writing it."""
     writer = _WRITER.search(name)
     if writer is None or os.name != "posix":
         return True

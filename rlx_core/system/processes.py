@@ -1,4 +1,4 @@
-"""Processes that a command starts for what may end its own: they find the modules that this one finds."""
+"""Subprocesses for work that may crash a process: they import the modules that this one imports."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 def variables(**further: str) -> dict[str, str]:
-    """The environment of a process that imports what this one would: the command may run from a checkout."""
+    """Return the environment of a process with this one's import path: the command may run from a checkout."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **further}
 
 
 def cause(code: int) -> str:
-    """The end of a process in words."""
+    """Return a description of how a process ended."""
     with contextlib.suppress(ValueError):
         if code < 0:
             return f"ended by {signal.Signals(-code).name}"

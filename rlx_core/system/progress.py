@@ -1,4 +1,4 @@
-"""A line at a terminal while something takes long: what is done and for how long. It is erased at the end.
+"""A line at a terminal during long work: the current task and its duration. It is erased at the end.
 
 Nothing is written where the error stream is no terminal, nor before two seconds have passed.
 """
@@ -28,14 +28,14 @@ _owner = threading.Lock()  # of the terminal's last line: of several compilation
 
 @define
 class Phase:
-    """What is being done now; whoever does it writes it here."""
+    """The current phase of the work, set by the code that does it."""
 
     now: str = ""
 
 
 @contextmanager
 def progress(what: str, phase: Phase | None = None, patience: float = PATIENCE) -> Iterator[None]:
-    """Say at a terminal that `what` goes on, from `patience` seconds after the start of the block until its end."""
+    """Show at a terminal that `what` is in progress, from `patience` seconds after the start of the block until its end."""
     stream = sys.stderr
     if not _is_terminal(stream):
         yield
@@ -46,7 +46,7 @@ def progress(what: str, phase: Phase | None = None, patience: float = PATIENCE) 
     )
     try:
         watcher.start()
-    except RuntimeError:  # no thread to be had: what is compiled matters, and the line does not
+    except RuntimeError:  # no thread available: the compilation matters, and the line does not
         yield
         return
     try:

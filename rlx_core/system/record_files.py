@@ -1,4 +1,4 @@
-"""Files of this user's cache that hold records, a JSON line for each: what plugins failed at, which targets conform."""
+"""Files of this user's cache that hold records, one JSON line each: failures of plugins, targets that conform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Record = TypeVar("Record")
 def read_records(path: Path, kind: type[Record]) -> list[Record]:
     """Return the records of a file whose fields have the names and the types of the class; other lines are left out.
 
-    There are none if the file is absent, another user's, or not text.
+    The result is empty if the file is absent, another user's, or not text.
     """
     try:
         lines = read_own(path, MAX_NBYTES).decode("utf-8").splitlines()
@@ -35,7 +35,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
 
 
 def write_records(path: Path, records: Iterable[Any]) -> None:
-    """Write attrs records in place of what the file holds.
+    """Replace the content of a file with attrs records.
 
     Raises:
         CacheError, OSError: The directory cannot be written, or others can write to it.

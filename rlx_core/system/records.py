@@ -2,8 +2,8 @@
 
 attrs writes and compiles an `__init__`, a `__repr__`, an `__eq__` and a `__hash__` for each class. A program meets four hundred
 records before its first result, and few are ever shown or compared: here one `__repr__` serves all, and one `__eq__` and
-`__hash__` all frozen ones. They say and mean what those of attrs do, but that a field which is the same object, a NaN say, is
-equal. A record that is compared all the time asks for attrs' own with `eq=True`, which take 0.16 µs where the shared take 0.39.
+`__hash__` all frozen ones. They return the same as those of attrs, except that a field which is the same object, a NaN say, is
+equal. A record that is compared often uses attrs' own with `eq=True`, which take 0.16 µs where the shared take 0.39.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["define", "evolve", "frozen", "spelt"]
 _Record = TypeVar("_Record")
 
 _SAYS_HOW_TO_COMPARE: Final = frozenset({"eq", "order", "unsafe_hash", "cache_hash", "__eq__", "__hash__"})
-"""Options, and members of a class, with which it is left to attrs."""
+"""Options, and members of a class, for which attrs itself makes the class."""
 
 
 @recursive_repr("...")
@@ -54,7 +54,7 @@ def _initialised(cls: type[Any]) -> tuple[Mapping[str, str], Callable[[Any], tup
 
 
 def _maker(make: Callable[..., Any], cls: type | None = None, /, **options: Any) -> Any:
-    """What attrs offers, a decorator with options or without."""
+    """Return attrs' interface: a decorator with options or without."""
     return partial(_made, make, options) if cls is None else _made(make, options, cls)
 
 
@@ -99,7 +99,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if not names:
         return lambda record: ()
     values = attrgetter(*names)
-    # Of one name alone it gives no tuple, and only tuples find the same object equal without asking it.
+    # For one name it returns no tuple, and only tuples compare identical objects equal without calling `__eq__`.
     return values if len(names) > 1 else lambda record: (values(record),)
 
 

@@ -1,4 +1,4 @@
-"""Nested containers of arrays (pytrees): flattened to named leaves, put together again, and written down.
+"""Nested containers of arrays (pytrees): flattening to named leaves, rebuilding, and serialising the structure.
 
-This layer knows containers and names. What the leaves are, arrays or traced values, is their user's business.
+This layer knows containers and names. The leaves, arrays or traced values, are opaque to it.
 """

@@ -1,4 +1,4 @@
-"""Classes whose instances hold arrays, made known as pytrees."""
+"""Registration of classes whose instances hold arrays as pytrees."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def register_dataclass(cls: C, *, meta_fields: str | Sequence[str] = ()) -> C: .
 def register_dataclass(cls: None = None, *, meta_fields: str | Sequence[str] = ()) -> Any: ...
 @checked_call
 def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()) -> Any:
-    """Have instances of a dataclass (or of an attrs class) go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers.
+    """Register a dataclass (or an attrs class) as a pytree: for `jit`, `grad`, `scan`, optimisers.
 
-    They are made again field by field, without `__init__`, since what stands in for arrays need not pass its checks.
+    They are rebuilt field by field, without `__init__`, since traced values in the fields need not pass its checks.
 
     Args:
         cls: The class; without it, a decorator is returned.
@@ -79,7 +79,7 @@ def register_dataclass(cls: Any = None, *, meta_fields: str | Sequence[str] = ()
 def register_pytree_node(
     cls: C, flatten: Callable[[Any], tuple[Any, ...]], unflatten: Callable[[Any, Iterable[Any]], Any]
 ) -> C:
-    """Have instances of any class go wherever pytrees go: into `jit`, `grad`, `scan`, optimisers. The class is returned.
+    """Register any class as a pytree: for `jit`, `grad`, `scan`, optimisers. The class is returned.
 
     Args:
         cls: The class.

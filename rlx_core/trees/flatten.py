@@ -1,4 +1,4 @@
-"""Nested containers of arrays (pytrees), flattened to named leaves and put together again.
+"""Nested containers of arrays (pytrees), flattened to named leaves and rebuilt.
 
 Leaves are named by their place: argument `params` holding `{"w1": ...}` gives the leaf `params.w1`. These names are how
 inputs and parameters are addressed everywhere after tracing.
@@ -42,7 +42,7 @@ class Tree:
         return optree.tree_unflatten(self.structure, leaves)
 
     def packer(self) -> Callable[[tuple[Any, ...]], Any]:
-        """`unflatten` for a tuple of leaves, made for many calls: one leaf and a tuple of leaves take no detour."""
+        """Return `unflatten` for a tuple of leaves, made for many calls; one leaf and a tuple of leaves have a fast path."""
         if self.structure.is_leaf():
             return itemgetter(0)
         if self.structure.type is tuple and all(child.is_leaf() for child in self.structure.children()):
@@ -127,7 +127,7 @@ def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 
 def expect_function(what: str, function: object) -> None:
-    """Require something that can be called; `what` asks for it.
+    """Require a callable; `what` is the caller, for the error.
 
     Raises:
         TraceError: It cannot.
@@ -172,7 +172,7 @@ def same_structure(what: str, wanted: Tree, found: Tree) -> None:
 
 
 def spread(what: str, axes: Any, tree: Any) -> list[int | None]:
-    """An axis for each leaf of `tree`: `axes` is one for all, or a pytree whose leaves stand for whole subtrees.
+    """Return an axis for each leaf of `tree`: `axes` is one for all, or a pytree with one leaf for each subtree.
 
     Raises:
         ShapeError: It is a pytree, and does not lie over `tree`.

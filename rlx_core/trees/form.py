@@ -1,7 +1,7 @@
 """The structure of a pytree in canonical form, as files hold it: nodes after their children, so that no depth recurses.
 
 Tuples, lists, dictionaries, ordered dictionaries, deques, random keys and named tuples can be stored. A named tuple is stored as
-the name of its class; whoever reads the file says which class that is, because reading imports and executes nothing.
+the name of its class; the reader of the file passes the class, because reading imports and executes nothing.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def _key(key: object) -> Json:
 
 
 def class_name(of: type[Any]) -> str:
-    """How files call a class: without its module, which may be another where the file is read (`__main__`, say)."""
+    """Return the name of a class in files: without its module, which may be another where the file is read (`__main__`, say)."""
     return of.__qualname__
 
 
 def named_tuples(structures: Iterable[optree.PyTreeSpec]) -> tuple[type[Any], ...]:
-    """The named tuples in some structures, each once: what `tree_from` has to be told."""
+    """Return the named tuples in some structures, each once: the classes that `tree_from` needs."""
     found: dict[type[Any], None] = {}
     waiting = list(structures)
     while waiting:
@@ -99,7 +99,7 @@ def tree_from(form: Json, classes: Mapping[str, type[Any]]) -> optree.PyTreeSpec
     """The structure that `tree_form` wrote.
 
     Args:
-        form: What it wrote.
+        form: The form to read.
         classes: The named tuples that may occur, by the names that files call them.
 
     Raises:
@@ -122,7 +122,7 @@ def tree_from(form: Json, classes: Mapping[str, type[Any]]) -> optree.PyTreeSpec
 
 
 def _count(row: Json) -> int:
-    """How many parts a container says that it has."""
+    """Return the number of parts that a container declares."""
     if row in (_LEAF, _NONE):
         return 0
     if not isinstance(row, list) or len(row) < 2:

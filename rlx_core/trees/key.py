@@ -1,4 +1,4 @@
-"""A random key: two words that only the functions of `rlx.random` read, as a pytree, so that it goes wherever arrays go."""
+"""A random key: two words that only the functions of `rlx.random` read, as a pytree, so that it is accepted like arrays."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Key:
 
     __slots__ = ("words",)
     __array_ufunc__: Final = None  # so that NumPy's arrays leave `array + key` to the key, which refuses
-    __hash__ = None  # type: ignore[assignment]  # what is not compared is not hashed
+    __hash__ = None  # type: ignore[assignment]  # without equality, no hash
 
     def __init__(self, words: Any) -> None:
         self.words = words
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Of the array of keys; `()` for one key."""
+        """Shape of the array of keys; `()` for one key."""
         return tuple(self.words.shape[:-1])
 
     @property
@@ -98,5 +98,5 @@ def _unflatten(metadata: object, leaves: Any) -> Any:
     return Key(*leaves)
 
 
-_CONTAINER: Any = Key  # optree calls for a collection, and needs none
+_CONTAINER: Any = Key  # required by optree
 optree.register_pytree_node(_CONTAINER, _flatten, _unflatten, namespace=EVERYWHERE)

@@ -1,4 +1,4 @@
-"""Arguments that are no arrays: constants of the program, as pytrees without leaves whose structure tells one from another."""
+"""Arguments that are no arrays: constants of the program, as pytrees without leaves that are compared by their structure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unflatten(static: Any, leaves: object) -> Any:
     return static
 
 
-_CONTAINER: Any = Static  # optree calls for a collection, and needs none
+_CONTAINER: Any = Static  # required by optree
 optree.register_pytree_node(_CONTAINER, _flatten, _unflatten, namespace=EVERYWHERE)
 
 
@@ -54,10 +54,10 @@ class StaticArguments:
     """Which arguments of a function are static.
 
     Attributes:
-        what: Who asks, for errors.
+        what: The caller, for errors.
         function: The function.
         parameters: Its parameters.
-        names: Those that are static.
+        names: The names of the static ones.
     """
 
     what: str
@@ -69,7 +69,7 @@ class StaticArguments:
     def of(
         cls, what: str, function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str]
     ) -> StaticArguments:
-        """Those of some positions and names.
+        """Return the static arguments at some positions and names.
 
         Raises:
             UnknownNameError, AxisError: The function has no such parameter.
@@ -107,7 +107,7 @@ class StaticArguments:
         """The arguments of a call with the static ones wrapped.
 
         Raises:
-            TraceError: One of these cannot be told from others, because it has no hash, or is nested too deep for one.
+            TraceError: A static argument cannot be compared, because it has no hash, or is nested too deeply for one.
         """
         by_place = (self._one(name, value) for name, value in zip(self.parameters, args, strict=False))
         return (*by_place, *args[len(self.parameters) :]), {

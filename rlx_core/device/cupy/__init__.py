@@ -1,5 +1,5 @@
-"""Devices that CuPy drives, whatever it is built on: memory of its pool, its current stream as the queue, arguments packed once.
+"""Devices driven by CuPy, on CUDA or HIP: memory from its pool, its current stream as the queue, launch arguments packed once.
 
-Nothing here imports CuPy. A plug-in does, and hands the module over; it says besides what compiles its language, and how the
-platform differs from others (`rlx_core.device.cupy.driver`).
+Nothing here imports CuPy. A plugin does and passes the module in, together with the compiler of its kernel language and the
+differences between platforms (`rlx_core.device.cupy.driver`).
 """

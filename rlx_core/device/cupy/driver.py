@@ -1,6 +1,6 @@
-"""A GPU by CuPy: its memory pool, its current stream, and launches by the driver's own call.
+"""A GPU through CuPy: its memory pool, its current stream, and launches by the driver's own call.
 
-A launch through CuPy packs its arguments every time; here they lie packed, and only those are changed that a run brings anew.
+CuPy packs the arguments of a launch every time; here they stay packed, and only those that change between runs are updated.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rlx_core.system.records import define
 __all__ = ["INTERFACE", "Buffer", "CupyDriver"]
 
 STAGED: Final = 4 << 20
-"""Bytes up to which an array that its owner may change at once is copied to page-locked memory, instead of waiting."""
+"""Maximum bytes of a mutable array that is copied to page-locked memory instead of waiting for the transfer."""
 
 INTERFACE: Final = "__cuda_array_interface__"
-"""What arrays on CUDA's devices say of themselves; CuPy's own do not where it is built on HIP."""
+"""Name of the attribute that describes arrays on CUDA devices; CuPy's own arrays do not have it where it is built on HIP."""
 
 
 @define(eq=False)
@@ -35,8 +35,8 @@ class Buffer:
 
     Attributes:
         address: Where it begins.
-        owner: What keeps it: CuPy's pointer, or an array of somebody else's; `None` once it was given back.
-        stream: The stream whose free blocks it becomes one of; `None` for somebody else's.
+        owner: The object that keeps it alive: CuPy's pointer, or another library's array; `None` once the buffer was freed.
+        stream: The stream whose free blocks it joins when freed; `None` for another library's memory.
     """
 
     address: int
@@ -53,14 +53,14 @@ class Module:
 
 
 class CupyDriver(Driver):
-    """A device of CuPy's; a plug-in says what CuPy is built on.
+    """The driver of a device through CuPy; a plugin passes in the platform that CuPy is built on.
 
     Args:
         cupy: The module.
         number: The device's, as CuPy counts.
 
     Attributes:
-        platform: What CuPy is built on, for errors.
+        platform: The platform that CuPy is built on, for errors.
         kinds: DLPack's numbers for memory that its devices read, their own first.
     """
 
@@ -75,7 +75,7 @@ class CupyDriver(Driver):
         self._recorder: Any = None
         self._held: deque[tuple[Any, Any]] = deque()  # events, and the host's memory that is read until then
         with self._queue:
-            pass  # a device that does not answer says so now
+            pass  # raises here if the device does not respond
 
     @property
     def facts(self) -> DeviceFacts:
@@ -99,7 +99,7 @@ class CupyDriver(Driver):
     def free(self, buffer: Buffer) -> None:
         with self._queue as stream:
             if buffer.stream.ptr != stream.ptr:
-                # CuPy gives the block out again to work on that stream, which knows nothing of what is asked for on this one.
+                # CuPy reuses the block for work on that stream, which is not ordered after work submitted to this one.
                 buffer.stream.wait_event(stream.record())
             buffer.owner = None
 
@@ -156,14 +156,14 @@ class CupyDriver(Driver):
                     hint=f"copy it: with cupy.cuda.Device({self._number}): cupy.asarray(x)",
                 )
         address = found.data.ptr
-        start = address - address % self._facts.alignment  # so that whoever takes it sees where it begins
+        start = address - address % self._facts.alignment  # aligned, so that other libraries can derive the offset
         return Adopted(Buffer(start, found), address - start, found.strides)
 
     def export(self, view: View, options: Mapping[str, Any]) -> Any:
         with self._queue:
             try:
                 return self._array(view).__dlpack__(**options)
-            except (TypeError, ValueError) as error:  # a dtype that CuPy has not
+            except (TypeError, ValueError) as error:  # a dtype that CuPy does not have
                 raise BufferError(f"{self.place}: CuPy exports no {view.dtype}: {error}") from None
 
     @property
@@ -179,7 +179,7 @@ class CupyDriver(Driver):
             "data": (view.buffer.address + view.offset if view.buffer else 0, False),
             "version": 3,
             "strides": None,
-            "stream": self._queue.stream.ptr or 1,  # its word for the default stream, whose handle is 0
+            "stream": self._queue.stream.ptr or 1,  # its number for the default stream, whose handle is 0
         }
 
     def _array(self, view: View) -> Any:
@@ -190,9 +190,10 @@ class CupyDriver(Driver):
         return self._cupy.ndarray(view.shape, view.dtype, memory.MemoryPointer(owned, 0))
 
     def _taking(self, array: Any) -> Callable[[Any], Any] | None:
-        """What makes an array of CuPy's of another library's, as it lies; the current stream then waits for the array's own.
+        """Return a function that wraps another library's array as CuPy's without a copy, after which the current stream waits for
+        the array's stream; `None` if the array is not on such a device.
 
-        By DLPack, if it has that: whoever exports is told our stream. The interface names a stream only if its library likes to.
+        DLPack is preferred, because the exporter receives our stream; in the array interface, naming a stream is optional.
         """
         if isinstance(array, self._cupy.ndarray):
             return self._cupy.asarray
@@ -223,7 +224,7 @@ class CupyDriver(Driver):
 
     def share(self, launch: Launch, nbytes: int) -> None:
         driver = self._cupy.cuda.driver
-        with self._queue:  # above 48 KiB the driver wants to be told before
+        with self._queue:  # above 48 KiB the driver requires this attribute
             driver.funcSetAttribute(launch.function, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
         launch.dynamic_nbytes = nbytes
 
@@ -280,7 +281,7 @@ class CupyDriver(Driver):
     # --------------------------------------------------------------------------------------- details
 
     def _wait(self, stream: Any) -> None:
-        """Wait for a stream, while others may go on asking."""
+        """Wait for a stream without the lock, so that other threads may submit."""
         try:
             stream.synchronize()
         except (self._cupy.cuda.driver.CUDADriverError, self._runtime.CUDARuntimeError) as error:
@@ -288,7 +289,7 @@ class CupyDriver(Driver):
             raise
 
     def _hold(self, stream: Any, held: Any) -> None:
-        """Keep memory of the host until what was asked for on a stream is done."""
+        """Keep host memory alive until the work submitted to a stream is done."""
         while self._held and self._held[0][0].done:
             self._held.popleft()
         self._held.append((stream.record(), held))

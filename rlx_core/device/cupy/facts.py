@@ -1,4 +1,4 @@
-"""What CuPy says of a device."""
+"""Device properties as CuPy reports them."""
 
 from __future__ import annotations
 

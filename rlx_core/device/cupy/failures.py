@@ -1,7 +1,7 @@
-"""What a status of CUDA's or HIP's says: which calls failed alone, and after which the device answers nothing more.
+"""Status codes of CUDA and HIP: which calls fail in isolation, and which failures leave the device unusable.
 
-Both platforms use the same numbers for what is listed here. Source: CUDA Runtime API, "Data types used by CUDA Runtime",
-`cudaError`, which says of an error whether the process must be terminated and relaunched; HIP's `hipError_t`.
+Both platforms use the same numbers for the codes listed here. Source: CUDA Runtime API, "Data types used by CUDA Runtime",
+`cudaError`, which states for each error whether the process must be terminated and relaunched; HIP's `hipError_t`.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _FAILED: Final = {
     801: ("the device or its driver does not support a call", "update the driver"),
     **dict.fromkeys(range(900, 909), _NOT_RECORDED),
 }
-"""Errors of one call: what failed, and what can be done."""
+"""Errors of one call: the message and the hint."""
 
 
 def driver_error(place: str, status: int, error: object) -> RlxError:
     """The error of a device for a status of its platform.
 
     Args:
-        error: What the platform raised, as a fact of the message.
+        error: The platform's exception, shown as a fact of the message.
     """
     fact = Fact("driver", error)
     if status == _OUT_OF_MEMORY:

@@ -1,4 +1,4 @@
-"""What is submitted to a device: a kernel with its arguments, and many of them recorded as one graph."""
+"""Work submitted to a device: a kernel with its arguments, or several of them recorded as one graph."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rlx_core.system.records import define, frozen
 __all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
 
 FEWEST: Final = 3
-"""Launches that are worth a graph: its own launch costs the host as much as two of theirs."""
+"""Minimum number of launches for which a graph pays: its launch costs the host as much as two kernel launches."""
 
 
 class Submitted(Protocol):
-    """Something that can be asked for on a stream."""
+    """Work that can be submitted to a stream."""
 
     def run(self, stream: Any) -> None:
-        """Ask for it."""
+        """Submit it."""
 
 
 class Call(Submitted, Protocol):
     """A kernel or a function of a library, with arguments."""
 
     def set(self, number: int, argument: Argument) -> None:
-        """Change one of them."""
+        """Change one argument."""
 
 
 @define(eq=False)
@@ -40,7 +40,7 @@ class Launch:
         function: The driver's handle.
         slots: An argument each, in its first bytes.
         table: The address of each slot.
-        dynamic_nbytes: Memory that a group shares besides what the function declares.
+        dynamic_nbytes: Dynamic shared memory of a group, in addition to the memory that the function declares.
     """
 
     launch: Any
@@ -80,7 +80,7 @@ class Launch:
 
 @frozen(eq=False)
 class Recording:
-    """A graph of launches with the arguments that they had, and what it was made of, which it needs no more than their modules.
+    """A graph of launches with their arguments at the time of recording; afterwards it needs only the modules of those launches.
 
     Attributes:
         graph: CuPy's.

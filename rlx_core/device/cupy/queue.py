@@ -1,7 +1,7 @@
-"""The one order in which everything on a device happens, on whatever CuPy's current stream is.
+"""The queue of a device: one order for all of its work, on whatever CuPy's current stream is.
 
-Work is asked for on the stream that the caller works on, so that what CuPy does before and after is in order with it. Where
-another thread, or the same one later, works on another stream, that stream first waits for the one before: to whoever asks,
+Work is submitted to the caller's current stream, so that it is ordered with CuPy's own work before and after. Where
+another thread, or the same one later, works on another stream, that stream first waits for the previous one: to the caller,
 the streams are one queue.
 """
 
@@ -18,17 +18,17 @@ from rlx_core.system.locks import Lock
 __all__ = ["Queue"]
 
 PER_THREAD: Final = 2
-"""The handle of the default stream that every thread has for itself: one number, and as many streams."""
+"""The handle of the per-thread default stream: one number for as many streams as threads."""
 
 
 class _Thread(threading.local):
-    """What is known of a thread: whether it has a context, without which the driver answers nothing."""
+    """State of a thread: whether it has a context, without which driver calls fail."""
 
     has_context = False
 
 
 class Queue:
-    """Entered with `with`: the device and its context are current, and the stream to ask on is given; one thread at a time.
+    """Entered with `with`: makes the device and its context current and returns the stream to submit to; one thread at a time.
 
     The platform's errors leave it as rlx's.
 
@@ -43,8 +43,8 @@ class Queue:
         self.cuda = cupy.cuda
         self.device = cupy.cuda.Device(number)
         self.stream: Any = None
-        """The stream that was worked on last."""
-        self._event: Any = None  # after the last work, where the stream cannot be asked for it from another thread
+        """The stream used last."""
+        self._event: Any = None  # after the last work, where another thread cannot record one on the stream
         self._lock = Lock(f"the queue of {place}")
         self._thread = _Thread()
 
@@ -86,7 +86,7 @@ class Queue:
         return stream
 
     def expect(self, error: BaseException) -> None:
-        """Raise the platform's errors as rlx's; others are left to whoever has them."""
+        """Raise the platform's errors as rlx's; other errors are left to the caller."""
         cuda = self.cuda
         if isinstance(error, cuda.memory.OutOfMemoryError):
             raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None

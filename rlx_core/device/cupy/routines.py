@@ -50,7 +50,8 @@ class Routine:
     def _array(self, place: Any, at: At) -> Any:
         """CuPy's array of memory whose elements lie at strides, from the lowest byte that it touches.
 
-        Elements of a dtype that NumPy has not are given as unsigned integers of their bits, because not every CuPy has them.
+        Elements of a dtype that NumPy does not have are passed as unsigned integers of their bits, because not every CuPy has
+        them.
         """
         type, memory = place.type, self.cupy.cuda.memory
         spans = [s * (d - 1) for d, s in zip(type.static_shape, place.strides, strict=True)] if type.size else []

@@ -50,7 +50,7 @@ def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str], ...]
 
 
 def _refused(symbol: str, is_reflected: bool = False) -> Callable[[Expr, object], Any]:
-    """An operator that has no size for a result."""
+    """Return an operator that is not defined on sizes alone."""
 
     def operator(self: Expr, other: object) -> Any:
         return _other_kind(other, symbol, self) if is_reflected else _other_kind(self, symbol, other)
@@ -223,14 +223,14 @@ _TO_COUNT = (
 
 
 def _size_of(number: object) -> Dim | None:
-    """A size, from any integer; `None` where it is something else."""
+    """Return a size from any integer; `None` for other objects."""
     if isinstance(number, int | Expr):
         return number
     return int(number) if isinstance(number, Integral) else None
 
 
 def _other_kind(left: object, symbol: str, right: object) -> Any:
-    """An operator between a size and what is no size: the affair of a traced value, and refused otherwise.
+    """Apply an operator to a size and an object that is not one: a traced value handles it, anything else is refused.
 
     Raises:
         ShapeError: No traced value takes part.
@@ -246,7 +246,7 @@ def _compared(left: Any, relation: Relation, right: Any) -> bool:
         known = _other_kind(left, relation, right)
     else:
         known = holds(relation, one, other)
-        # What fails for every size is the opposite relation the other way round.
+        # A relation fails for every size if the opposite relation holds with exchanged operands.
         known = False if known is None and holds(">=" if relation == ">" else ">", other, one) else known
     return _undecided(left, relation, right) if known is None else known
 
@@ -259,7 +259,7 @@ def _undecided(left: object, symbol: str, right: object) -> NoReturn:
 def _print_term(monomial: Monomial, coefficient: int) -> str:
     if not monomial:
         return str(coefficient)
-    # A quotient beside other factors or under a power needs brackets, or it would read as a longer quotient.
+    # A quotient that is multiplied or raised to a power needs brackets, or it would read as a longer quotient.
     is_alone = len(monomial) == 1 and monomial[0][1] == 1 and coefficient == 1
     factors = [_print_factor(atom, power, is_alone) for atom, power in monomial]
     sign = "-" if coefficient == -1 else "" if coefficient == 1 else f"{coefficient}*"
@@ -404,7 +404,7 @@ def _minima(size: Dim) -> list[Dim]:
 
 
 def _least(sizes: Sequence[Dim]) -> list[Dim]:
-    """Those that could be the smallest of all, in order of their names: `x[:8][:4]` has `min(4, n)` elements, not of three."""
+    """Return the possible minima in order of their names: `x[:8][:4]` has `min(4, n)` elements, not `min(4, 8, n)`."""
     found: list[Dim] = []
     for size in sorted(sizes, key=repr):
         if not any(holds(">=", size, other) for other in found):

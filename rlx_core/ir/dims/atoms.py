@@ -1,4 +1,4 @@
-"""What sizes are made of: symbols, and quotients and minima of sizes."""
+"""The atoms of sizes: symbols, and quotients and minima of sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import field
 from rlx_core.errors import ShapeError
 from rlx_core.system.records import frozen
 
-if TYPE_CHECKING:  # expressions are made of atoms, and what is compound of expressions
+if TYPE_CHECKING:  # expressions consist of atoms, and compound atoms of expressions
     from rlx_core.ir.dims.algebra import Expr
 
 __all__ = [
@@ -43,14 +43,14 @@ class SizeSymbol:
 
 
 MOST_NESTED = 32
-"""Quotients and minima inside one another: sizes are printed, compared and bound by recursion, and no model nests more."""
+"""Maximum nesting of quotients and minima: sizes are printed, compared and bound by recursion, and no model nests more."""
 
 Kind: TypeAlias = Literal["/", "//", "min"]
 
 
 @frozen(order=False, repr=False)
 class Compound:
-    """What no polynomial says of two sizes: an exact quotient, one that is rounded down, or the smaller of the two.
+    """A function of two sizes that is not a polynomial: an exact quotient, one that is rounded down, or the smaller of the two.
 
     A guard states that an exact quotient is exact. The larger of two sizes is their sum without the smaller.
 
@@ -88,7 +88,7 @@ Atom: TypeAlias = SizeSymbol | Compound
 
 
 def atom_key(atom: Atom) -> tuple[bool, str]:
-    """What atoms are sorted by."""
+    """Return the sort key of an atom."""
     # By name, not by id: ids depend on which symbol a process happened to make first.
     return isinstance(atom, Compound), repr(atom)
 
@@ -108,16 +108,16 @@ def symbol_named(name: str) -> SizeSymbol:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
     if name not in _by_name:
-        # setdefault: two threads that ask at once must get one symbol.
+        # setdefault: two threads that call this at once must get one symbol.
         _by_name.setdefault(name, SizeSymbol(next(_next_id), name))
     return _by_name[name]
 
 
 def numbered(number: int) -> SizeSymbol:
-    """The symbol of that number; one that has no name yet is called after it."""
+    """Return the symbol of that number; one without a name yet gets this name."""
     return next((s for s in _by_name.values() if s.id == number), SizeSymbol(number, f"?{number}"))
 
 
 def symbol_from(text: str) -> SizeSymbol:
-    """The symbol that is printed so; `?17` is one without a name."""
+    """Return the symbol for a printed name; `?17` is one without a name."""
     return numbered(int(text[1:])) if text.startswith("?") else symbol_named(text)

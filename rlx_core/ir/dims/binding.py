@@ -1,4 +1,4 @@
-"""Sizes for symbols: what a program's dims become when its inputs are known."""
+"""Bindings of symbols to sizes: the dims of a program once its inputs are known."""
 
 from __future__ import annotations
 

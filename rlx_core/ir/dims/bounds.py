@@ -1,4 +1,4 @@
-"""What is true of a size before its symbols are known: sizes are never negative, and quotients and minima have bounds."""
+"""Bounds of sizes before their symbols are known: sizes are never negative, and quotients and minima have bounds."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 from rlx_core.ir.dims.atoms import Atom, Compound, SizeSymbol
 from rlx_core.system.records import define
 
-if TYPE_CHECKING:  # sizes ask this when they are compared
+if TYPE_CHECKING:  # sizes import this when they are compared
     from rlx_core.ir.dims.algebra import Dim, Expr
 
 __all__ = ["is_never_negative"]
 
 MOST_BOUNDS = 64
-"""How many differences are looked at before a relation counts as undecided; each quotient or minimum may double them."""
+"""Maximum number of differences examined before a relation is undecided; each quotient or minimum may double them."""
 
 
 def is_never_negative(size: Dim) -> bool:
-    """Whether it can be said without knowing the symbols that a size, or a difference of sizes, is at least 0.
+    """Return whether a size, or a difference of sizes, is provably at least 0 for all values of its symbols.
 
-    `n + 3`, `2*n`, `n - min(n, 4)` and `n - 2*((n)//(2))` are; of `n - 1` it cannot be said.
+    `n + 3`, `2*n`, `n - min(n, 4)` and `n - 2*((n)//(2))` are; for `n - 1` it cannot be proved.
     """
     return _Search().holds(size)
 
 
 @define
 class _Search:
-    """What is left to look at, of all that may be; a search that has used it up has found nothing."""
+    """A search with a limited number of steps; a search that exceeds it proves nothing."""
 
     left: int = MOST_BOUNDS
 
     def holds(self, size: Dim) -> bool:
-        """Whether a size is known to be at least 0."""
+        """Return whether a size is known to be at least 0."""
         if isinstance(size, int):
             return size >= 0
         self.left -= 1
@@ -46,7 +46,7 @@ class _Search:
         return isinstance(atom, SizeSymbol) or (self.holds(atom.left) and self.holds(atom.right))
 
     def _holds_around(self, size: Expr, atom: Compound) -> bool:
-        """Whether the size is at least 0 with `atom` replaced by what bounds it."""
+        """Return whether the size is at least 0 with `atom` replaced by its bounds."""
         parts = size.around(atom)
         if parts is None:
             return False
@@ -74,5 +74,5 @@ def _above(atom: Compound) -> list[tuple[Dim, int]]:
 
 
 def _divisor(atom: Compound) -> int:
-    """What a quotient divides by, and 0 where that is unknown."""
+    """Return the divisor of a quotient, or 0 where that is unknown."""
     return dict(atom.right.terms).get((), 0) if len(atom.right.terms) == 1 else 0

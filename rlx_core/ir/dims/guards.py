@@ -12,7 +12,7 @@ from rlx_core.errors import Fact, GuardError
 from rlx_core.ir.dims.bounds import is_never_negative
 from rlx_core.system.records import frozen
 
-if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what they can do
+if TYPE_CHECKING:  # sizes import guards, guards import sizes lazily
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
@@ -30,7 +30,7 @@ _DECIDE: dict[Relation, Callable[[int, int], bool]] = {
 
 @frozen(repr=False)
 class SizeGuard:
-    """A relation between sizes that the program relies on; `node` and `source` say who asked for it."""
+    """A relation between sizes that the program relies on; `node` and `source` are the op and the line that require it."""
 
     relation: Relation
     left: Dim
@@ -81,14 +81,14 @@ class collecting_guards:
 
 
 def record(guards: Iterable[SizeGuard]) -> None:
-    """Add guards that were collected before to those that are being collected."""
+    """Add guards that were collected before to those of the enclosing collection."""
     collected = _collector.get()
     if collected is not None:
         collected.extend(guards)
 
 
 def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
-    """Whether the relation holds, as far as that can be said without knowing the symbols; `None` where it cannot."""
+    """Return whether the relation holds for all values of the symbols; `None` where that is undecided."""
     if isinstance(left, int) and isinstance(right, int):
         return _DECIDE[relation](left, right)
     if relation in ("==", ">=") and left == right:
@@ -99,9 +99,9 @@ def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
 
 
 def require(relation: Relation, left: Dim, right: Dim) -> bool:
-    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
+    """Return whether the relation holds; an undecided one is recorded as a guard and assumed.
 
-    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
+    A recorded `==` is assumed from then on by the caller, which continues with `left`.
     """
     known = holds(relation, left, right)
     if known is not None:

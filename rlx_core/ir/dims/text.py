@@ -23,7 +23,7 @@ from rlx_core.ir.dims.atoms import MOST_NESTED
 
 __all__ = ["parse_dim", "parse_dims"]
 
-# A quotient beside other factors is printed in two pairs of brackets.
+# A quotient that is multiplied is printed in two pairs of brackets.
 _MAX_DEPTH, _MAX_POWER = 2 * MOST_NESTED + 2, 32
 _DIM_TOKEN = re.compile(r"\s*(?:(\d+)|\?(\d+)|([A-Za-z_]\w*)|(//|.))")
 
@@ -73,7 +73,7 @@ def parse_dims(text: str) -> list[Dim]:
 
     def atom() -> Dim:
         nonlocal depth
-        # Texts come from files too: what no printer writes is refused before it costs memory or stack.
+        # Texts come from files too: a text that no printer writes is refused before it costs memory or stack.
         if position >= len(tokens) or depth >= _MAX_DEPTH:
             raise fail()
         depth += 1
@@ -143,7 +143,7 @@ def parse_dims(text: str) -> list[Dim]:
 
 
 def _reduced(size: Expr) -> tuple[Callable[[str], Expr], tuple[str]]:
-    return cast("Callable[[str], Expr]", parse_dim), (repr(size),)  # what is printed of an expression is one
+    return cast("Callable[[str], Expr]", parse_dim), (repr(size),)  # an expression's text parses to an expression
 
 
 copyreg.pickle(Expr, _reduced)  # sizes travel by their text, in which files have them too

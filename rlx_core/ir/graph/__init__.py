@@ -1,6 +1,6 @@
 """Graphs: nodes in topological order, values that name their results, and the builder that makes them.
 
-HIR and MIR share this structure: a HIR graph is one in which some ops are blocks. Below are what a graph begins with
+HIR and MIR share this structure: a HIR graph is one in which some ops are blocks. The modules are the leaves of a graph
 (`leaves`), nodes and values (`values`), the finished graph (`program`) and how one is made (`builder`).
 """
 

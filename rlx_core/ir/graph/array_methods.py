@@ -1,6 +1,6 @@
 """The operators and methods that every array has: values of a program, arrays in memory, and arrays on devices.
 
-They are declared here, and mean what the functions of the standard ops mean, which enter themselves in `OPERATORS`. So an
+They are declared here, and call the functions of the standard ops, which register themselves in `OPERATORS`. So an
 expression has one meaning inside and outside of a program: the same dtype, the same promotion, the same elements.
 """
 
@@ -21,13 +21,13 @@ OPERATORS: Final[Registered[str, Callable[..., Any]]] = Registered("rlx_core.ops
 
 
 def operator(name: str) -> Callable[..., Any]:
-    """The function that an operator or a method stands for. Its module is imported when the first one is used."""
+    """Return the function of an operator or a method. Its module is imported when the first one is used."""
     return OPERATORS[name]
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        # An operand of another library that refuses NumPy's functions has operators of its own for arrays.
+        # An operand of another library that refuses NumPy's functions has its own operators for arrays.
         if getattr(other, "__array_ufunc__", True) is None and not isinstance(other, ArrayMethods | Expr):
             return NotImplemented
         return operator(name)(other, self) if reflected else operator(name)(self, other)
@@ -40,21 +40,21 @@ def _method(name: str) -> Callable[..., Any]:
         return operator(name)(self, *args, **kwargs)
 
     method.__name__, method.__doc__ = name, f"`rlx.{name}` of this array."
-    method.__code__ = method.__code__.replace(co_name=name)  # by which errors say what was called
+    method.__code__ = method.__code__.replace(co_name=name)  # the name that errors show for the call
     return method
 
 
 class ArrayMethods:
     """Operators and methods of arrays, by the Python Array API and, beyond it, by NumPy.
 
-    A class of arrays adds `dtype`, `shape`, `ndim`, `size`, and what depends on where its elements are.
+    A class of arrays adds `dtype`, `shape`, `ndim`, `size`, and methods that depend on the location of its elements.
     """
 
     __slots__ = ()
 
-    described: ClassVar[str] = "an array"  # what errors call one of the class
+    described: ClassVar[str] = "an array"  # name of the class in errors
 
-    if TYPE_CHECKING:  # what a class of arrays defines
+    if TYPE_CHECKING:  # attributes that array classes define
 
         @property
         def dtype(self) -> Any: ...
@@ -68,7 +68,7 @@ class ArrayMethods:
     else:  # to a type checker, any name would be an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):  # Python and other libraries ask for protocols, often
+            if name.startswith("_"):  # Python and other libraries look up protocols, often
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise AbsentNameError(f"{self.described} has no attribute {name!r}", hint=attribute_hint(type(self), name))
 
@@ -103,18 +103,18 @@ class ArrayMethods:
 
     @property
     def device(self) -> Any:
-        """Where the array is: in a program the target that it is compiled for."""
+        """The device of the array: in a program the target that it is compiled for."""
         return operator("device")(self)
 
     def to_device(self, device: object, /, *, stream: object = None) -> Any:
-        """This array, if that is its device."""
+        """Return this array, if that is its device."""
         return operator("to_device")(self, device)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of functions that take arrays, by the Python Array API."""
         return operator("array_namespace")(api_version)
 
-    # What arrays have as methods in NumPy; their functions are called as in the Python Array API.
+    # NumPy's methods of arrays; their functions have the names of the Python Array API.
     sum, prod, mean, std, var = map(_method, ("sum", "prod", "mean", "std", "var"))
     max, min, any, all, argmax, argmin = map(_method, ("max", "min", "any", "all", "argmax", "argmin"))
     clip, round, conj, repeat, take, squeeze = map(_method, ("clip", "round", "conj", "repeat", "take", "squeeze"))

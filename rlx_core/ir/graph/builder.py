@@ -1,4 +1,4 @@
-"""`Builder`: a graph being made, and the builder that ops go to by themselves while one is."""
+"""`Builder`: a graph under construction, and the ambient builder to which ops without value operands go."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ _ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
 
 
 def ambient_builder() -> Builder | None:
-    """The builder that ops without value operands go to, if any."""
+    """The ambient builder, to which ops without value operands go, if any."""
     return _ambient.get()
 
 
 @define(eq=False)
 class LiftedArrays:
-    """Arrays that a traced function has hold of besides its arguments: where an op uses one, it is an input of the trace.
+    """Arrays that a traced function captures besides its arguments: where an op uses one, it becomes an input of the trace.
 
-    Mutable, because inputs are made where arrays are used. An array is known by its identity; what a function computes of it
+    Mutable, because inputs are added where arrays are used. An array is known by its identity; a result computed from it
     outside of the trace is a constant.
 
     Attributes:
-        builder: That of the trace.
+        builder: The builder of the trace.
         arrays: By the name of the input.
         type_of: The type of an array, which an array of an unknown dtype does not have.
-        inputs: Those that were used, in the order of the inputs.
+        inputs: The inputs that were used, in the order of the inputs.
     """
 
     builder: Builder
@@ -68,7 +68,7 @@ class LiftedArrays:
         self._names = {id(array): name for name, array in self.arrays.items()}
 
     def value_of(self, data: Any) -> Value | None:
-        """The input for an array; `None` for what is not one of the arrays."""
+        """Return the input for an array; `None` for an object that is not one of the arrays."""
         name = self._names.get(id(data))
         if name is None:
             return None
@@ -92,7 +92,7 @@ def lifting(arrays: LiftedArrays | None) -> Iterator[None]:
 
 @contextmanager
 def building(builder: Builder) -> Iterator[Builder]:
-    """Make `builder` the one that ops inside the block go to."""
+    """Make `builder` the ambient builder inside the block."""
     token = _ambient.set(builder)
     try:
         yield builder
@@ -102,7 +102,7 @@ def building(builder: Builder) -> Iterator[Builder]:
 
 @define(eq=False, repr=False)
 class Builder:
-    """A graph being made. Mutable, because that is its whole purpose; `finish` ends it.
+    """A graph under construction; mutable until `finish`.
 
     Attributes:
         name: The name of the graph.
@@ -141,7 +141,7 @@ class Builder:
         return self.emit(Param(name, type), (), name=name, origin=origin)[0]
 
     def lifted(self, data: Any) -> Value | None:
-        """The value of an array that is an input of the trace although it is no argument; `None` for any other array."""
+        """Return the value of an array that is an input of the trace although it is no argument; `None` for any other array."""
         arrays = _lifted.get()
         if arrays is None or not (self is arrays.builder or self.capturing):
             return None
@@ -149,7 +149,7 @@ class Builder:
         return None if found is None else self._own(found)
 
     def constant(self, data: Any, of: DType | None = None, *, shared: bool = True) -> Value:
-        """Literal data; small equal constants are one node, unless the caller wants one that nobody else has."""
+        """Return literal data as a value; small equal constants share one node unless `shared` is false."""
         value = data if isinstance(data, Literal) else literal(data, of)
         if value.array.size > 16 or not shared:
             return self.emit(Constant(value), ())[0]
@@ -166,7 +166,7 @@ class Builder:
         origin: Origin | None = None,
         types: tuple[TensorType, ...] | None = None,
     ) -> tuple[Value, ...]:
-        """Append a node and return its results. `types` are declared by a caller who knows them; else inferred.
+        """Append a node and return its results. `types` are declared by a caller that has them; else inferred.
 
         Raises:
             ShapeError, DtypeError, AxisError, WrongInputCountError: From the op's inference, with the operands' types
@@ -199,12 +199,12 @@ class Builder:
         return node.results
 
     def as_copy(self, value: Value) -> Value:
-        """`value`, of which nobody else has the elements although its op only moves them: it may be assigned to."""
+        """Mark `value` as a copy, assignable because it shares elements with no other value although its op only moves them."""
         self._copies.add(value)
         return value
 
     def assign(self, name: Value, new: Value) -> None:
-        """From now on the Python object `name` is the value `new`; what was made of it before keeps the value it had.
+        """Rebind the Python object `name` to the value `new`; values computed from it before keep theirs.
 
         Raises:
             TraceError: `name` is an input or a parameter, whose elements belong to the caller; or it is a part of another
@@ -269,7 +269,7 @@ class Builder:
         *,
         is_kept: bool = True,
     ) -> tuple[TensorType, ...]:
-        """The types of the results that a node of these operands would have; the guards that they need are the graph's.
+        """Return the result types that a node of these operands would have; the guards that they need are added to the graph.
 
         Args:
             is_kept: Whether the answer is kept for nodes that are alike, as `infer` takes it.
@@ -324,7 +324,7 @@ class Builder:
 
 
 def _is_view(node: Node, index: int) -> bool:
-    """Whether a result may lie inside the bytes of the first operand; a conversion never does."""
+    """Return whether a result may lie inside the bytes of the first operand; a conversion never does."""
     whole = next(node.present(), None)
     return node.op.view is not None and whole is not None and whole.dtype is node.types[index].dtype
 
@@ -333,9 +333,9 @@ def infer(op: Op, types: Sequence[TensorType | None], *, is_kept: bool = True) -
     """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition.
 
     Args:
-        is_kept: Whether the answer is looked up, and kept for the next who asks: a caller that asks once says no.
+        is_kept: Whether the result is looked up in and added to a cache; false for callers that ask only once.
     """
-    # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
+    # Leaves are as cheap to infer as to look up, and ops with graphs inside would be hashed node by node.
     if not (types and is_kept) or nested_graphs(op) or not is_hashable(op):
         check_operand_count(op, types)
         return _inferred(op, types)
@@ -357,7 +357,7 @@ def _inferred_once(
 
 
 def is_hashable(op: Op) -> bool:
-    """Whether an op's attributes are values; those of an op that was made wrongly may be lists, which verifying tells."""
+    """Return whether an op's attributes are hashable; those of an invalid op may be lists, which the verifier reports."""
     try:
         hash(op)
     except TypeError:
@@ -381,7 +381,7 @@ def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, .
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
-    """The op's meaning as a graph of its own, with one input an operand."""
+    """Return the op's decomposition as a separate graph, with one input per operand."""
     assert op.decompose is not None, f"{op.name} is a primitive"
     builder = Builder(op.name)
     with building(builder):
@@ -393,5 +393,5 @@ def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
 
 
 def as_results(results: Any) -> tuple[Any, ...]:
-    """What a rule returned, as a tuple: a single value stands for one."""
+    """Return the result of a rule as a tuple: a single value becomes a tuple of one."""
     return tuple(results) if isinstance(results, tuple | list) else (results,)

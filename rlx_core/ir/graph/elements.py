@@ -1,7 +1,7 @@
-"""What is said to a program that asks a traced value for its elements, or uses one whose trace has ended.
+"""Errors of a program that needs the elements of a traced value, or uses one whose trace has ended.
 
-The hint depends on what asked: `math.sin(x)`, `range(n)` and `if x > 0` reach a value by the same few methods, so the call is
-read off the user's line.
+The hint depends on the calling expression: `math.sin(x)`, `range(n)` and `if x > 0` reach a value by the same few methods, so
+the call is read off the user's line.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SAME: Final = {
     "true_divide": "divide",
     "vstack": "concat",
 }
-"""What NumPy and `math` call otherwise than the Array API does."""
+"""Names of NumPy and `math` that differ in the Array API."""
 
 BUILTINS: Final = {
     "abs": "use rlx.abs",
@@ -68,7 +68,7 @@ BUILTINS: Final = {
     "round": "use rlx.round",
     "sorted": "use rlx.sort",
 }
-"""Functions of Python → what to write instead."""
+"""Functions of Python → the replacement."""
 
 _OUTSIDE: Final = "compute it outside the traced function, and pass it in"
 _WHERE: Final = "use rlx.where(condition, a, b), which chooses element by element"
@@ -79,7 +79,7 @@ _WHILE: Final = "use rlx.while_loop(condition, body, init), which goes on as lon
 
 
 def needs_elements(value: Value, wanted: str, function: Any = None, hint: str | None = None) -> TraceError:
-    """The error for a value that is asked for elements: by `function` where that is known, else by the user's line."""
+    """Return the error for using a value's elements: in `function` where that is known, else in the user's line."""
     if value.node.owner.trace_has_ended:
         return leaked(value)
     if hint is None:
@@ -105,7 +105,7 @@ def leaked(value: Value) -> TraceError:
 
 
 def refused_ufunc(error: TypeError) -> TraceError | None:
-    """The error for NumPy's own that a ufunc was given a traced value; `None` if it is about something else.
+    """Return the error for NumPy's error that a ufunc received a traced value; `None` for other errors.
 
     A value offers NumPy no ufuncs, so that `array + value` is left to its operators; so NumPy refuses `np.sin(value)` itself.
     """
@@ -126,7 +126,7 @@ def refused_ufunc(error: TypeError) -> TraceError | None:
 
 
 def hint_at(frame: FrameType | None, at: int | None = None) -> str | None:
-    """What to write instead of the expression that a frame is in the middle of; `at` is its instruction."""
+    """Return a hint for replacing the expression that a frame is evaluating; `at` is its instruction."""
     if frame is None:
         return None
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
@@ -154,7 +154,7 @@ def hint_at(frame: FrameType | None, at: int | None = None) -> str | None:
 
 
 def hint_for_function(function: Any) -> str | None:
-    """What to write instead of a function of NumPy, `math` or Python."""
+    """Return a hint for replacing a function of NumPy, `math` or Python."""
     name = getattr(function, "__name__", "")
     owner = getattr(function, "__self__", function)  # `np.add.reduce` is a method of `np.add`
     if owner is not function and type(owner).__name__ == "ufunc":
@@ -192,7 +192,7 @@ def _expression(frame: FrameType, at: int) -> ast.expr | None:
 
 
 def _resolved(name: ast.expr, frame: FrameType) -> Any:
-    """What a name or a dotted name means in a frame; `None` if it is neither."""
+    """Return the object that a name or a dotted name refers to in a frame; `None` if it is neither."""
     if isinstance(name, ast.Attribute):
         return getattr(_resolved(name.value, frame), name.attr, None)
     if not isinstance(name, ast.Name):

@@ -1,4 +1,4 @@
-"""What a graph begins with: inputs, parameters, and literal data."""
+"""The leaves of a graph: inputs, parameters, and literal data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def literal(data: Any, of: DType | None = None) -> Literal:
 
 @frozen(slots=False)
 class GraphArgument(Op):
-    """A value that a graph is given: the label under which, and its type. An `Input` or a `Param`."""
+    """A leaf that the caller provides: its label and its type. An `Input` or a `Param`."""
 
     label: str
     type: TensorType
@@ -77,7 +77,7 @@ class GraphArgument(Op):
 
 @define_op(domain="core")
 class Input(GraphArgument):
-    """A value that is fed on every run."""
+    """A value that is provided in every run."""
 
 
 @define_op(domain="core")

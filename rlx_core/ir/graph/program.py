@@ -26,7 +26,7 @@ _NESTED: Final = "_nested_graphs"
 _SYMBOLS: Final = "_symbols"
 
 PRINTED: Final[Registered[type, Callable[[Any], str]]] = Registered("rlx_core.ir.text")
-"""Under `Graph`, its text form: that is about graphs, and a graph only knows that it has one."""
+"""Under `Graph`, the printer of its text form: printers depend on graphs, and not the other way round."""
 
 ValueMap = Mapping[Value, Value]
 """Old value → new value, which every transformation returns."""
@@ -116,7 +116,7 @@ class Graph(Travels, Drawn):
         """The input, param or named value called `name`.
 
         Raises:
-            UnknownNameError: There is none; the nearest names are listed.
+            UnknownNameError: No value has this name; the nearest names are listed.
         """
         names = self.names
         if name not in names:
@@ -125,17 +125,17 @@ class Graph(Travels, Drawn):
 
     @cached_property
     def is_storable(self) -> bool:
-        """Whether another process can go on with it: no op, in nested graphs neither, belongs to this one."""
+        """Whether another process can use it: no op, including those of nested graphs, belongs to this one."""
         return all(not n.op.calls_host and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
 
     @cached_property
     def node_count(self) -> int:
-        """Nodes, with those of nested graphs counted wherever they are nested: as many as there are once calls are inlined."""
+        """Number of nodes, with those of nested graphs counted once per nesting: the number after inlining all calls."""
         return len(self.nodes) + sum(body.node_count for n in self.nodes for body in nested_graphs(n.op).values())
 
     @cached_property
     def depth(self) -> int:
-        """How many graphs are nested, this one included: 1 if no op holds a graph."""
+        """Number of nesting levels, this graph included: 1 if no op holds a graph."""
         return 1 + max((body.depth for n in self.nodes for body in nested_graphs(n.op).values()), default=0)
 
     @cached_property
@@ -146,7 +146,7 @@ class Graph(Travels, Drawn):
 
     @cached_property
     def structure(self) -> tuple[object, ...]:
-        """Everything equality is about, as plain nested tuples."""
+        """The content that equality compares, as plain nested tuples."""
 
         def ref(v: Value | None) -> tuple[int, int] | None:
             return None if v is None else (v.node.index, v.index)
@@ -171,7 +171,7 @@ class Graph(Travels, Drawn):
 
 
 MOST_NESTED = 32
-"""Graphs inside one another. Programs are walked without recursion, and what is inside an op with it; files hold as many."""
+"""Maximum nesting of graphs, in files too. Programs are walked without recursion, but the values inside an op with it."""
 
 
 def leaf_name(value: Value) -> str:
@@ -183,7 +183,7 @@ def leaf_name(value: Value) -> str:
 
 def nested_graphs(op: Op) -> Mapping[str, Graph]:
     """The graphs among an op's attributes, by attribute name."""
-    kept = vars(op)  # every walk asks, and an op is the same for ever
+    kept = vars(op)  # cached, because every walk needs it, and an op never changes
     found: Mapping[str, Graph] | None = kept.get(_NESTED)
     if found is None:
         found = kept[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
@@ -194,9 +194,9 @@ _NO_SYMBOLS: Final[frozenset[SizeSymbol]] = frozenset()
 
 
 def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
-    """Every unknown size in an op or in a value of an attribute: what binding could change."""
+    """Return every unknown size in an op or in a value of an attribute: the sizes that binding could change."""
     if isinstance(value, Op):
-        kept = vars(value)  # every graph that holds the op asks
+        kept = vars(value)  # cached, because every graph that holds the op needs it
         found: frozenset[SizeSymbol] | None = kept.get(_SYMBOLS)
         if found is None:
             found = kept[_SYMBOLS] = _in_each(value.attributes().values())
@@ -216,7 +216,7 @@ def symbols_inside(value: Any) -> frozenset[SizeSymbol]:
 
 
 def keep_symbols(op: Op, symbols: frozenset[SizeSymbol]) -> Op:
-    """The op, about which a caller knows what `symbols_inside` would find."""
+    """Return the op after storing the result of `symbols_inside`, which the caller knows."""
     vars(op)[_SYMBOLS] = symbols
     return op
 
@@ -226,7 +226,7 @@ def _in_each(values: Iterable[object]) -> frozenset[SizeSymbol]:
 
 
 def lines_of(graph: Graph) -> Iterator[Source | None]:
-    """The user's line of each node, those in nested graphs after that of the node that has them; equal programs have as many."""
+    """Yield the user's line of each node, nested graphs after the node that contains them; equal programs yield equally many."""
     left = [iter(graph.nodes)]
     while left:
         node = next(left[-1], None)

@@ -1,7 +1,7 @@
 """Nodes, and values that name their results.
 
 `Value` carries the operators of Python, so that a rule, a decomposition and a traced program all read as mathematics; `==` is
-element-wise like the others, and values are told apart by identity (they are safe as dictionary keys).
+element-wise like the others, and values are compared by identity (they are safe as dictionary keys).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Node(Stays):
 
     @property
     def operand_types(self) -> tuple[TensorType | None, ...]:
-        """The types of the operands, None where an optional one is absent: what rules on types are asked with."""
+        """The types of the operands, None where an optional one is absent: the arguments of rules on types."""
         return tuple(None if v is None else v.type for v in self.operands)
 
     @property
@@ -66,11 +66,11 @@ class Node(Stays):
 
     @property
     def label(self) -> str:
-        """How errors and printers call the node: its name, or its number."""
+        """The node's name in errors and printers: its name, or its number."""
         return f"%{self.name or self.index}"
 
     def present(self) -> Iterator[Value]:
-        """The operands that are there; optional ones may be absent."""
+        """The operands that are present; optional ones may be absent."""
         return (v for v in self.operands if v is not None)
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ _RETURN: Final = "return it from the traced function, and look at the array that
 
 
 class Value(ArrayMethods, Stays):
-    """One result of a node: what operands refer to, and what a traced function computes with.
+    """One result of a node: operands refer to it, and traced functions compute with it.
 
     A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see
     `Builder.assign`). Operators and methods are those of all arrays (`ArrayMethods`).
