@@ -21,7 +21,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
 
 
-class Address(NamedTuple):
+class At(NamedTuple):
     """An address in a driver's buffer; its form in kernels (an address, or a buffer and an offset) depends on the language."""
 
     buffer: Any
