@@ -185,10 +185,10 @@ def _is_straight(a: ColumnCell, b: ColumnCell) -> bool:
 
 
 def _lanes(cells: Sequence[ColumnCell], row: Sequence[int]) -> dict[int, int]:
-    """For each cell whose edges run sideways under its row, the lane they do it in.
+    """Return, for each cell whose edges run sideways under its row, the lane of these edges.
 
-    A lane is shared by what lies apart in it. What leaves a cell turns off above whatever arrives in the same column, or the
-    one would seem to continue the other.
+    Disjoint edges share a lane. An edge that leaves a cell bends above one that arrives in the same column; otherwise one
+    would seem to continue the other.
     """
     spans, arrivals = {}, {}
     for i in row:

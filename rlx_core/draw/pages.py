@@ -1,8 +1,8 @@
-"""What a notebook shows: programs and reports as small, self-contained HTML, in the page's own colours, dark or light.
+"""Pages of notebooks: programs and reports as small, self-contained HTML, in the page's own colours, dark or light.
 
 Everything that comes from a program is escaped. A large program is drawn with its blocks as boxes, then with its chains
 joined, and beyond that as a count of its ops, with its text cut. Graphs, modules and reports find their pages here by their
-class (see `rlx_core/ir/shown.py`); what calls programs is above this layer, and asks for the page of one by name.
+class (see `rlx_core/ir/shown.py`); the layers above, which call programs, request the page of one by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALL, _BLOCKS, _CHAINS = 60, 120, 250
 _NODES: Final = 5_000  # up to which a program is printed and laid out at all
 _LINES: Final = 200  # of text
 _SHOWN: Final = 12  # inputs, parameters or outputs that stand there unfolded
-# Notebooks have a style of their own for tables, which must not win.
+# Notebooks style tables themselves, and that style must not win.
 _STYLE = """
 .rlx-page { font: 13px/1.45 system-ui, sans-serif; color: inherit }
 .rlx-page table { border-collapse: collapse; margin: 4px 0; font-size: 12px; color: inherit; border: none }
@@ -142,9 +142,9 @@ def callable_html(
     """A program that can be called: what goes in and comes out, and the report.
 
     Args:
-        report: What it was compiled to.
+        report: The compilation report.
         groups: Inputs, parameters and outputs, each by name with its type.
-        outputs: What its outputs are called.
+        outputs: Names of its outputs.
         title: By default the program's name and its target.
     """
     named = title or f"{report.name}, compiled for {report.target}"

@@ -1,4 +1,4 @@
-"""Graphs for people: what is in one, how big it is, and how two differ. (`svg.py` draws them.)"""
+"""Text views of graphs: contents, sizes, and the difference of two graphs. (`svg.py` draws them.)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def human_bytes(nbytes: Dim) -> str:
-    """A number of bytes as a person says it; an unknown size as its expression.
+    """Return a number of bytes in human-readable form; an unknown size as its expression.
 
     >>> human_bytes(12), human_bytes(1536), human_bytes(87_400_000)
     ('12 B', '1.5 KiB', '83.4 MiB')

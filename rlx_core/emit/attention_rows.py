@@ -38,11 +38,11 @@ def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
 def attention_unit_rows(
     table: DeviceTable, language: GpuLanguage, also: tuple[Condition, ...] = (), suffix: str = ""
 ) -> None:
-    """Add the rows that multiply by matrix units, if the language has them.
+    """Add the rows that use matrix units, if the language has them.
 
     Args:
-        also: What is asked of steps besides.
-        suffix: What the rows' names end with, where a table has them in two languages.
+        also: Additional conditions on steps.
+        suffix: Suffix of the rows' names, for a table that has them in two languages.
     """
     if language.dialect.matrix_unit is None:
         return

@@ -111,7 +111,7 @@ class Launches:
         every: One for each call, in order.
         workspace: Memory that they share; `None` if they need none.
         status: Status words for faults; `None` if they report none.
-        recordings: Part → what the driver recorded, by where inputs and results lay.
+        recordings: Part → the driver's recording, by the addresses of inputs and results.
     """
 
     every: list[Any]
@@ -122,10 +122,10 @@ class Launches:
 
 @define(eq=False)
 class PendingRun:
-    """A run whose results are on the device and that may have failed; its status words are read by the first who waits.
+    """A run whose results are on the device and that may have failed; the first thread that synchronises reads its status words.
 
     Attributes:
-        words: A copy of the status words that no other run writes; `None` once they were read, and if there are none.
+        words: A copy of the status words that no other run writes; `None` once they were read, and if the run has none.
         after: Runs whose results it was given, until it is known whether they failed.
     """
 
@@ -365,7 +365,7 @@ class CompiledPlan:
         return "cached" if self.modules.is_cached else "compiled"
 
     def on(self, lir: Lir, locations: Locations, device: Device) -> DeviceCode:
-        """The code as that of a program."""
+        """Return the code for a program."""
         calls = tuple(planned_calls(lir, locations, self.emissions))
         alone = frozenset(number for number, each in self.emissions.steps.items() if each.may_wait)
         return DeviceCode(

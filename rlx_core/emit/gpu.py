@@ -29,7 +29,7 @@ __all__ = ["GpuLanguage"]
 
 
 _FOR_FAULTS = 2
-"""Arguments besides buffers: the words for faults, and the number of the first."""
+"""Arguments in addition to buffers: the status words, and the number of the first."""
 
 
 class GpuLanguage(Language):
@@ -38,8 +38,8 @@ class GpuLanguage(Language):
     Args:
         dialect: The language.
         machine: What schedules depend on.
-        level: What `emit` calls it.
-        lacks: Names of dtypes that the device has not, whatever the language has.
+        level: The name of the language for `emit`.
+        lacks: Names of dtypes that the device does not support, although the language does.
     """
 
     def __init__(self, dialect: GpuDialect, machine: Machine, level: Level, lacks: Collection[str] = ()) -> None:
@@ -102,10 +102,10 @@ class GpuLanguage(Language):
 
 
 def emitted(printed: Printed, fault: Callable[[int], Fault]) -> Emitted:
-    """What the printers made, as the launches of a step.
+    """Return the printed functions as the launches of a step.
 
     Args:
-        fault: What it means that a checked index, by its number in the kernel, is reported.
+        fault: Maps the number of a checked index in the kernel to the fault that it reports.
     """
     launches = [f.launch for f in printed.functions]
     calls = tuple(

@@ -21,7 +21,7 @@ __all__ = ["line_rows"]
 
 
 def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
-    """Add the rows in a language. What is templated counts in dense lines."""
+    """Add the rows in a language. Templated kernels iterate over dense lines."""
     dialect, scalars = language.dialect, language.scalars
 
     def lacking_sorted(node: Node) -> str | None:
@@ -86,5 +86,5 @@ def operand_of(node: Node) -> TensorType:
 
 
 def as_any(op: Any) -> Any:
-    """An op whose class the row has said."""
+    """Return an op, whose class the row has checked, as `Any`."""
     return op

@@ -36,8 +36,8 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
     """Add the rows for products in a language.
 
     Args:
-        also: What is asked of steps besides.
-        suffix: What the rows' names end with, where a table has them in two languages.
+        also: Additional conditions on steps.
+        suffix: Suffix of the rows' names, for a table that has them in two languages.
     """
 
     def lacking(node: Node) -> str | None:
@@ -105,7 +105,7 @@ def plain(layout: Layout) -> tuple[Kernel, int]:
 
 
 def followed(region: Op, product: TensorType, layout: Layout) -> tuple[Kernel, int]:
-    """What a region makes of the sums, which are its first input."""
+    """Return the kernel of a region whose first input is the sums of the product, and the index of the value that loads them."""
     formula = formula_of(region, (product, *(None if m is None else m.type for m in layout.operands[2:])))
     assert formula is not None, "the row refuses other regions"
     first = Place.dense(product)

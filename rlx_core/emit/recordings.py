@@ -18,7 +18,7 @@ from rlx_core.system.records import define
 __all__ = ["MOST", "Recordings"]
 
 MOST: Final = 16
-"""Combinations of places that are remembered; those that came first are forgotten."""
+"""Maximum number of address combinations that are cached; the oldest are evicted first."""
 
 
 @define(eq=False)

@@ -31,7 +31,7 @@ _READS_ALL: ContextVar[bool] = ContextVar("files are read, not mapped", default=
 
 @contextmanager
 def in_memory(wanted: bool = True) -> Iterator[None]:
-    """Read every file that is opened inside of the block into memory, if `wanted`."""
+    """Read every file that is opened in the block into memory, if `wanted` is true."""
     token = _READS_ALL.set(wanted or _READS_ALL.get())
     try:
         yield
@@ -52,12 +52,12 @@ def mapped(path: Path) -> np.ndarray:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Open a file. A pipe, which may never have an end or a writer, and a device are none.
+    """Open a regular file. Pipes, which may have no end or no writer, and devices are refused.
 
     Raises:
         OSError: It cannot be opened, or is no regular file.
     """
-    # Without waiting, because a pipe is open when somebody has begun to write.
+    # Non-blocking, because opening a pipe blocks until a writer opens it.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -90,4 +90,4 @@ def aligned_copy(data: bytes) -> np.ndarray:
     raw = np.empty(len(data) + ALIGNMENT, np.uint8)
     made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
     made[:] = np.frombuffer(data, np.uint8)
-    return np.frombuffer(made.data.toreadonly(), np.uint8)  # nobody can make this writable
+    return np.frombuffer(made.data.toreadonly(), np.uint8)  # no one can make this writable

@@ -1,4 +1,4 @@
-"""What a caller passed, as arrays that a program may run on: of the declared type, native, safe to write where donated."""
+"""Conversion of arguments to arrays that a program can run on: declared dtype, native byte order, writable if donated."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Declared:
 
     @property
     def fact(self) -> Fact:
-        """What errors say of it."""
+        """Return the fact that errors show for it."""
         return Fact("declared", self.type, self.source)
 
 
@@ -180,11 +180,11 @@ Span = tuple[int, int]
 
 @frozen(eq=False)
 class ParameterMemory:
-    """Where the parameters lie that a program reads while it runs.
+    """Addresses of the parameters that a program reads while it runs.
 
     Attributes:
         spans: All of them, from the first to the last byte.
-        written: Those that runs write to, because they were donated.
+        written: Spans of the parameters that runs write to, because they were donated.
     """
 
     spans: tuple[Span, ...] = ()
@@ -200,13 +200,13 @@ class ParameterMemory:
 def separated(
     entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: ParameterMemory | None = None
 ) -> list[np.ndarray]:
-    """Arrays of a program with donations: each donated one can be written, and shares no byte with another of them or a held one.
+    """Return the arrays of a program with donations; each donated one is writable and shares no byte with another or a parameter.
 
-    What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old
+    Arrays that cannot be donated, because they are read-only, strided or passed twice, are copied; their owner keeps the old
     contents. So is an input that lies in a parameter which the run writes to.
 
     Args:
-        held: Parameters that stay where they are.
+        held: Memory of the bound parameters, which do not move.
     """
     held = held or ParameterMemory()
     # Arrays on a device are its program's matter.

@@ -31,7 +31,7 @@ __all__ = ["BoundProgram", "BoundPrograms", "Weights"]
 _versions: Final = count(1)
 
 _PROGRAMS_KEPT: Final = 64
-"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
+"""Maximum number of cached bindings of sizes; each has its own program and memory, and the least recently used is evicted."""
 
 
 @frozen(eq=False)
@@ -40,8 +40,8 @@ class Weights:
 
     Attributes:
         arrays: By name.
-        version: Tells programs to bind again; no two states have one.
-        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
+        version: Unique number of the state; a program whose version differs binds again.
+        prepared: The bindings of programs, once computed: the arrays, or the outputs of the template's prepare program.
     """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
@@ -65,14 +65,14 @@ class BoundProgram:
 
 @define(eq=False)
 class BoundPrograms:
-    """What clones of an executable share. Mutable under its lock; whoever runs sees one state of the weights.
+    """State that the clones of an executable share. Mutable under its lock; every run sees one consistent state of the weights.
 
     Attributes:
-        inputs, params: What the program declares, by name.
+        inputs, params: The declared inputs and parameters of the program, by name.
         donated: The parameters that runs write to.
         has_donations: Whether they write to those, or to inputs.
         latest: The program that ran last.
-        door: Where its entry stands open, for calls that need no checking.
+        door: The current entry, for calls on the fast path.
     """
 
     compiled: CompiledProgram
@@ -99,7 +99,7 @@ class BoundPrograms:
         return cls(compiled, declared(manifest.inputs), declared(manifest.params), donated, has_donations)
 
     def bind(self, ready: Mapping[str, np.ndarray]) -> None:
-        """Bind parameters, beside those that are bound already."""
+        """Bind parameters in addition to the ones that are bound already."""
         with self.lock:
             known = {**self.weights.arrays, **ready}
             if self.donated:
@@ -107,7 +107,7 @@ class BoundPrograms:
                 known = dict(zip(known, apart, strict=True))
                 for name in self.donated & ready.keys():
                     if isinstance(known[name], np.ndarray):
-                        known[name] = known[name].view()  # given anew, even if it is the array that was given before
+                        known[name] = known[name].view()  # a new view, even if it is the array that was passed before
             self.weights = Weights(known, next(_versions))
             self.door.entry = None
 
@@ -170,7 +170,7 @@ class BoundPrograms:
             return bound
 
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
-        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
+        """Return the bindings of a program: one object for all sizes, unless sizes had to be bound in the prepare program."""
         if lir.prepare is not self.compiled.lir.prepare:
             return prepared(self.compiled, lir, weights.arrays)
         if not weights.prepared:

@@ -1,6 +1,6 @@
 """Compiled programs kept for the next call and the next process.
 
-Two layers under one key: a cache of the last used in memory, and files on disk. The key (`pipeline.job.Job.key`) says
+Two layers under one key: an LRU cache in memory, and files on disk. The key (`pipeline.job.Job.key`) covers
 everything that may change the result, so an entry is never stale; it can only be missing or damaged, and both mean
 "compile again".
 """
@@ -51,7 +51,7 @@ class CompileCache:
 
         Args:
             key: What names it: a digest, 64 hex digits.
-            compile: Makes the program; what it raises is raised here, and nothing is kept.
+            compile: Compiles the program; its exceptions are propagated, and nothing is cached then.
             to_bytes, from_bytes: How it is written and read; without them, or where `to_bytes` gives `None`, it stays in
                 memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
         """
@@ -82,14 +82,14 @@ class CompileCache:
 
 
 KINDS: Final = ("programs", "objects")
-"""What is kept on disk, each kind in a directory of its own."""
+"""The kinds of files on disk; each has a separate directory."""
 
 _caches: dict[CacheConfig, CompileCache] = {}
 _lock = Lock("the list of caches")
 
 
 def default_cache(configuration: Configuration) -> CompileCache:
-    """The process's cache for what a configuration says of caches: equal settings share one."""
+    """Return the process-wide cache for the cache settings of a configuration: equal settings share one."""
     settings = configuration.cache
     with _lock:
         if settings not in _caches:
@@ -99,7 +99,7 @@ def default_cache(configuration: Configuration) -> CompileCache:
 
 
 def disk_caches(settings: CacheConfig) -> list[DiskCache | None]:
-    """The files of a cache, of programs and of objects; where they cannot be kept safely, one warning says why."""
+    """Return the disk caches of programs and of objects; where files cannot be stored safely, one warning gives the reason."""
     base = Path(settings.directory) if settings.directory else cache_directory()
     found: list[DiskCache | None] = []
     reasons: dict[str, list[str]] = {}

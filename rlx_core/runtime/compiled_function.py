@@ -43,8 +43,8 @@ R_co = TypeVar("R_co", covariant=True)
 class CompiledFunction(Bundled, Generic[P, R_co]):
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`.
 
-    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has programs and state of its own, and a
-    deep one weights of its own too.
+    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has separate programs and state, and a
+    deep copy also separate weights.
 
     Args:
         executable: What was compiled.
@@ -223,7 +223,7 @@ def compile_function(
         args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s. A graph or module takes none.
         donate: Names of inputs, or of leaves of them, whose arrays the program may overwrite and return, as for `rlx.jit`: state
             that is kept between calls. Files do not hold it. A graph or module takes none.
-        target: The device; by default what the configuration says, else the preferred one that is available.
+        target: The device; by default the configured one, else the preferred one that is available.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
         outputs: Where results lie: on the "host" or the "device"; by default on the device if an input lies there.
@@ -273,7 +273,7 @@ def compile_bundle(
         classes: The named tuples among its arguments and results.
 
     Raises:
-        FormatError: It cannot be called as it says, or has a named tuple that is not among `classes`.
+        FormatError: The stored signature does not fit the program, or a named tuple is not among `classes`.
     """
     graph = bundle.graph
     inputs, params = ([leaf_name(value) for value in values] for values in (graph.inputs, graph.params))

@@ -45,7 +45,7 @@ Rest = ParamSpec("Rest")
 Owner = TypeVar("Owner")
 
 _MANY_VARIANTS = 32
-"""Compiled variants of one function after which a warning says why there are so many."""
+"""Number of compiled variants of one function after which a warning explains why there are so many."""
 
 
 _STRAIGHT_VARIANTS = 4
@@ -54,9 +54,9 @@ _STRAIGHT_VARIANTS = 4
 
 @frozen(eq=False)
 class Variant:
-    """One compiled variant of a function: how its arguments and results are put together.
+    """One compiled variant of a function: how its arguments and results are flattened and unflattened.
 
-    `lifted` are arrays that the program reads besides the arguments.
+    `lifted` are the arrays that the program reads in addition to the arguments.
     """
 
     executable: Executable
@@ -74,7 +74,7 @@ class Jitted(Generic[P, R_co]):
     """A function that is compiled on its first call with each combination of types; see `rlx.jit`.
 
     Args:
-        function: What is traced.
+        function: The function to trace.
         options: Of the compilation.
         donate: Names of donated arguments.
         made: How to make it again, for pickles; nothing for what no user gets hold of.
@@ -168,7 +168,7 @@ class Jitted(Generic[P, R_co]):
 
     @property
     def report(self) -> CompilationReport:
-        """What the latest variant was compiled to.
+        """Return the compilation report of the latest variant.
 
         Raises:
             ConfigError: The function was not called yet, so nothing was compiled.
@@ -239,7 +239,7 @@ class Jitted(Generic[P, R_co]):
 
 
 def leaf_key(name: str, leaf: Any) -> Any:
-    """What an argument's leaf is to the key of a compiled variant: a type, or the exact value of a Python scalar."""
+    """Return the part of a variant's cache key for one leaf of an argument: a type, or the exact value of a Python scalar."""
     if is_static_leaf(leaf):
         return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
     if is_array(leaf):
@@ -301,7 +301,7 @@ def jit(
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
     arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is
-    no array (a function, a configuration) is a constant too where it is said to be static. Inside another traced function
+    not an array (a function, a configuration) is a constant too if it is declared static. Inside another traced function
     the call is traced in place.
 
     Args:
@@ -309,7 +309,7 @@ def jit(
         donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
         static_argnums, static_argnames: Parameters whose arguments are constants of the program whatever they are: anything
-            with a hash. Equal ones, of one type, share what is compiled.
+            hashable. Equal arguments of one type share a compiled variant.
         target, config, host, outputs: As for `rlx.compile`.
 
     Raises:

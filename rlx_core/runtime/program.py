@@ -1,4 +1,4 @@
-"""Compiling a program that exists already, a graph or a module, where `compiled_function.py` compiles what a function does."""
+"""Compilation of existing programs (graphs and modules); `compiled_function.py` compiles traced functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions in pickles: Python code does not travel, its name does, so it must be found under its name."""
+"""Functions in pickles: they are serialised by name, not as code, so the name must be importable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_found(found: Any) -> bool:
 
 
 def expect_importable(function: Any) -> None:
-    """Require that a plain function can be found by another process.
+    """Require that another process can import a plain function by its name.
 
     Raises:
         FormatError: It is a lambda, is defined inside another function, or its name means something else by now.
@@ -43,7 +43,7 @@ def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
     """What `__reduce__` of a staged function returns: its name where that is enough (a decorated one), else how it is made.
 
     Raises:
-        FormatError: Its function cannot be imported, or it has plugins of its own.
+        FormatError: Its function cannot be imported, or it uses plugins that only this process has.
     """
     if is_found(staged):
         return staged.__qualname__

@@ -111,7 +111,7 @@ class Session:
         return self
 
     def __deepcopy__(self, memo: object) -> Session:
-        return self  # it has no state of its own
+        return self  # it has no mutable state
 
     def __repr__(self) -> str:
         return f"Session({self.device!r}, precision={self.precision!r})"

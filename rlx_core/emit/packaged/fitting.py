@@ -1,4 +1,4 @@
-"""What a package's code for a device expects of one, and whether a device has it."""
+"""Requirements of a package's device code, and the check whether a device meets them."""
 
 from __future__ import annotations
 

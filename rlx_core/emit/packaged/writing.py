@@ -1,4 +1,4 @@
-"""Writing a device's programs: their functions as a few modules, and each program as a form that names what is in them."""
+"""Writing a device's programs: their functions as a few modules, and each program as a form that refers to them by name."""
 
 from __future__ import annotations
 

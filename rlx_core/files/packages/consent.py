@@ -108,7 +108,7 @@ def forget(sha256: str) -> None:
     """Remove the entries of a file's digest from the list.
 
     Raises:
-        FileError: There is none.
+        FileError: The list has no such entry.
         CacheError: The list is not this user's alone, or cannot be read.
     """
     found = [each for each in trusted_packages() if each.sha256 == sha256.lower()]
@@ -136,7 +136,7 @@ def safe_directory(path: Path) -> str | None:
 
 
 def expect_consent(path: Path, identity: str, digest: Callable[[], str], trusted: bool | None) -> None:
-    """Require that the user has agreed to run the code of a package, whose file nobody else can write.
+    """Require that the user has agreed to run the code of a package, and that no other user can write the file.
 
     Args:
         path: The file.

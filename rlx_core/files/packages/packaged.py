@@ -62,15 +62,15 @@ class PackageReport:
 
 @frozen(eq=False)
 class Contents:
-    """What a package gives a function.
+    """The parts of a package that a function uses.
 
     Attributes:
-        report: What is used of it.
+        report: The record of the parts in use.
         inputs: In order; sizes may be symbols.
         outputs: In order, as the inputs.
         unpack: Makes the program of a number, for the sizes of that number; `None` if no code runs here.
         bundle: Reads the program that the code was made from; raises FormatError where the package has none.
-        compile: Compiles that; raises where it cannot, or is not wanted.
+        compile: Compiles that program; raises if it cannot be compiled, or if compilation is disabled.
     """
 
     report: PackageReport
@@ -83,7 +83,7 @@ class Contents:
 
 @define(eq=False)
 class Unpacked:
-    """A program, its checked runs until it was asked for an entry, and that."""
+    """A program, the number of its checked runs before the entry was created, and the entry."""
 
     program: Program
     runs: int = 0
@@ -241,7 +241,7 @@ class PackagedFunction(Bundled):
             return self._fallback[0]
 
     def _lacking(self, binding: DimBinding | None, error: RlxError) -> RlxError:
-        """What is wrong where a size has no program, and none can be made."""
+        """Return the error for sizes without a program, where none can be compiled."""
         if binding is None:
             return error
         return BindingError(

@@ -42,8 +42,8 @@ def package(
     """Write a compiled function to a file that `rlx.load` runs without compiling: code, weights as the code reads them, plan.
 
     On the CPU the code needs Linux and the instruction set it was made for, whatever the processor is called, and neither
-    llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with what
-    the driver's compiler made of them where that can be kept: another device of the language compiles the kernels, and no plan
+    llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with the
+    driver's compiled binaries where these can be stored: another device of the language compiles the kernels, and no plan
     is made. Arrays of such a function are the host's. The file holds code, so only its owner may change it.
 
     Args:
@@ -63,7 +63,7 @@ def package(
     Raises:
         ConfigError: It is no compiled function, or a target has no such variant, or none that a package can hold.
         NoKernelError: A step of it is run from Python, which a package does not hold.
-        UnsupportedError: It is a model that runs in parts, because sizes in it are found when it runs.
+        UnsupportedError: It is a model that runs in several programs, because it has data-dependent shapes.
         BindingError, UnknownNameError, GuardError: `sizes` leave one open, name none, or contradict the program.
         FileError: The file cannot be written (an OSError).
     """
@@ -119,7 +119,7 @@ def _expect_compiled(given: object) -> None:
     if isinstance(given, CompiledFunction):
         return
     if isinstance(given, Bundled):
-        given.bundle()  # what is no single program says so itself
+        given.bundle()  # raises its specific error if it is not a single program
     raise ConfigError(
         f"package: takes what rlx.compile returns, not a {type(given).__name__}",
         hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
@@ -130,7 +130,7 @@ def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
     """The targets to have code for.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The list is empty.
     """
     found = [own] if targets is None else [targets] if isinstance(targets, str) else list(targets)
     if not found:
@@ -141,7 +141,7 @@ def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
 
 
 def _parted(wanted: str) -> tuple[str, str | None]:
-    """A target as `rlx.compile` takes it, with the number of a device maybe, and the variant of its code that is wanted."""
+    """Split a target as `rlx.compile` takes it, with an optional device number, from the requested variant of its code."""
     name, _, more = wanted.partition(":")
     if more == ABSENT or more.isdecimal():
         return wanted, None
