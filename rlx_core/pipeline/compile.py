@@ -54,12 +54,12 @@ def compile_graph(
 
     Args:
         graph: The program; it is not consumed.
-        target: The device; by default what the configuration says, else the preferred one that is available.
+        target: The device; by default the configured one, else the preferred one that is available.
         config: The configuration; see `Config`.
         host: The plugins to use; everything installed by default.
         donations: Inputs whose arrays the program may overwrite, each with the output that is its next value.
-        output_names: What the outputs are called.
-        cache: Where to look first, and what to add to, for a configuration.
+        output_names: Names of the outputs.
+        cache: Returns the cache to look up and to fill, for a configuration.
 
     Raises:
         ConfigError, PassOrderError: The configuration is wrong.

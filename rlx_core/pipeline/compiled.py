@@ -1,4 +1,4 @@
-"""What a compilation gives, and where such results are kept."""
+"""The result of a compilation, and the cache of such results."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class CompiledProgram:
         lir: The plan.
         backend: The target's compiler.
         target: The target, with the kernels that plugins contribute.
-        memory: How a template's memory is planned again.
-        report: What the compilation came to.
+        memory: How memory is planned when a template is specialised.
+        report: The record of the compilation.
         objects: Where its machine code is kept between processes, or `None`.
-        code: What the backend made of it, for the programs of whoever asks next; all copies of this share it.
-        preparing: What computes its parameters from the caller's, once that was asked for; shared in the same way.
+        code: The backend's code of it, from which further programs are created; all copies of this share it.
+        preparing: The program that computes its parameters from the caller's, once it was needed; shared in the same way.
         sources: Where the user made each input and parameter.
-        lines: Those of the program that the plan was made from, which are the ones that its nodes name.
+        lines: Lines of the program that the plan was made from; the nodes of the plan refer to these.
     """
 
     lir: Lir
@@ -76,10 +76,10 @@ class CompiledProgram:
         return made
 
     def planned_program(self, lir: Lir) -> tuple[Lir, Program]:
-        """A program for a plan, with the plan that it was made of.
+        """Return a program for a plan, with the plan that it implements.
 
-        That is another one where the code of a row could not be made, although the row said that it takes the node: the row is
-        passed over with a warning, and the steps that had it get the next one.
+        The plan differs if the code of a kernel could not be generated, although its row accepts the node: the row is
+        skipped with a warning, and its steps get the next kernel.
         """
         while True:
             try:
@@ -100,7 +100,7 @@ class CompiledProgram:
         return table.has_failed(fault.name) or table.fail(table.get(fault.name), "", error)
 
     def program_for(self, lir: Lir) -> Program:
-        """What the backend makes of a planned program: nothing is bound to it, and nothing that changes is anybody else's."""
+        """Return the backend's program for a plan, with no parameters bound and no mutable state shared with other programs."""
         start = time.perf_counter()
         made = self._another(lir)
         if made is None:
@@ -110,7 +110,7 @@ class CompiledProgram:
         return made
 
     def to_prepare(self, prepare: Graph) -> CompiledProgram:
-        """What a prepare graph computes, as a program for the same target."""
+        """Return the program that computes a prepare graph on the same target."""
         if prepare is not self.lir.prepare:
             return self._preparing(prepare)
         if not self.preparing:

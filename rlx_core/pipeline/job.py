@@ -44,14 +44,14 @@ __all__ = ["Job"]
 
 @frozen(eq=False)
 class Job:
-    """One compilation: everything that decides its result.
+    """One compilation: all inputs that determine its result.
 
     Attributes:
         graph: The program as it was given.
-        configuration: What was said about it.
+        configuration: Its configuration.
         target: The device with all contributed kernels.
         backend: Its compiler.
-        registry: Everybody who takes part.
+        registry: The active plugins.
     """
 
     graph: Graph
@@ -70,7 +70,7 @@ class Job:
 
     @cached_property
     def plan(self) -> CompilationPlan:
-        """The resolved pipeline; a result that is found in a cache does without."""
+        """The resolved pipeline; not needed for a result from a cache."""
         from rlx_core.pipeline.plan import resolve_plan  # here, because a cached program has its plan
 
         return resolve_plan(self.configuration, self.registry, self.target)
@@ -92,15 +92,15 @@ class Job:
 
     @cached_property
     def stamp(self) -> str | None:
-        """What stands for all code that has a say in the result; `None` where some of it has no stamp."""
+        """Return the hash of all code that affects the result; `None` where some of it has no stamp."""
         return self.host.stamp(self.packages)
 
     @cached_property
     def key(self) -> str:
         """Hex digest of all of it: the name of the result in caches.
 
-        What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
-        it resolved to find out.
+        The resolved pipeline follows from the configuration and the plugins. Only where plugins have no stamp is
+        it resolved for the key.
         """
         if self.stamp is None:
             resolved = {"plan": self.plan.hash}
@@ -120,7 +120,7 @@ class Job:
 
     @property
     def backend_digest(self) -> str:
-        """What stands for the backend; the interpreter is the core's own, whose version is in the key."""
+        """Return the hash of the backend; the interpreter belongs to the core, whose version is in the key."""
         if isinstance(self.backend, Interpreter):
             return self.target.name
         return self.registry.digest("backends", self.target.name)
@@ -178,7 +178,7 @@ class Job:
     def restore(self, data: bytes) -> CompiledProgram:
         """The compiled program from its bytes; any fault in them raises.
 
-        The plan was verified before it was stored, and its digest says that it is still the same.
+        The plan was verified before it was stored, and its digest proves that it is unchanged.
         """
         with self.timed("read"):
             lir = load_plan(data, HostOps(self.host), self.lines)
@@ -196,7 +196,7 @@ class Job:
 
     def survey(self, lir: Lir) -> DispatchReport:
         """How each op of a program from the cache comes to be run."""
-        from rlx_core.pipeline.legalize import survey  # here, because few reports are asked for it
+        from rlx_core.pipeline.legalize import survey  # here, because few reports need it
         from rlx_core.pipeline.select.dispatch import DispatchReport
 
         dispatcher = self.plan.dispatcher
@@ -235,11 +235,11 @@ class Job:
 
 
 SILENT = frozenset({"origins", "unknown_settings", "printing", "cache", "budget"})
-"""What a configuration says that changes no program."""
+"""Sections of a configuration that do not affect the program."""
 
 
 def settled(configuration: Configuration, target: Target) -> str:
-    """The digest of what decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
+    """Return the digest of the inputs of pipeline resolution except the plugins: configuration and properties of the target."""
     device = [target.name, target.alignment, target.accepts_views, target.region_limits, dict(target.properties)]
     for known, known_device, found in _latest:
         if known is configuration and known_device == device:

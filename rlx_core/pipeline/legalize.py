@@ -1,4 +1,4 @@
-"""Legalisation: rounds of rewriting what the target cannot run, then a verdict on what is left.
+"""Legalisation: rounds of rewriting nodes that the target cannot run, then one error for the remaining illegal nodes.
 
 Each round walks the graph once and replaces every node that has no kernel by a target rewrite or by its decomposition, one
 level. Legal graphs pass unchanged, so it is idempotent. Whatever is still illegal when nothing changes any more is one
@@ -46,10 +46,10 @@ class Offender:
 
 @define_pass("legalize")
 class Legalize(Pass):
-    """Replace what the target has no kernel for: by a target rewrite, else by its decomposition, one level a round.
+    """Replace nodes without a kernel on the target: by a target rewrite, else by the decomposition, one level a round.
 
-    The answers for all nodes are in the dispatch report (`rlx why`). What the target runs on the host is what the configuration
-    allows under `dispatch.allow-host`. Without a target nothing is done.
+    The answers for all nodes are in the dispatch report (`rlx why`). The target runs a node on the host if the configuration
+    allows its op under `dispatch.allow-host`. Without a target nothing is done.
     """
 
     requires: ClassVar = frozenset({LOWERED})
@@ -126,7 +126,7 @@ def replacement(
             made = None if rule is None else rewritten(rule, node, operands, table)
             if made is not None:
                 return place(made, node, table.name), evolve(answer, reason=f"by {table.name}")
-        # Every rewrite declined this node, so it is dealt with as if there were none.
+        # Every rewrite declined this node, so it is handled as if the target had none.
         answer = dispatcher.without_kernel(node, answer.refusals)
     if answer.means != "common-ir":
         return None, answer

@@ -70,7 +70,7 @@ class PlannedPass:
 
 @frozen
 class Extension:
-    """What a plan uses besides passes: the target, a table of kernels, a table of target rewrites; and who provides it."""
+    """A part of a plan that is not a pass, with its provider: the target, a table of kernels, or a table of target rewrites."""
 
     kind: str
     name: str
@@ -84,10 +84,10 @@ class CompilationPlan:
 
     Attributes:
         pipeline: The name of the pipeline, and in `source` where it is written.
-        passes: Every pass in order, HIR, then MIR, then LIR; before them those that run on what is differentiated.
-        target: What is compiled for; `None` for a plan that only cleans.
+        passes: Every pass in order, HIR, then MIR, then LIR; before them the ones that run before differentiation.
+        target: The target of the compilation; `None` for a plan that only cleans.
         dispatcher: The target's answers under the configured policy.
-        configuration: What it was resolved from.
+        configuration: The configuration that was resolved.
         left_out: Passes that the pipeline lists and that do not run, each with the reason.
         extensions: Whose target and tables it uses.
     """
@@ -124,7 +124,7 @@ class CompilationPlan:
 
     @cached_property
     def context(self) -> Context:
-        """What the passes get to know."""
+        """The context of the passes."""
         settings: dict[str, Any] = {
             "fusion-policy": self.configuration.fusion.policy,
             "fusion": self.configuration.fusion,
@@ -216,7 +216,7 @@ def plan_hash(summary: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it; what is no plain data is shown as text."""
+    """Return a value as plain JSON data; other objects are converted to text."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in sorted(value.items())}
     if isinstance(value, tuple | list):
@@ -326,7 +326,7 @@ def plan_pass(configuration: Configuration, registry: Registry, source: str, lin
 
 
 def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
-    """The record that a table says; see `config_structure.structure`."""
+    """Return the record of a table; see `config_structure.structure`."""
     made = plainly(table, cls)
     if made is not None:
         return made

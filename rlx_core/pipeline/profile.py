@@ -81,7 +81,7 @@ class StepTime:
 
     @property
     def source(self) -> Source | None:
-        """The user's line that asked for it; of several lines in one fused step, that of its result."""
+        """Return the user's line of the step; of several lines in one fused step, the line of its result."""
         return self.step.node.origin.source
 
 
@@ -124,7 +124,7 @@ class Profile(Shown):
     Attributes:
         times: Of steps.
         runs: Of whole programs.
-        result: What the profiled call returned, if `rlx.profile` made the profile.
+        result: The result of the profiled call, if `rlx.profile` made the profile.
         origin: The time of `time.perf_counter` that is zero in traces.
     """
 
@@ -192,7 +192,7 @@ class Profile(Shown):
         return "\n".join([head, *(_line(line, total) for line in lines), f"{'':6} {total * 1e6:9.1f}  in all"])
 
     def by_line(self) -> list[tuple[Source | None, float, int]]:
-        """The user's lines with the seconds and the number of the steps that they asked for, longest first."""
+        """Return the user's lines with the seconds and the number of their steps, longest first."""
         rows = self._grouped(lambda t: t.source)
         return [(line[0].source, sum(t.seconds for t in line), len(line)) for line in rows]
 

@@ -48,7 +48,7 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
 
 
 def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
-    """The lines of the configured pipeline, none of them checked yet; resolving it says what is wrong with it."""
+    """Return the entries of the configured pipeline, none of them checked yet; resolving it reports the errors."""
     own = configuration.pipeline.get(configuration.use)
     if own is not None:
         return [*own.forward, *own.hir, *own.mir, *own.lir, *configuration.include]

@@ -1,4 +1,4 @@
-"""What a compilation came to, for people and as data: stages, passes, memory, who serves which op, and times."""
+"""The result of a compilation, for people and as data: stages, passes, memory, kernels of each op, and times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CompilationReport(Shown):
         target: The device it was compiled for.
         stages: Stage → number of nodes (LIR: steps).
         passes: What each pass did.
-        survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
+        survey: Computes `dispatch` on demand: the nodes of a program from a cache have not been dispatched.
         lir: The plan; a template if sizes are still unknown.
         cache: Where the program came from: "compiled", "memory" or "disk".
         code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached",
@@ -43,9 +43,9 @@ class CompilationReport(Shown):
         seconds: Times of the parts of the compilation, by part.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
-        traffic: What crossed between the host and the device that the program runs on, once it ran; `None` for a target in the
+        traffic: Bytes transferred between the host and the device of the program, once it ran; `None` for a target in the
             host's memory.
-        left_out: Contributions that could not be used, by kind and name; it grows while others are found.
+        left_out: Contributions that could not be used, by kind and name; it grows while others are discovered.
     """
 
     name: str
@@ -120,7 +120,7 @@ class CompilationReport(Shown):
         return Counter((s.node.op.name, s.kernel, self._plugin_of(s.kernel)) for s in self.lir.steps)
 
     def _plugin_of(self, kernel: str) -> str:
-        """Whose a kernel is; what runs on the host is nobody's."""
+        """Return the plugin of a kernel; empty for kernels that run on the host."""
         from rlx_core.pipeline.select.kernels import HOST  # as above
 
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""

@@ -24,11 +24,11 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
     """The plugins and the configuration of a compilation.
 
-    The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
+    The configuration selects the plugins, unless the caller passes a host, and plugins define the options that a
     configuration may have: so its `[plugins]` table is read first.
 
     Raises:
-        ConfigError: `config` is nothing of the kind, or what it says is not what a configuration may say.
+        ConfigError: `config` has an invalid type, or a setting is invalid.
     """
     if not isinstance(config, Configuration | Mapping | str | os.PathLike | None):
         raise ConfigError(
@@ -61,7 +61,7 @@ def working_on(task: str, config: Config = None, host: PluginHost | None = None)
 
 
 def host_for(config: PluginConfig) -> PluginHost:
-    """The host that a `[plugins]` table describes: the default one if it says nothing of its own."""
+    """Return the host for a `[plugins]` table: the default one if the table is empty."""
     if config == PluginConfig():
         return default_host()
     policy = PluginPolicy.of(

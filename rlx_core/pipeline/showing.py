@@ -34,7 +34,7 @@ def watch_for(printing: PrintingConfig, events: Events) -> Watch:
 
 
 def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram:
-    """Print what the configuration asks to see of a compilation."""
+    """Print the parts of a compilation that the configuration selects."""
     if printing.verbose:
         for done in compiled.report.passes:
             print(f"{done.name:<28} {done.seconds * 1e3:8.2f} ms  {done.nodes_before} -> {done.nodes_after} nodes")

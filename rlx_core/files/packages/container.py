@@ -171,7 +171,7 @@ class Container:
         return hashlib.sha256(self.whole.data).hexdigest()
 
     def expect_trusted(self, sha256: str | None, trusted: bool | None) -> None:
-        """Require that the caller names this file by digest, or that the user agreed to run it and no one else can have written it.
+        """Require that the caller names this file by digest, or that the user agreed to run it and no one else can change it.
 
         Raises:
             FormatError: It is another than the digest is of.

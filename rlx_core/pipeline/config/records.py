@@ -1,7 +1,7 @@
-"""Configuration: what a user may say about a compilation, as immutable records with the defaults in plain sight.
+"""Configuration: the settings of a compilation, as immutable records with the defaults in plain sight.
 
-These records are the whole vocabulary. Reading them from files, the environment and code, and saying what is wrong with a
-value, is `config_reading.py`; what the named passes and plugins come to for a target is `plan.py`.
+These records are the whole vocabulary. Reading them from files, the environment and code, and reporting the faults of a
+value, is `config_reading.py`; resolving the named passes and plugins for a target is `plan.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Plain:
-    """A record of frozen tables; pickles hold its fields as plain ones, and it is made of them again."""
+    """A record of frozen tables; pickles hold its fields as plain tables, from which it is restored."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ def made_of(cls: type[Any], fields: Mapping[str, Any]) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Read-only mappings as tables of their own, all the way down."""
+    """Return read-only mappings as mutable tables, recursively."""
     if isinstance(value, Mapping):
         return {k: thaw(v) for k, v in value.items()}
     return tuple(map(thaw, value)) if isinstance(value, tuple) else value
@@ -86,8 +86,8 @@ _PLAIN: Mapping[Any, Callable[[Any], bool]] = {
 
 
 def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
-    """The record that a table of plain values says, or `None`: then `config_structure`, which takes long to import, says what it
-    is or what is wrong with it."""
+    """Return the record of a table of plain values, or `None` if a value is not plain or invalid: then `config_structure`, which
+    is slow to import, converts it or reports the error."""
     given = {key.replace("-", "_"): value for key, value in table.items()}
     kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
     if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in given.items()):
@@ -154,7 +154,7 @@ class DispatchConfig:
             `force-native` refuses ops that have both and no kernel that accepts them.
         force_common, force_native: Ops, or plugins (`acme.*`), for which that policy holds instead; native wins.
         allow_host: Ops (or patterns) that may run on the host with the reference kernels; `["*"]` is every op.
-        rounds: The most rounds of rewriting before what is left is judged.
+        rounds: Maximum number of rewriting rounds before illegal nodes are reported.
     """
 
     policy: Literal["prefer-native", "force-common", "force-native"] = field(
@@ -180,9 +180,9 @@ class FusionConfig:
     Attributes:
         policy: How HIR blocks are lowered: `fusable` leaves work for the passes, `direct` emits fused ops.
         enabled: Whether fusion passes of the pipeline run; without them the program is merely cleaned and legalised.
-        unfuse_regions: Whether fused element-wise regions are taken apart again before code is generated.
+        unfuse_regions: Whether fused element-wise regions are decomposed again before code is generated.
         assert_clean: Whether a program with a place that was nearly fused is refused, with all such places.
-        allowed_misses: Reasons (`BiasRankTooHigh`) or patterns (`fuse-matmul-bias-act/matmul-bias`) that are none.
+        allowed_misses: Reasons (`BiasRankTooHigh`) or patterns (`fuse-matmul-bias-act/matmul-bias`) that this check ignores.
     """
 
     policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
@@ -219,7 +219,7 @@ class MemoryConfig:
 
 @frozen
 class PrintingConfig:
-    """What a compile says while it works.
+    """Output that a compilation prints while it works.
 
     Attributes:
         verbose: A line for every pass.
@@ -237,7 +237,7 @@ class PrintingConfig:
 
     @property
     def shows_passes(self) -> bool:
-        """Whether passes have to run for what is asked: a program from a cache has none to show."""
+        """Whether passes must run to print the requested output: a program from a cache has no passes to show."""
         return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
 
 
@@ -251,18 +251,18 @@ class UnknownSetting:
 
 @frozen
 class Configuration(Plain):
-    """Everything that was said about a compilation. A value: equal configurations compile equally.
+    """All settings of a compilation. A value: equal configurations compile equally.
 
     Attributes:
         target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
-        include: Passes that run as well, each where the `before` and `after` of its own record put it.
+        include: Passes that run as well, each at the position that the `before` and `after` of its record determine.
         passes: Options for passes wherever they occur, by pass name.
         options: Values for options that plugins contribute, by option name.
         verify: Whether the verifier runs after every pass.
-        origins: Key path → where it was said (a file, a variable, "the program"); not part of equality.
-        unknown_settings: Environment variables that look like settings and are none.
+        origins: Key path → its source (a file, a variable, "the program"); not part of equality.
+        unknown_settings: Environment variables that look like settings and are not known.
     """
 
     target: str | None = None
@@ -284,7 +284,7 @@ class Configuration(Plain):
     unknown_settings: tuple[UnknownSetting, ...] = field(default=(), eq=False)
 
     def origin_of(self, key: str) -> str:
-        """Where a key was said, or the nearest table around it; "the default" if nowhere."""
+        """Return the source of a key, or of the nearest table around it; "the default" if it was not set."""
         parts = key.split(".")
         for end in range(len(parts), 0, -1):
             found = self.origins.get(".".join(parts[:end]))

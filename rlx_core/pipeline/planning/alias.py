@@ -1,4 +1,4 @@
-"""Values that need no bytes of their own: views of an operand, and operands that a concatenation or a padding owns.
+"""Values without separate storage: views of an operand, and operands that a concatenation or a padding owns.
 
 Both are facts that ops state about themselves (`Op.view`, `Op.parts`); this module decides where they may be used. A view
 that is dense is always taken. A strided one is taken when everyone who would read it can: a kernel that accepts strides, or
@@ -61,7 +61,7 @@ class Views:
     are_strided: bool
 
     def of(self, node: Node, source: Alias) -> tuple[Alias, ...] | None:
-        """The results of `node` as views of its first operand, which lies at `source`; `None` if they are none."""
+        """Return the results of `node` as views of its first operand, which lies at `source`; `None` if they are not views."""
         if node.op.view is None or node.operands[0] is None:
             return None
         found = node.op.view(node.operands[0].type, source.strides, source.byte_offset)
@@ -73,7 +73,7 @@ class Views:
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
     def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, besides: Node | None = None) -> bool:
-        """Whether everyone who reads `value`, `besides` one, can read it at `place`. Callers of the program read densely."""
+        """Whether every reader of `value` except `besides` can read it at `place`. Callers of the program read densely."""
         if is_dense(value.type, place.strides):
             return True
         if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
@@ -105,7 +105,7 @@ def place_views(
         views: Which may be.
         nodes: The schedule.
         placed: What else lies in another's bytes.
-        before: The answer for the same nodes with nothing else placed: only views of what is placed now are asked for again.
+        before: The result for the same nodes with `placed` empty: only views of values in `placed` are computed again.
     """
     aliases = dict(placed)
     for value, alias in placed.items():
@@ -132,7 +132,7 @@ def expect_inside(value: Value, alias: Alias) -> None:
 
 
 LEAST_RUN: Final = 64
-"""Bytes that must lie together in a strided part: a kernel that wrote less than a line at a time would lose what a copy costs."""
+"""Minimum contiguous bytes of a strided part: writing less than a cache line at a time would cost as much as the copy."""
 
 
 @frozen
@@ -203,13 +203,13 @@ class Parts:
         return kernel is not None and kernel.completes_parts
 
     def _fits(self, node: Node, part: Alias, root: Value, owned: Mapping[Node, object]) -> bool:
-        """Whether `root` can lie with gaps: who writes it can, and so can whoever reads it besides `node`."""
+        """Whether `root` can lie with gaps: its writer and all readers except `node` support it."""
         if root.node in owned or _run(root.type, part.strides) < LEAST_RUN:
             return False
         writer = self.views.find_kernel(root.node)
         if writer is None or not writer.writes_strides or not self.views.fit(root, part, besides=node):
             return False
-        # A view that would have to copy costs what is saved here.
+        # A view that would have to copy costs the bytes that are saved here.
         viewing = self._viewing.get(root, [])
         found = place_views(self.views, viewing, {root: part})
         return all(n.results[0] in found for n in viewing)
@@ -226,7 +226,7 @@ def _run(type: TensorType, strides: Strides) -> int:
 
 
 def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> dict[Value, Alias]:
-    """All aliases, with every root that became a part of something dense replaced by what it is a part of, offsets summed."""
+    """Return all aliases; a root that became a part of a dense value is replaced by that value, offsets summed."""
     final = dict(aliases) | dict(parts)
 
     def resolve(alias: Alias) -> Alias:

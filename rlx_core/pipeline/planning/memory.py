@@ -24,12 +24,12 @@ __all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", 
 
 @frozen(eq=False)
 class LiveRange:
-    """Bytes that are needed from step `birth` to step `death`, both included.
+    """Bytes that are live from step `birth` to step `death`, both included.
 
     Attributes:
         nbytes: How many.
         birth: The first step that writes them.
-        death: The last step that reads them; the number of steps for what is read when the run ends.
+        death: The last step that reads them; the number of steps for values that are read when the run ends.
         values: Whose bytes they are, in turn; empty for a workspace.
         step: The step that a workspace belongs to.
     """
@@ -46,11 +46,11 @@ Strategy = Callable[[Sequence[LiveRange], int], list[int]]
 
 
 def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRange, ...]:
-    """What the arena of `lir` must hold, and when; offsets that it may already have take no part.
+    """Return the live ranges of the values in the arena of `lir`; existing offsets are ignored.
 
     Args:
         lir: A program with static types.
-        held: Leaves that the arena holds for the whole run.
+        held: Leaves that occupy arena bytes for the whole run.
     """
     aliases, own = lir.aliases, frozenset(lir.own_roots)
     births: dict[Value, int] = {}
@@ -248,7 +248,7 @@ def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
         order = [i for i in best_order if i != moved]
         order.insert(rng.randrange(best_order.index(moved) + 1), moved)
         offsets = packer.place(order)
-        if packer.height(offsets) <= height:  # equal ones too: a plateau is crossed rather than kept
+        if packer.height(offsets) <= height:  # equal ones too, so that the search can leave a plateau
             best_order, best, height = order, offsets, packer.height(offsets)
     return best.tolist()
 

@@ -1,7 +1,7 @@
-"""Where in a run a node belongs: before it, in it, or after its last heavy computation.
+"""Phases of a run: before it, in it, or after its last heavy computation.
 
-Read off what ops say of themselves (`Op.category`, `Op.is_sampler`). Informative: nothing depends on it but uploads that
-may start early, and reports.
+Derived from declarations of ops (`Op.category`, `Op.is_sampler`). Informative: only uploads that
+may start early, and reports, depend on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """MIR to LIR: a legal graph becomes a program with a schedule, aliases and a memory plan.
 
-Reads in the order of its own work: schedule, choose kernels, find views, let results share storage, give the rest offsets.
+The steps of this module in order: schedule, choose kernels, find views, let results share storage, give the rest offsets.
 A graph with symbols becomes a *template*: scheduled, but without aliases or offsets, which need sizes.
 """
 
@@ -48,7 +48,7 @@ class PlanOptions:
             stay where the caller has them.
 
     Raises:
-        ConfigError: A name is none of these, or the alignment is not a positive number.
+        ConfigError: A name is not one of these, or the alignment is not a positive number.
     """
 
     order: Order = "relief"
@@ -91,8 +91,8 @@ def make_lir(
 
     Args:
         graph: MIR in which every node has a kernel on the target, or is a view there.
-        target: What the program is for.
-        output_names: What the caller calls the outputs; `out0`, `out1`, … if not given.
+        target: The target of the program.
+        output_names: The caller's names of the outputs; `out0`, `out1`, … if not given.
         donations: Names of inputs and params whose buffers the program may overwrite, each with the index of the output that
             is its next value (which then comes back in that very buffer), or `None`.
         prepare: The graph that computes `graph`'s params from the caller's, if they differ.
@@ -100,7 +100,7 @@ def make_lir(
         options: How to plan.
         resolved: The resolved pipeline plan, kept with the program.
         fingerprint: Kept with the program.
-        flow: What scheduling reads of the graph besides sizes, where it is known.
+        flow: The size-independent data of the graph for scheduling, if known.
 
     Raises:
         NoKernelError: A node that must run has no kernel; all such nodes are listed.

@@ -38,7 +38,7 @@ class Prepared:
     Attributes:
         graph: What runs every time.
         prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
-        values: Old value → value of `graph`, for those that it still has.
+        values: Old value → value of `graph`, for the values that it still has.
         moved: What was moved, with the bytes each result keeps.
     """
 
@@ -49,7 +49,7 @@ class Prepared:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that prepared values keep beside the parameters themselves."""
+        """Bytes of prepared values in addition to the parameters themselves."""
         return sum(m.nbytes for m in self.moved)
 
 
@@ -148,12 +148,12 @@ def prepare_graph(graph: Graph, feeds: list[Value]) -> Graph:
 
 
 def computed_graph(prepare: Graph) -> Graph:
-    """What a prepare graph computes: its outputs that are no params as they were given, from the params that they need."""
+    """Return the computing part of a prepare graph: its outputs that are not params, from the params that they need."""
     return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
 
 
 def _part(graph: Graph, feeds: list[Value], name: str, kept: set[Node]) -> Graph:
-    """The graph that computes `feeds`, with the nodes in `kept` besides."""
+    """Return the graph that computes `feeds`, with the nodes in `kept` in addition."""
     needed = {v.node for v in feeds} | kept
     for node in reversed(graph.nodes):
         if node in needed:

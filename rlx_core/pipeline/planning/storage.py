@@ -22,13 +22,13 @@ __all__ = ["Outlets", "Reuse", "outlets"]
 
 @define(eq=False)
 class Outlets:
-    """How outputs leave, as far as it is known before results share bytes.
+    """The buffers of outputs, as far as they are known before results share bytes.
 
     Attributes:
-        own: Root → the donated leaf it should end up in, or `None`, for outputs that may have a buffer of their own.
+        own: Root → the donated leaf it should end up in, or `None`, for outputs that may have a separate buffer.
         lasting: Roots that are read when the run ends.
         donors: The donated leaves.
-        wanted: Output index → the donated leaf that it is the next value of.
+        wanted: Output index → the donated leaf whose next value it is.
     """
 
     own: dict[Value, Value | None]
@@ -44,7 +44,7 @@ def outlets(
     *,
     are_own: bool = True,
 ) -> Outlets:
-    """Give each output a buffer of its own where it is the first to have its root and is all of it.
+    """Give each output a separate buffer where it is the first to have its root and covers all of it.
 
     Args:
         graph: The program.
@@ -197,7 +197,7 @@ class Reuse:
         target = self.outlets.own[result]
         if home is target:
             return True
-        # A caller gets a donated buffer back as the array that it was, so what is delivered there has its type.
+        # The caller gets a donated buffer back as the array that it was, so an output that is stored there has its type.
         is_spare = target is None and home not in frozenset(self.outlets.wanted.values())
         return is_spare and (home not in self.outlets.donors or home.type == result.type)
 

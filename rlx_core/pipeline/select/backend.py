@@ -1,4 +1,4 @@
-"""What a backend is to the core: a target described as data, and a compiler from LIR to a program that runs."""
+"""The interface between core and backend: a target described as data, and a compiler from LIR to an executable program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ABSENT: Final = "absent"
-"""What stands for a device's number where no device is wanted, only its code: `rocm:absent`."""
+"""The device number of a target without a device, which only generates code: `rocm:absent`."""
 
 Outputs = Literal["host", "device"]
 """Where a caller wants the outputs of a run."""
@@ -50,7 +50,7 @@ Outputs = Literal["host", "device"]
 
 @frozen(eq=False)
 class Target:
-    """What one device can run and how it likes its programs.
+    """The capabilities of one device and its requirements on programs.
 
     Attributes:
         name: The device name users write (`target="..."`).
@@ -60,14 +60,14 @@ class Target:
         region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
         properties: Device properties that change generated code; part of the fingerprint.
         tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
-            nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
-            last one, which is what programs fall back to. One between is the best place for the rows that name it.
-        adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
-            no such row is on the best of several tiers, which is what the target's own compiler makes.
+            no choice of tiers. A row of `kernels` names its tier; rows without one, such as rows of other plugins, are on the
+            last one, which is the fallback of programs. One between is the best place for the rows that name it.
+        adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
+            no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
         element_functions: The functions of its code for element-wise ops, by which eager calls and constant folding compute what
             its programs compute; without them they use the NumPy references.
-        allow_host: Ops, or patterns, that may run on the host where there is no kernel for them; the configuration says which.
+        allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Target:
     allow_host: tuple[str, ...] = ()
 
     def kernel_for(self, node: Node) -> Kernel | None:
-        """The kernel of a node that stays as it is: the first that takes it, else the host if that is asked for or allowed."""
+        """Return the kernel of a node that is not rewritten: the first that takes it, else the host if required or allowed."""
         found = self.kernels.choose(node).kernel
         if found is None and (node.op.calls_host or matches(node.op, self.allow_host)):
             return HOST_KERNEL if node.op.reference is not None else None
@@ -106,7 +106,7 @@ class Level:
 
     Attributes:
         name: What users write.
-        summary: What it is, in a few words.
+        summary: A short description.
         comment: How a comment begins in it.
     """
 
@@ -131,13 +131,13 @@ class Listing:
 
 
 class Bindings(dict[str, np.ndarray]):
-    """What parameters are bound to, by name, and what programs made of it.
+    """The bound parameters by name, and data that programs derived from them.
 
-    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
-    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
+    Several programs may be bound to the same object, one for each combination of sizes. A program may cache data that it derives
+    from a value alone (another arrangement of it, a copy on a device) in `made`, where the others reuse it.
 
     Attributes:
-        crossed: Bytes that crossed to a device for values to be computed there, until a program has reported them.
+        crossed: Bytes transferred to a device to compute values there, until a program has reported them.
     """
 
     def __init__(self, values: Mapping[str, np.ndarray]) -> None:
@@ -148,7 +148,7 @@ class Bindings(dict[str, np.ndarray]):
 
 @frozen
 class Traffic:
-    """Bytes that crossed between the host and a device.
+    """Bytes transferred between the host and a device.
 
     Attributes:
         bound: When parameters were bound.
@@ -171,9 +171,9 @@ class Traffic:
 
 
 class Program(ABC):
-    """A compiled LIR on a device. It holds no parameters of its own until they are bound.
+    """A compiled LIR on a device. It has no parameters until they are bound.
 
-    Runs of one program are safe from several threads at once: each run takes an arena of its own or waits for one.
+    Runs of one program are safe from several threads at once: each run takes a separate arena or waits for one.
     """
 
     @abstractmethod
@@ -203,11 +203,11 @@ class Program(ABC):
 
     @property
     def traffic(self) -> Traffic | None:
-        """What crossed between the host and the device; `None` for programs in the host's memory."""
+        """Bytes transferred between the host and the device; `None` for programs in the host's memory."""
         return None
 
     def entry(self, name: str) -> Callable[..., Any] | None:
-        """A shorter way in for plain calls, or `None` if there is none, which is always right.
+        """Return a fast path for plain calls, or `None` if the program has none, which is always correct.
 
         It takes the inputs as positional arguments, each a `HostArray`, a NumPy array or one of the device's, and returns the
         tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It may look at
@@ -215,7 +215,7 @@ class Program(ABC):
         take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or
         cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
         return `NotImplemented` before anything has happened. The caller then checks and runs. It is for the parameters bound
-        when it was made; after `bind`, ask for another.
+        when it was made; after `bind`, request another.
 
         A `HostArray` that is a donated input is donated by the call, all of them or none; `NotImplemented` if its elements are
         referred to from elsewhere. A NumPy array that is one is overwritten: the caller gives it away.
@@ -238,7 +238,7 @@ class Program(ABC):
 
     @property
     def code_origin(self) -> str | None:
-        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
+        """Where the machine code came from, "compiled" or "cached"; `None` if the program has none."""
         return None
 
     @abstractmethod
@@ -247,13 +247,13 @@ class Program(ABC):
 
 
 class ObjectStore(Protocol):
-    """Where a backend keeps what it made between processes; `rlx_core.system.disk.DiskCache` is one.
+    """A backend's cache between processes; `rlx_core.system.disk.DiskCache` is one.
 
-    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
+    Keys are hex digests of everything that determines the object. No method raises for an error of the file system.
     """
 
     def get(self, key: str) -> bytes | None:
-        """What is stored under `key`, undamaged, or `None`."""
+        """Return the undamaged bytes that are stored under `key`, or `None`."""
 
     def put(self, key: str, payload: bytes) -> bool:
         """Store `payload` under `key`; whether that worked."""
@@ -272,7 +272,7 @@ class Backend(ABC):
         @property
         @abstractmethod
         def target(self) -> Target:
-            """What the device accepts; read before every compile, never mutated by it."""
+            """The capabilities of the device; read before every compilation, never mutated by it."""
 
     def absent(self) -> Backend | None:
         """The same backend for a device that is not here: it plans programs and prints them, and its programs do not run.
@@ -307,7 +307,7 @@ class Backend(ABC):
 
         Args:
             lir: What to run; its steps name kernels of `target`.
-            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
+            target: The target of the plan: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
 
@@ -321,14 +321,14 @@ class Backend(ABC):
         return self.compile(lir, target, options)
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        """A program as `build` makes it, from the code of one that it made of an equal plan, of other lines maybe.
+        """Return a program like `build`, from the code of a program of an equal plan, maybe traced from other source lines.
 
         Args:
             lir, target, options: As for `compile`.
             code: What that program had as `code`.
 
         Returns:
-            `None` where it has to be built again, which is always right: what is built now would be something else.
+            `None` where it has to be built again, which is always correct: a build would now give something else.
         """
         return None
 
@@ -344,7 +344,7 @@ class Backend(ABC):
         return nullcontext()
 
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
-        """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
+        """Prepare for a program that is about to go through the passes: work that it will need may start in the background.
 
         Args:
             options: As for `target_for`.
@@ -371,7 +371,7 @@ class Backend(ABC):
     def pack(
         self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
-        """What a package holds of programs and what they are bound to, so that `unpack` makes them without compiling.
+        """Return a package's data of programs and their bindings, so that `unpack` creates them without compiling.
 
         Args:
             variant: Which machines it is for; by default this one.
@@ -409,7 +409,7 @@ class Backend(ABC):
         raise AssertionError(f"{self.target.name} packs code and does not unpack it")
 
     def devices(self) -> list[str]:
-        """Human-readable names of what is there; empty if nothing is."""
+        """Human-readable names of the available devices; empty if none is available."""
         return [self.target.name]
 
 

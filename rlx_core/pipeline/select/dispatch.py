@@ -1,4 +1,4 @@
-"""What a target answers for a node, and the report of all answers.
+"""The answer of a target for a node, and the report of all answers.
 
 A node runs by a native kernel, as a view of an operand, or (where the configuration allows it) on the host; otherwise it is
 rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel that stands back on
@@ -114,7 +114,7 @@ class Dispatcher:
     """Asks a target about nodes, under a policy.
 
     Attributes:
-        target: Its kernel table is the only source of what is claimed.
+        target: Its kernel table is the only source of claims.
         config: The policy, the overrides, and what may run on the host.
         tables: Target rewrites, most preferred first.
         plugin_of: Op name → the plugin it comes from, for overrides per plugin (`acme.*` matches the op's domain anyway).
@@ -182,7 +182,7 @@ class Dispatcher:
         return node.op.decompose is not None and self.runs_all_of(node.op.decompose, node, rounds)
 
     def drafted(self, form: Callable[..., Any], node: Node) -> Draft | None:
-        """The form of a node in a graph of its own."""
+        """Return the draft of a node's form in a separate graph."""
         with contained("ops", node.op.name, "its decomposition"):
             return draft(partial(form, *node.operands), node.op.name)
 
@@ -223,7 +223,7 @@ class Dispatcher:
         return self.target.kernels.get(answer.kernel) if answer.means == "native" and answer.kernel else None
 
     def policy_of(self, op: Op) -> str:
-        """The policy for an op: its own override, then that of its plugin; `force-native` wins over `force-common`."""
+        """Return the policy for an op: its override, then its plugin's; `force-native` wins over `force-common`."""
         if matches(op, self.config.force_native):
             return "force-native"
         if matches(op, self.config.force_common):
@@ -248,7 +248,7 @@ def is_view(node: Node) -> bool:
 
 
 def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
-    """A node of `op` on operands of `types`, in a graph of its own; for asking about an op before it is in a program."""
+    """Return a node of `op` on operands of `types`, in a separate graph; for queries about an op before it is in a program."""
     builder = Builder("probe")
     operands = [None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(types)]
     return builder.emit(op, operands)[0].node
@@ -266,7 +266,7 @@ def supports(
 
 @frozen
 class Dispatch:
-    """How one node of the user's program was dealt with; a decomposed node is followed by what it became."""
+    """The answer for one node of the user's program; a decomposed node is followed by the nodes of its decomposition."""
 
     node: str
     op: str
@@ -285,7 +285,7 @@ class DispatchReport:
 
     Attributes:
         target: Whose answers they are.
-        rows: One a node that was asked about, in program order, those that were replaced included.
+        rows: One per node in program order, nodes that were replaced included.
         rounds: Rounds of rewriting that were needed.
         is_bounded: Whether rewriting stopped at the bound of rounds instead of at a fixed point.
     """

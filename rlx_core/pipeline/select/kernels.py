@@ -1,6 +1,6 @@
 """Kernel tables: which functions a target has for which ops, and what each accepts, as data.
 
-A row says in data what it accepts, so that selection, documentation and the refusal message come from the same line.
+A row declares as data what it accepts, so that selection, documentation and the refusal message come from the same line.
 Later rows are preferred over earlier ones only through `priority`; among equals the first registered wins.
 """
 
@@ -40,11 +40,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @frozen
 class Condition:
-    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+    """A named predicate on a node; a refusal prints the name ("needs a last axis divisible by 8").
 
     Attributes:
-        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
-        is_settled: Whether the answer for a node with unknown sizes is that for all of them above 0; by default it is asked
+        explain: Returns the exact unmet requirement of a node, if it is more specific than the name.
+        is_settled: Whether the answer for a node with unknown sizes is valid for all sizes above 0; by default it is evaluated
             again of every size.
     """
 
@@ -54,7 +54,7 @@ class Condition:
     is_settled: Callable[[Node], bool] = field(default=lambda node: False, eq=False)
 
     def lacking(self, node: Node) -> str:
-        """What a node that it does not hold for would need."""
+        """Return the unmet requirement of a node that it does not hold for."""
         return (self.explain(node) if self.explain is not None else None) or self.name
 
 
@@ -78,11 +78,11 @@ def _conditions(when: Condition | Iterable[Condition]) -> tuple[Condition, ...]:
 
 @frozen(eq=False, kw_only=True)
 class Traits:
-    """What a kernel accepts, needs and promises: what selection and memory planning read of it.
+    """Properties of a kernel that selection and memory planning read: what it accepts, needs and promises.
 
     Attributes:
         dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
-        when: Conditions on the node besides.
+        when: Further conditions on the node.
         workspace: Scratch bytes it needs.
         in_place: Operands whose buffer result 0 may take over, because each element is read before written.
         is_each_in_place: Each result may, not result 0 alone.
@@ -90,8 +90,8 @@ class Traits:
         writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
         completes_parts: Operands may lie in the result already, where `Op.parts` has them: it writes the rest.
         priority: Which of several comes first.
-        runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
-        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+        runs_nested: It runs the op's nested graphs as separate programs, so that each needs a plan.
+        is_generated: It is a loop nest that is generated from the op's definition, so that fusing several ops loses nothing. Each
             of its results may take over an operand or lie with gaps.
         tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
@@ -187,7 +187,7 @@ class KernelRefusal:
 
 @frozen
 class KernelSelection:
-    """What a table answers for a node: the kernel it chose, if any, and those it passed over."""
+    """The result of kernel selection for a node: the chosen kernel, if any, and the rejected ones."""
 
     kernel: Kernel | None
     refusals: tuple[KernelRefusal, ...] = ()
@@ -224,9 +224,9 @@ class KernelTable:
     """The kernels of one target, by op class.
 
     Args:
-        target: What they run on.
+        target: The target that they run on.
         plugin: Who contributes them.
-        fill: Adds the rows, when the first one is asked for: a program from a cache needs few of them, or none, and the
+        fill: Adds the rows, on the first access: a program from a cache needs few of them, or none, and the
             modules that define kernels are expensive to import.
     """
 
@@ -246,8 +246,8 @@ class KernelTable:
         """Register the decorated function as a kernel for each of `ops`.
 
         Args:
-            name: What it is called; the function's own name by default.
-            traits: The fields of `Traits`; dtypes may be a text, and one condition stands for itself.
+            name: The name of the kernel; the function's own name by default.
+            traits: The fields of `Traits`; dtypes may be a text, and a single condition needs no tuple.
 
         Raises:
             ConfigError: The table already has a kernel of that name.
@@ -291,12 +291,12 @@ class KernelTable:
         return self._names
 
     def load(self) -> None:
-        """Have all rows there now rather than when the first is asked for, and their modules imported."""
+        """Add all rows now rather than on the first access, and import their modules."""
         self._filled()
 
     @property
     def name(self) -> str:
-        """What tells it from the tables of others: `acme.cpu`."""
+        """The name that distinguishes it from other tables: `acme.cpu`."""
         return f"{self.plugin}.{self.target}" if self.plugin else self.target
 
     def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
@@ -307,7 +307,7 @@ class KernelTable:
 
         Args:
             other: Whose rows to take.
-            plugin: Who contributed those that do not say it themselves.
+            plugin: The plugin of rows that name none.
 
         Raises:
             ConfigError: Two rows of one plugin have one name; then none is taken.
@@ -409,7 +409,7 @@ class KernelTable:
         """The row of a name.
 
         Raises:
-            NoKernelError: There is none: it was there when the plan was made that names it.
+            NoKernelError: No row has the name: it existed when the plan was made that refers to it.
         """
         found = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
         if found is None:
@@ -422,7 +422,7 @@ class KernelTable:
 
     @property
     def claimed(self) -> frozenset[str]:
-        """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
+        """The names of the ops that have a kernel; read off the table, so it is never out of date."""
         return frozenset(kernel.op.name for kernel in self if kernel.op.name)
 
     def __iter__(self) -> Iterator[Kernel]:

@@ -1,4 +1,4 @@
-"""What a backend and a package say to each other: which code goes into the file, and how its bytes come back."""
+"""The interface between backends and packages: the code that goes into the file, and the access to its blobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Keep = Callable[[np.ndarray], int]
 
 @frozen
 class PackedCode:
-    """What a backend has to load programs again, for one variant of its target.
+    """A backend's data to load programs again, for one variant of its target.
 
     Attributes:
         variant: Which, as users write it after the target's name: an instruction set, an architecture.
@@ -45,7 +45,7 @@ def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None])
         reason_against: Why a step, with its number, is not; `None` if it is.
 
     Raises:
-        NoKernelError: One is not; it says why of each.
+        NoKernelError: A step is not; the error has the reason for each.
         ConfigError: Something is donated.
     """
     if lir.donated:
@@ -62,13 +62,13 @@ def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None])
 
 
 class Blobs(Protocol):
-    """The blobs of a package: each is held against its digest before its first byte is given out."""
+    """The blobs of a package: each is verified with its digest before its first byte is returned."""
 
     def nbytes(self, number: int) -> int:
         """How large a blob is.
 
         Raises:
-            FormatError: There is none of that number.
+            FormatError: No blob has that number.
         """
 
     def arrays(self, numbers: list[int]) -> list[np.ndarray]:
@@ -86,8 +86,8 @@ class Unpack(Protocol):
         """The program of a number.
 
         Args:
-            inputs, outputs: What its callers give and get, which is checked of arrays and has to be what the program says.
+            inputs, outputs: The types of arguments and results, which are checked for arrays and must match the program.
 
         Raises:
-            FormatError: It says something else, or is none.
+            FormatError: Its types differ, or it is malformed.
         """

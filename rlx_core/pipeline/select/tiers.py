@@ -37,7 +37,7 @@ class Tiers:
     Attributes:
         counts: Tier → number of steps, for every tier of the target.
         fallbacks: Most steps first.
-        note: Why the target has no better tier here, if it says so.
+        note: The target's reason for having no better tier here, if any.
     """
 
     counts: dict[str, int]
