@@ -58,7 +58,7 @@ def may_merge(node: Node) -> bool:
 
 
 def node_key(node: Node, representative: dict[Value, Value]) -> Hashable:
-    """What makes a node's computation what it is, with operands named by their representatives."""
+    """Return a key that is equal for nodes with the same computation, with operands named by their representatives."""
     operands = [None if v is None else representative[v] for v in node.operands]
     places = [(-1, 0) if v is None else (v.node.index, v.index) for v in operands]
     if node.op.is_commutative:

@@ -1,5 +1,5 @@
-"""Inlining: a call of a nested graph becomes the graph's nodes, in place; so do functions with derivatives of their own,
-and choices and loops that are decided.
+"""Inlining: a call of a nested graph becomes the graph's nodes, in place; so do functions with custom derivatives,
+and conditionals and loops with constant conditions.
 """
 
 from __future__ import annotations

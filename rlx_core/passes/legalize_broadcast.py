@@ -25,7 +25,7 @@ class LegalizeBroadcast(Pass):
 
     Attributes:
         form: `equal` gives every operand the result's shape; `suffix` also leaves an operand that is the trailing dims of
-            the result ([n] beside [b, n]) and scalars as they are.
+            the result ([n] next to [b, n]) and scalars as they are.
     """
 
     form: Form = field(default="suffix", validator=in_(("equal", "suffix")))

@@ -1,4 +1,4 @@
-"""Lowering of HIR as a pass: every block becomes ops, by the lowering that the fusion policy asks for."""
+"""Lowering of HIR as a pass: every block becomes ops, by the lowering of the fusion policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LowerHir(Pass):
 
     Attributes:
         policy: `fusable` gives chains of simple ops in which fusion passes find their patterns, `direct` the fused ops
-            themselves where the block has them. What the configuration's `fusion.policy` says, if not given.
+            themselves where the block has them. Default: the configuration's `fusion.policy`.
     """
 
     stage: ClassVar[Stage] = "hir"

@@ -52,7 +52,7 @@ def merge_pairs(graph: Graph) -> Result:
 
 @frozen(eq=False)
 class WhileLoop:
-    """A While as its node shows it: what is carried first, and what is the same in every step."""
+    """A While with its carries and its loop-invariant operands."""
 
     node: Node
     op: While
@@ -104,14 +104,14 @@ class Pair:
         return (*results_of(self.other.op.body, seconds), *(after[i] for i in self.rest))
 
     def split(self, x: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """What the graphs of the first loop take, and those of the second, from what the merged loop's do."""
+        """Split the arguments of the merged loop's graphs into the arguments of the first loop's graphs and of the second's."""
         count = self.other.op.carries
         first_const = len(x) - len(self.one.consts)
         consts = x[count + len(self.rest) : first_const]
         return (*self.firsts(x), *x[first_const:]), (*x[:count], *consts)
 
     def firsts(self, carried: Sequence[Value]) -> Iterator[Value]:
-        """What the first loop carries, from what both do."""
+        """Return the carries of the first loop from the carries of the merged loop."""
         own = iter(carried[self.other.op.carries :])
         return (next(own) if place is None else carried[place] for place in self.places)
 

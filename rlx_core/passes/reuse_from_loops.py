@@ -1,4 +1,4 @@
-"""What a Scan computes again that an earlier one has computed: the earlier one returns it, and the later one reads it.
+"""Reuse between loops: a value that a Scan computes again is returned by the earlier Scan, and the later one reads it.
 
 The derivative of a loop goes over the trajectory of its carries and computes each step again. That is little but for the
 products of the step, which cost as much as the derivative's own. Two loops of as many steps have the same value where the later
@@ -31,7 +31,7 @@ MOST_GROWTH: Final = 8
 
 @define_pass("reuse-from-loops")
 class ReuseFromLoops(Pass):
-    """Keep the products of a Scan's steps, and what is at once made of them, for a later Scan that would compute them again."""
+    """Keep the products of a Scan's steps, and values computed directly from them, for a later Scan that would recompute them."""
 
     def run(self, graph: Graph, context: Context) -> Result:
         return each_graph(graph, reuse)
@@ -42,7 +42,7 @@ class Sharing:
     """What one Scan gives and takes.
 
     Attributes:
-        given: Values of its body that it returns besides its own, one a step, and their places among these.
+        given: Values of its body that it returns in addition to its results, one a step, and their places among these.
         taken: Value of its body → the Scan that returns it, and the place among what that one gives.
     """
 
@@ -113,7 +113,7 @@ def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
-    """The known values of the later body that are products, or all that is made of one."""
+    """Yield the known products of the later body, each extended by known values of its size along its single uses."""
     assert isinstance(later.op, Scan), "a loop"
     body = later.op.body
     for node in body.nodes:
@@ -141,7 +141,7 @@ def only_use(body: Graph, value: Value) -> Value:
 
 
 def shared_body(body: Graph, sharing: Sharing) -> Graph:
-    """A body that reads what is taken as further xs, and returns what is given after its own results."""
+    """Return a body that reads the taken values as further xs, and returns the given values after its own results."""
     builder = Builder(body.name)
     builder.add_guards(body.guards)
     values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate((*body.inputs, *sharing.taken))}

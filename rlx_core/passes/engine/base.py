@@ -1,6 +1,6 @@
 """A pass: a frozen record whose fields are its options, whose docstring is its manual, and which maps graph to graph.
 
-What a pass `requires` and `ensures` are named properties of a program, so that a pipeline can refuse a wrong order
+A pass `requires` and `ensures` named properties of a program, so that a pipeline can refuse a wrong order
 before anything runs (`order.py`). Verifying, printing, timing and stamping belong to the runner (`runner.py`).
 """
 
@@ -60,7 +60,7 @@ LEGAL = Property("legal", "every node has a kernel on the target")
 
 
 class TargetView(Protocol):
-    """What a pass may ask about the target; `rlx_core.pipeline.select.backend.Target` is one."""
+    """The part of a target that passes may query; `rlx_core.pipeline.select.backend.Target` is one."""
 
     @property
     def name(self) -> str: ...
@@ -95,19 +95,19 @@ class AnswerView(Protocol):
 
 
 class DispatcherView(Protocol):
-    """What a pass may ask about nodes; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
+    """The part of a dispatcher that passes may query; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
 
     def answer(self, node: Node, /) -> AnswerView: ...
 
 
 @frozen(eq=False)
 class Context:
-    """What a pass may know besides the graph and its own options.
+    """The inputs of a pass in addition to the graph and its options.
 
     Attributes:
-        target: What the program is compiled for, or `None` for target-independent work.
+        target: The target of the compilation, or `None` for target-independent work.
         settings: Resolved sections of the configuration that passes read (precision, fusion), as plain values.
-        dispatcher: How the target would run a node under this configuration; `None` where its kernels alone say it.
+        dispatcher: Answers how the target would run a node under this configuration; `None` where its kernels alone determine it.
     """
 
     target: TargetView | None = None
@@ -130,13 +130,13 @@ class Miss:
 
 @frozen(eq=False)
 class Result:
-    """What a pass returns.
+    """The result of a pass.
 
     Attributes:
         graph: The new graph.
-        values: Old value → new value; a value that is gone is not in it.
-        counts: How often each thing was done ("merged", "algebra/neg-neg").
-        misses: What was nearly done, and why it was not.
+        values: Old value → new value; removed values are missing.
+        counts: Number of each kind of change ("merged", "algebra/neg-neg").
+        misses: Near misses, with the reason of each.
         notes: Reports for people and later stages, by name (the dispatch report, a bound that was hit).
     """
 

@@ -1,9 +1,9 @@
-"""A graph while groups of its nodes are contracted, one after the other, and whether a value is computed from another in it.
+"""A graph under successive contraction of groups of its nodes, with queries whether a value is computed from another.
 
-Asking must not cost a walk through the program. Three things keep a search short: units (nodes, and groups) have places in an
-order in which each comes after what it reads, so that a search stays between the places it is about; it goes from both ends at
+A query must not cost a walk through the program. Three measures keep a search short: units (nodes, and groups) have places in an
+order in which each comes after what it reads, so that a search stays between the places of its ends; it goes from both ends at
 once, and the smaller side decides a "no"; and a tree along each node's longest path from the inputs answers most of a
-"yes" at once, because that is what the steps of an unrolled loop hang on.
+"yes" at once, because the steps of an unrolled loop depend on one another along such paths.
 
 Source:
     Pearce, Kelly 2006, "A dynamic topological sort algorithm for directed acyclic graphs", section 3.
@@ -87,7 +87,7 @@ class Contraction:
         earlier = self.closure({self.unit[n] for n in read}, lowest, highest, is_forward=False)
         later = self.closure(set(self.after(group)), lowest, highest, is_forward=True)
         assert earlier.isdisjoint({group, *later}), "a group that depends on itself"
-        # Those that move take over one another's places: each thing read by the group an earlier one, each reader a later one.
+        # The moved units exchange places: each unit read by the group an earlier one, each reader a later one.
         before, behind = (sorted(units, key=self.place.__getitem__) for units in (earlier, later))
         free = sorted((*freed, *(self.place[u] for u in (*before, *behind))))
         self.place[group] = free[len(before)]
@@ -127,7 +127,7 @@ def is_between(numbers: list[int], first: int, end: int) -> bool:
 
 
 def spans(reads: list[Collection[int]]) -> tuple[list[int], list[int]]:
-    """Numbers in a tree where each node hangs on what it waits for longest: each node's, and the one after its descendants."""
+    """Return preorder numbers in the tree of longest paths from the inputs: each node's, and the one after its descendants."""
     depth, parent, size = [0] * len(reads), [-1] * len(reads), [1] * len(reads)
     for node, read in enumerate(reads):
         if read:

@@ -34,12 +34,12 @@ HINTS: Mapping[str, str] = {
 
 @frozen
 class FusionMiss:
-    """One place where a pattern was nearly found.
+    """A near miss: a place where a pattern almost matched.
 
     Attributes:
         pattern: The rule.
-        node: Where.
-        reason: The condition that failed, in a word.
+        node: The node at that place.
+        reason: The failed condition, in a word.
         label: The same in words, with the values in the way.
         hint: What usually helps; empty if nothing does in general.
     """
@@ -115,7 +115,7 @@ def op_counts(graph: Graph) -> dict[str, int]:
 
 
 def assert_fusion_clean(report: FusionReport, allowed: Sequence[str] = ()) -> None:
-    """Require that nothing was nearly fused, besides the reasons or patterns in `allowed`.
+    """Require that there is no near miss, except for the reasons or patterns in `allowed`.
 
     Raises:
         VerifyError: Something was; one fact a place.

@@ -103,7 +103,7 @@ def is_type(each: object) -> bool:
 
 
 def compare(rule: RewriteRule, before: Graph, after: Graph, sample: Mapping[str, Any]) -> None:
-    """Require that two programs compute the same on values that tell rules apart."""
+    """Require that two programs compute the same on values that distinguish rules."""
     rng = np.random.default_rng(0)
     fed = {n: values_for(rng, t, is_ordinary=rule.gives_up is not None) for n, t in before.input_types.items()}
     for left, right in zip(interpret(before, fed), interpret(after, fed), strict=True):

@@ -47,7 +47,7 @@ class Match:
     Attributes:
         graph: The graph as it was before this round.
         root: The node that would be replaced.
-        found: What the variables stand for, in that graph.
+        found: The bindings of the variables, in that graph.
         placed: Old value → value in the graph being built.
     """
 
@@ -57,11 +57,11 @@ class Match:
     placed: Mapping[Value, Value]
 
     def __getitem__(self, name: str) -> Any:
-        """The value or the attribute that a variable stands for, in the graph before this round."""
+        """Return the value or the attribute that a variable is bound to, in the graph before this round."""
         return self.found.values[name] if name in self.found.values else self.found.attributes[name]
 
     def new(self, value: Value) -> Value:
-        """Where a value of the old graph is in the graph being built; right sides are made of these."""
+        """Return the value in the graph being built for a value of the old graph; right sides are built from these."""
         return self.placed[value]
 
     @property
@@ -71,7 +71,7 @@ class Match:
 
     @property
     def inner(self) -> tuple[Node, ...]:
-        """The nodes that the pattern covers besides the root, constants left out."""
+        """The nodes that the pattern covers except the root, constants left out."""
         return tuple(n for n in self.found.nodes if n is not self.root)
 
     def arguments(self) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class Match:
 
 @frozen
 class Declined:
-    """Why a rule does not take a place whose core it matched; what a right side returns instead of a replacement.
+    """The reason why a rule does not take a place whose core it matched; a right side returns it instead of a replacement.
 
     Attributes:
-        reason: In words, with what was found.
+        reason: In words, with the values in question.
         kind: The same in one word, for reports that count ("MultiConsumer", "DtypeMismatch").
     """
 
@@ -133,7 +133,7 @@ class RewriteRule:
         name: Unique in its set.
         left: A pattern, or an op class for "every node of this op".
         right: A pattern, or a function of the match.
-        conditions: What must hold of a match besides.
+        conditions: Further conditions on a match.
         gives_up: The law of arithmetic that the exchange breaks; `None` for an exact rule.
         is_sharing: Inner values may have other users and stay for them. Rules whose right side is a bare variable always
             may: nothing is computed twice.
@@ -177,7 +177,7 @@ class RewriteRule:
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        """What a right side that is a function takes."""
+        """The parameters of a right side that is a function."""
         return tuple(inspect.signature(self.right).parameters)
 
     @property
@@ -186,13 +186,13 @@ class RewriteRule:
 
     @cached_property
     def outline(self) -> tuple[tuple[tuple[type[Op], ...] | None, ...], ...]:
-        """The ops of what the root reads, in each order that is tried; `None` where a variable stands for anything."""
+        """The ops of the root's operands, in each order that is tried; `None` where a variable matches anything."""
         if not isinstance(self.left, Value):
             return ()
         return tuple(tuple(map(ops_wanted, operands)) for operands in orders(self.left.node))
 
     def may_begin(self, node: Node) -> bool:
-        """Whether `node` and what it reads have the pattern's ops: most nodes are told by that, without matching."""
+        """Whether `node` and its operands have the pattern's ops: this excludes most nodes without matching."""
         if not isinstance(self.left, Value):
             return True
         if len(node.results) != 1:
@@ -292,8 +292,8 @@ class RuleSet:
 
     Attributes:
         name: `domain.name`.
-        make: Gives the rules; called once, when they are first needed, so that right sides may stand below the set.
-        doc: What the rules have in common.
+        make: Returns the rules; called once, when they are first needed, so that right sides may be defined below the set.
+        doc: Common description of the rules.
     """
 
     name: str

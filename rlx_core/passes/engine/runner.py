@@ -32,7 +32,7 @@ Check = Callable[[Graph, IrStage], None]
 
 @frozen
 class PassEvent:
-    """What a listener is told at the start and the end of a pass."""
+    """The event that listeners get at the start and the end of a pass."""
 
     event: Literal["pass-start", "pass-end"]
     name: str
@@ -83,7 +83,7 @@ class PassRun:
 
     @property
     def effect(self) -> str:
-        """What it did and how often: `softmax 2, mean 1`."""
+        """The changes and their counts: `softmax 2, mean 1`."""
         return ", ".join(f"{what} {count}" for what, count in self.counts.items())
 
 
@@ -145,7 +145,7 @@ def run_passes(
 
 @contextmanager
 def time_limit(what: str) -> Iterator[None]:
-    """Limit the time of the block as the budget of the present work says, if there is one.
+    """Limit the time of the block to the current budget, if one is set.
 
     Raises:
         BudgetError: It took longer.

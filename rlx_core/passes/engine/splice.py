@@ -1,7 +1,7 @@
-"""Building a replacement beside the graph before it goes in.
+"""Building a replacement outside of the graph before it is inserted.
 
-A replacement is drafted in a builder of its own, which captures the values it reads. So its types and guards are known
-before anything is committed, a draft that is not wanted leaves no trace, and the node that gives the result inherits the name of
+A replacement is drafted in a separate builder, which captures the values it reads. So its types and guards are known
+before the graph changes, a rejected draft leaves no trace, and the node that gives the result inherits the name of
 the node it replaces.
 """
 
@@ -69,7 +69,7 @@ class Draft:
 
 
 def draft(make: Callable[[], Any], name: str = "draft") -> Draft | None:
-    """What `make()` builds, in a builder of its own; `None` if it returns `None`."""
+    """Return the draft that `make()` builds in a separate builder; `None` if it returns `None`."""
     builder = Builder(name, capturing=True)
     with building(builder):
         made = make()

@@ -104,7 +104,7 @@ def is_wanted(node: Node) -> bool:
 
 
 def has_known_images(value: Value) -> bool:
-    """Whether all sizes are known but that of the batch."""
+    """Whether all sizes except the batch size are known."""
     return all(isinstance(size, int) for size in value.shape[1:])
 
 
@@ -141,7 +141,7 @@ class ChannelsLastWalk:
         return self.last[value]
 
     def back(self, value: Value) -> Value:
-        """What a value with its channels last is to those who read it otherwise."""
+        """Return the view of a channels-last value for readers that expect the original layout."""
         view = channels_last.moved_back(value)
         self.last[view] = value
         return view

@@ -26,7 +26,7 @@ __all__ = ["FuseConvBatchNorm"]
 class FuseConvBatchNorm(Pass):
     """Fold a batch norm with given statistics into the weights of the convolution that it alone reads.
 
-    Weights and statistics must be parameters or constants, or what is made of them, so that the folding is done when they
+    Weights and statistics must be parameters or constants, or computed from them, so that the folding is done when they
     are bound and not in every run.
     """
 

@@ -1,8 +1,8 @@
 """Element-wise regions: chains of element-wise ops become one op each, which a backend runs as one loop.
 
-A region grows from its last node upwards. A producer joins if it is element-wise, has the region's dims, and no path from it to
-the region leads through a node outside. What others read of a region becomes one of its results. The values of a region that
-is taken apart again are the chain's, to the last bit.
+A region grows from its last node upwards. A producer joins if it is element-wise, has the region's dims, and no path from it
+to the region leads through a node outside. A value that is read outside of a region becomes one of its results. The values of a
+region that is decomposed again are the chain's, to the last bit.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def is_step(node: Node) -> bool:
 
 
 def may_be_read(shape: Shape, region: Shape) -> bool:
-    """Whether an operand of these dims is repeated along those of the region by what is known, and not by assumption."""
+    """Whether an operand of these dims broadcasts to the region's dims by known sizes, and not by assumption."""
     return shape == region or all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
@@ -130,13 +130,13 @@ def sorted_nodes(nodes: set[Node]) -> list[Node]:
 
 
 def inputs_of(members: Sequence[Node]) -> tuple[Value, ...]:
-    """What a region reads from outside, each value once, in the order in which it is first read."""
+    """Return the values that a region reads from outside, each once, in the order in which it is first read."""
     inside = set(members)
     return tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in inside))
 
 
 def region_of(graph: Graph, members: Sequence[Node]) -> Group:
-    """The group that turns `members` into a region whose results are what is read outside of it."""
+    """Return the group that replaces `members` by a region; its results are the values that are read outside."""
     inside, inputs = set(members), inputs_of(members)
     numbers: dict[Value, int] = {v: i for i, v in enumerate(inputs)}
     numbers |= {n.result: len(inputs) + i for i, n in enumerate(members)}

@@ -3,7 +3,7 @@
 Without this a product is written, read again and, for the most part, forgotten: the gradient of a weight before its step, the
 cotangent of an activation before it meets the slope, a sum before its residual. Every step of any rule that updates weights
 element by element is such a region. Regions are as large as they get before this runs. A product that others read as well
-stays: to write it beside what the region gives is no faster than to read it again.
+stays: to write it in addition to the region's results is no faster than to read it again.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
 
 
 def renumbered(step: RegionStep, reads: Sequence[int], start: int) -> RegionStep:
-    """A step in another region, where what it reads of operands has the numbers `reads`, and steps are counted from `start`."""
+    """Return a step for another region: its operand reads are renumbered to `reads`, and its step numbers begin at `start`."""
     return RegionStep(step.op, tuple(reads[r] if r < len(reads) else start + r - len(reads) for r in step.reads))
 
 
 def own_steps(product: Node) -> tuple[RegionStep, ...]:
-    """What a product's op does besides multiplying: reads of 0 are the product, of 1 the bias, of 2 the first step."""
+    """Return the steps of a product's op after its multiplication; read 0 is the product, 1 the bias, 2 the first step."""
     if not isinstance(product.op, FusedMatMulBiasAct):
         return ()
     biased = RegionStep(add.op(), (0, 1))

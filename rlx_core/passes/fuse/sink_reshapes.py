@@ -72,7 +72,7 @@ def sink(graph: Graph, judge: Judge) -> Result:
 
 
 def in_dims(value: Value | None, shape: Shape) -> Value:
-    """A value in other dims: what it is a reshape of, if that has them."""
+    """Return a value in other dims: the operand of its reshape, if that has them."""
     assert value is not None, "what a region reads is there"
     if isinstance(value.node.op, Reshape):
         (source,) = value.node.present()
@@ -91,7 +91,7 @@ def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
 
 
 def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
-    """The dims in which an input of a region of dims `region` is one of a region of dims `wanted`; `None` if it is none.
+    """Return the dims of an input of a region of dims `region` in a region of dims `wanted`; `None` if it cannot be reshaped.
 
     >>> regrouped((8, 1, 1), (2, 8, 5, 5), (2, 8, 25)), regrouped((5,), (2, 8, 5, 5), (2, 8, 25))
     ((1, 8, 1), None)
@@ -102,7 +102,7 @@ def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
     while old or new:
         left, right = [old.pop(0)] if old else [], [new.pop(0)] if new else []
         while (have := product([d for d, _ in left])) != (want := product(right)):
-            # Only known sizes can be told to be parts of one another.
+            # Only known sizes can be proved to be factors of one another.
             if not (isinstance(have, int) and isinstance(want, int) and have and want):
                 return None
             longer: Any = old if have < want else new

@@ -3,7 +3,7 @@
     softmax(where(mask, cap·tanh(q @ kᵀ · scale / cap) + bias, fill)) @ v
 
 The pattern is read from its end: the values, the weights, how keys are hidden, the bias, the cap, the scale, the products. Keys
-may be transposed in any way, because the transpose of what stands there is what attention takes. Axes stay where they are in
+may be transposed in any way, because attention takes the transpose of that operand. Axes stay where they are in
 the first step; further rules then take the splitting into heads into the op, so that nothing is moved for it.
 """
 
@@ -40,7 +40,7 @@ SWAP_HEADS = (0, 2, 1, 3)
 
 @ruleset("recognise-attention")
 def recognise_attention() -> Iterator[RewriteRule]:
-    """Recognise attention in products around a softmax, with its scale, cap, bias, mask and what an empty row gives."""
+    """Recognise attention in products around a softmax, with its scale, cap, bias, mask and the result of an empty row."""
     yield (
         rewrite("attention", MatMul)
         .to(as_attention)
@@ -75,7 +75,7 @@ class Found:
 
     Attributes:
         q, k_transposed: The operands of the first product.
-        scale: What the scores are multiplied by.
+        scale: The factor of the scores.
     """
 
     q: Value
@@ -125,7 +125,7 @@ def as_attention(match: Match) -> Value | Declined | None:
 
 
 def read(weights: Value) -> Found | Declined | None:
-    """The parts of attention weights, from the softmax down to the product; `None` if they are none."""
+    """Return the parts of attention weights, from the softmax down to the product; `None` if it is another pattern."""
     reading = Reading()
     weights = reading.through_casts(weights)
     softmax = weights.node.op
@@ -159,7 +159,7 @@ def reading_through(value: Value) -> Value:
 
 
 def summands(scores: Value) -> Iterator[tuple[Value | None, Value]]:
-    """The ways to read scores as a bias and what it was added to; without one last."""
+    """Yield the ways to read scores as a bias and another summand; without one last."""
     node = reading_through(scores).node
     if type(node.op) is add.op:
         left, right = node.operands
@@ -244,12 +244,12 @@ class Visible:
 
 
 def seen_keys(found: Found, scores: Shape) -> Visible | Declined:
-    """The mask of the op, and what a query without visible keys gives: what the pattern gives, to the letter."""
+    """Return the mask of the op, and the result of a query without visible keys exactly as in the pattern."""
     hiding, bias = found.hiding, found.bias
     if bias is not None and broadcast_shapes(bias.shape, scores) != scores:
         return Declined(f"the bias {bias.type} enlarges the scores {list(scores)}", "BiasRankTooHigh")
     may_hide = bias is not None and not is_finite(bias)
-    # A row of only -inf: the softmax says what becomes of it. Without one the question does not arise.
+    # A row of only -inf: the softmax determines its result. Without such a row the case does not arise.
     of_infinities: EmptyRow = found.softmax.empty_row
     if hiding is None:
         return Visible("none" if bias is None else "bias", of_infinities if may_hide else "zero")

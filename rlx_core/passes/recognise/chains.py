@@ -1,7 +1,7 @@
-"""Reading chains of arithmetic: which constant a value repeats, what a product multiplies, what a sum adds.
+"""Analysis of chains of arithmetic: the constant that a value repeats, the factors of a product, the summands of a sum.
 
 Recognition looks for mathematics, and one formula is written in several ways. These functions give the parts of a chain in
-one form and remember which nodes they passed through, so that a rule can require that nobody else needs those.
+one form and remember which nodes they passed through, so that a rule can require that no other node needs those.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def is_constant(value: Value | None, number: float) -> bool:
 
 @frozen(eq=False)
 class Factors:
-    """A product taken apart: `constant · Π values`, and the nodes that multiply.
+    """A decomposed product: `constant · Π values`, and the nodes that multiply.
 
     Attributes:
-        constants: Constant factors as written; that of a division is its divisor's reciprocal, rounded to the dtype.
+        constants: Constant factors as written; for a division, the divisor's reciprocal, rounded to the dtype.
         values: The other factors, with repetitions.
         nodes: The multiplications and divisions passed through, the outermost first.
     """
@@ -72,11 +72,11 @@ class Factors:
 
 
 DEEPEST: Final = 10
-"""Products nested deeper are not taken apart: no pattern has them, and each may read the one below twice."""
+"""Products nested deeper are not decomposed: no pattern has them, and each may read the one below twice."""
 
 
 def factors_of(value: Value, atoms: Sequence[Value] = (), depth: int = 0) -> Factors:
-    """What `value` multiplies, through nested products and divisions by constants; `atoms` are not taken apart."""
+    """Return the factors of `value`, through nested products and divisions by constants; `atoms` are not decomposed."""
     node = value.node
     number = constant_of(value)
     if number is not None:

@@ -52,7 +52,7 @@ def as_gelu(match: Match) -> Value | Declined | None:
     root = match.root.result
     if root.dtype not in FLOATS:
         return None
-    # What x is can only be read off the inner function: x may be a product itself, which must not be taken apart.
+    # x can only be derived from the inner function: x may be a product itself, which must not be decomposed.
     for grown in factors_of(root).values:
         for x in arguments_of(grown):
             factors = factors_of(root, (x,))

@@ -32,10 +32,10 @@ class LabelReading:
     """`factor · rows[.., label]`, a label a row.
 
     Attributes:
-        rows: What is read, `[.., c]`.
+        rows: The rows that are read, `[.., c]`.
         labels: Integers, one a row and in their order; in dims that may have an axis of size 1 more.
-        nodes: All nodes from the rows to what is read; what only makes one-hot rows is not among them.
-        factor: What the element is multiplied by.
+        nodes: All nodes from the rows to the element that is read; nodes that only compute one-hot rows are not among them.
+        factor: The factor of the element.
         is_checked: Whether a label outside of the row is an error; if not, it reads 0.
     """
 
@@ -70,7 +70,7 @@ def indexed(node: Node) -> LabelReading | None:
 def summed(node: Node) -> LabelReading | None:
     """The reading that a sum over classes is: of rows times one-hot rows, or of rows where a one-hot row is true.
 
-    Other axes may be summed as well; the reading is what is added up.
+    Other axes may be summed as well; the reading is the operand of that sum.
     """
     if not isinstance(node.op, Sum):
         return None
@@ -150,7 +150,7 @@ def one_hot(value: Value) -> tuple[Value, bool] | None:
 
 
 def _same_places(value: Value) -> Value | None:
-    """What a value is converted from: a 1 wherever that is true or 1."""
+    """Return the value that a mask is converted from: a 1 wherever that is true or 1."""
     node = value.node
     if isinstance(node.op, Cast):
         return node.operands[0]

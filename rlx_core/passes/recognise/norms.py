@@ -1,6 +1,6 @@
 """Layer and RMS norms as people write them: statistics over some axes, a reciprocal root, then a scale and a shift.
 
-The eps has to stand inside the root and the variance has to be the biased one. The affine part joins in steps of its own, so
+The eps has to be inside the root and the variance has to be the biased one. The affine part joins in separate steps, so
 that a norm whose scale has another shape is still a norm.
 """
 
@@ -95,7 +95,7 @@ def root_of(value: Value, op: type) -> Root | None:
 
 
 def norm_of(match: Match, data: Value, root: Root) -> Value | Declined | None:
-    """The norm whose statistic and root these are: of `data` itself, or of what it was centred from."""
+    """Return the norm with this statistic and root: of `data` itself, or of its value before centring."""
     for axes in candidate_axes(root.statistic, data.ndim):
         if not is_aligned(match.root, root, data, axes):
             return Declined(f"the root of {root.statistic!r} does not lie along axes {axes}", "AxisNotLast")

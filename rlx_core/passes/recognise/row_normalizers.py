@@ -23,7 +23,7 @@ class Normalizer:
     """`log Σ exp(x)` along `axis`.
 
     Attributes:
-        nodes: All nodes from x to what it gives.
+        nodes: All nodes from x to the result.
     """
 
     x: Value
