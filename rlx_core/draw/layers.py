@@ -26,7 +26,7 @@ _ABOVE, _BELOW = 10.0, 14.0  # between a box and the nearest horizontal piece of
 
 @frozen
 class LayoutNode:
-    """Something to place: its size, and the boxes whose edges come into it, in order."""
+    """A box to place: its size, and the boxes whose edges come into it, in order."""
 
     width: float
     height: float
@@ -44,7 +44,7 @@ class Route:
 
 @frozen
 class DrawingLayout:
-    """Where everything is: the centre and the top of each box, the corners of each edge, the size of the page."""
+    """The coordinates of a drawing: the centre and the top of each box, the corners of each edge, the size of the page."""
 
     centres: tuple[float, ...]
     tops: tuple[float, ...]
@@ -96,7 +96,7 @@ def _rows_of(boxes: Sequence[LayoutNode]) -> list[int]:
 
 
 def _cells(boxes: Sequence[LayoutNode]) -> tuple[list[ColumnCell], _Chains]:
-    """A cell for each box and for each row that a trunk passes; and what they are connected to."""
+    """Return a cell for each box and for each row that a trunk passes; and their connections."""
     rows = _rows_of(boxes)
     cells = [ColumnCell(rows[i], box.width, i) for i, box in enumerate(boxes)]
     trunks: dict[int, list[int]] = {i: [i] for i in range(len(boxes))}

@@ -94,7 +94,7 @@ def program_svg(program: Graph | Lir, outputs: Sequence[str] | None = None) -> s
 
 
 def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tuple[Picture, str] | None:
-    """The picture with as much as can be looked at, and what was joined in it; `None` if there is too much."""
+    """Return the picture with as much detail as fits, and a note of the joined nodes; `None` if there is too much."""
     graph = program.graph if isinstance(program, Lir) else program
     count = sum(not isinstance(n.op, Constant) for n in graph.nodes)
     if count > _NODES:
@@ -110,11 +110,11 @@ def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tupl
     return None
 
 
-# ------------------------------------------------------------------------------------------------ what was compiled
+# ------------------------------------------------------------------------------------------------ compilation reports
 
 
 def report_html(report: CompilationReport) -> str:
-    """The numbers, and folded below them what ran where, what passes did, and the program."""
+    """Return the numbers, and folded below them the steps by target, the passes, and the program."""
     return page(f"{report.name} on {report.target}", *report_parts(report))
 
 
@@ -139,7 +139,7 @@ def report_parts(report: CompilationReport, outputs: Sequence[str] | None = None
 def callable_html(
     report: CompilationReport, groups: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], title: str = ""
 ) -> str:
-    """A program that can be called: what goes in and comes out, and the report.
+    """Return the page of a callable program: inputs and outputs, and the report.
 
     Args:
         report: The compilation report.

@@ -39,7 +39,7 @@ _ALONE = """
 
 @frozen(eq=False)
 class _Item:
-    """What one box shows: a node, or the nodes of a block; lines of text, a tooltip and a family that gives the colour."""
+    """The contents of one box: a node, or the nodes of a block; lines of text, a tooltip and a family that gives the colour."""
 
     nodes: tuple[Node, ...]
     title: str
@@ -51,7 +51,7 @@ class _Item:
 
 @frozen(eq=False)
 class Picture:
-    """A picture that is not drawn yet: what its boxes show, and which edges come into each."""
+    """A picture before layout: the contents of its boxes, and the edges that come into each."""
 
     name: str
     items: tuple[_Item, ...]
@@ -168,7 +168,7 @@ def _sources(item: _Item, home: Mapping[Value, int]) -> tuple[int, ...]:
 
 
 def _family(node: Node) -> str:
-    """What gives a node its colour: the module that defines its op, or which leaf it is."""
+    """Return the colour family of a node: the module that defines its op, or the kind of leaf."""
     return node.op.name if node.is_leaf else type(node.op).__module__.rsplit(".", 1)[-1]
 
 

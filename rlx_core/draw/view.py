@@ -33,7 +33,7 @@ def human_bytes(nbytes: Dim) -> str:
 
 
 def describe_counts(graph: Graph) -> str:
-    """How many of each op, most frequent first: `matmul 4, add 3`."""
+    """Return the number of nodes of each op, most frequent first: `matmul 4, add 3`."""
     counts = Counter(n.op.name.removeprefix("rlx.") for n in graph.nodes if not n.is_leaf)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in ordered)
@@ -93,7 +93,7 @@ def _row(node: Node, names: dict[Value, str]) -> str:
 
 
 def diff(before: Graph, after: Graph) -> str:
-    """How `after` differs from `before`, node by node; empty if they are equal.
+    """Return the differences between `before` and `after`, node by node; empty if they are equal.
 
     Nodes are matched by op, attributes and types in order, so one inserted node does not mark all that follow it: `-` was
     removed, `+` was added, `~` is the same op on other operands.

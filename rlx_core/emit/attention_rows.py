@@ -67,7 +67,7 @@ def attention_unit_rows(
 
 
 def _is_there(language: GpuLanguage) -> Condition:
-    """That the template takes a problem, and the device its dtypes."""
+    """Return the condition that the template takes a problem, and the device its dtypes."""
 
     def lacking(node: Node) -> str | None:
         said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)

@@ -41,7 +41,7 @@ class DeviceBackend(Backend):
 
     Attributes:
         name: The target's.
-        number: Which of its devices.
+        number: Index of its device.
     """
 
     name: str
@@ -50,7 +50,7 @@ class DeviceBackend(Backend):
     usual: DeviceFacts | None = None
     """Facts of a typical device, to print code where no device is present; `None` for a target that prints none."""
     library_features: frozenset[str] = frozenset()
-    """Those of its devices' features that only calls of the device's library need, and no kernel."""
+    """The features of their devices that only calls of the device's library need, and no kernel."""
     diagnostics: ClassVar[Diagnostics] = Diagnostics()
     """The vendor's programs, variables and libraries by which a device is examined."""
     below: tuple[Level, ...] = ()
@@ -79,7 +79,7 @@ class DeviceBackend(Backend):
 
     @abstractmethod
     def language(self, device: Device) -> Language:
-        """What its kernels are written in."""
+        """Return the language of its kernels."""
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         """Add the rows of the kernel table; structured kernels first, if there are any."""
@@ -96,11 +96,11 @@ class DeviceBackend(Backend):
         raise AssertionError(f"{self.name} offers the level {level} and has no compiler for it")
 
     def kernel_features(self, target: Target) -> frozenset[str]:
-        """Those of a device's features that a target's kernels may use."""
+        """Return the features of a device that a target's kernels may use."""
         return expect_device(target).facts.features - self.library_features
 
     def is_poisoned(self, options: Mapping[str, Any]) -> bool:
-        """Whether memory is filled with NaN before it is written and after it was read."""
+        """Return whether memory is filled with NaN before it is written and after it was read."""
         return False
 
     # --------------------------------------------------------------------------------- the backend
@@ -240,7 +240,7 @@ class DeviceBackend(Backend):
 
 
 def refusing(target: str) -> Callable[[], Driver]:
-    """What opens a device that is not here."""
+    """Return an opener for an absent device, which raises."""
 
     def open() -> Driver:
         raise DeviceUnavailableError(

@@ -51,7 +51,7 @@ MAX_UNSYNCHRONISED: Final = 64
 """Runs that may fail, each given the results of the one before, after which the next one waits for them."""
 
 BufferArgument = Location | int
-"""Where an argument of a call lies: in a buffer of the plan, or so many bytes from the start of the workspace."""
+"""The location of a call's argument: a buffer of the plan, or an offset in bytes from the start of the workspace."""
 
 
 @frozen(eq=False)
@@ -61,7 +61,7 @@ class PlannedCall:
     Attributes:
         step: The number of its step.
         arguments: One for each buffer of the call.
-        faults: What its sites report.
+        faults: The faults that its sites report.
     """
 
     call: Call
@@ -142,7 +142,7 @@ class PendingRun:
 
     @property
     def depth(self) -> int:
-        """How many runs, each given the results of the one before, are unsynchronised."""
+        """The length of the longest chain of unsynchronised runs, each with results of the one before as arguments."""
         return 1 + max((run.depth for run in self.after), default=0)
 
     def settle(self) -> None:
@@ -168,7 +168,7 @@ class DeviceCode(Code):
         workspace_nbytes: Bytes of memory that calls share.
         alone: The steps whose calls may wait or allocate, which are submitted separately.
         steps: The plan's steps, for profiles; `None` for a program from a package.
-        shared: What other programs of an equal plan can be made from; see `Program.code`.
+        shared: The code from which other programs of an equal plan are created; see `Program.code`.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class DeviceCode(Code):
             profile.add(self._steps[number], seconds, start=start)
 
     def _ready(self, part: Calls, frame: Frame) -> Sequence[Any]:
-        """What to submit for a part: its launches, or what they were recorded as when everything lay where it lies now."""
+        """Return the launches to submit for a part, or their recording from a run with the same addresses."""
         driver, launches = self.device.driver, frame.calls
         (first, _), (_, end) = self._ranges[part.steps[0]], self._ranges[part.steps[-1]]
         selected: list[Any] = launches.every[first:end]
@@ -340,7 +340,7 @@ class DeviceCode(Code):
 
 
 def reason_on_host(step: Step) -> str:
-    """Why the device does not run a step by itself."""
+    """Return the reason why the device does not run a step by itself."""
     return f"the host drives {step.kernel}" if step.nested else f"{step.kernel} runs on the host"
 
 

@@ -39,7 +39,7 @@ class Call:
 
     Attributes:
         function: Its name.
-        groups, group_size: How many threads run it.
+        groups, group_size: The number of groups, and of threads in each.
         buffers: Its arguments, by number: the step's operands, then its results, then its workspaces.
         faults: Faults that its sites report; with any, it gets the status words and the number of the first site.
         places: Layouts of the elements of each buffer, if `function` is in the device's library and takes them as arguments.
@@ -105,17 +105,17 @@ class Language(Protocol):
 
     @property
     def level(self) -> Level:
-        """What `emit` calls it."""
+        """The name of the language for `emit`."""
 
     @property
     def identity(self) -> str:
         """Everything except the source that determines the compiler's output: the version of the language, options."""
 
     def refusal(self, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
-        """Why an op on operands of these types is no kernel of this language, as "needs …" continues; `None` if it is one."""
+        """Return the reason why an op on such operands is no kernel of this language, after "needs …"; `None` if it is one."""
 
     def lacking(self, dtype: DType) -> str | None:
-        """Why elements of a dtype cannot be touched, as "needs …" continues; `None` if they can."""
+        """Return the reason why elements of a dtype cannot be accessed, after "needs …"; `None` if they can."""
 
     def loop(self, kernel: Kernel) -> Emitted:
         """A loop kernel; the buffers of its calls are numbered as those of the kernel."""

@@ -69,7 +69,8 @@ def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(*RULES, when=held(lacking_running), accepts_strides=False, name="running")
     def running(node: Node, layout: Layout) -> Emitted:
-        """Threads scan their stretches, and what comes before each is scanned in shared memory."""
+        """Return the code of a scan along lines: threads scan stretches, and the totals before each are scanned in shared memory.
+        """
         return language.printed(scans.print_scan, ScanProblem.of(node.op, operand_of(node)))
 
 

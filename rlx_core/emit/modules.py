@@ -107,7 +107,7 @@ def started(threads: ThreadPoolExecutor, function: Callable[[T], R], item: T) ->
 
 
 def is_refused(driver: Driver, source: str) -> bool:
-    """Whether the device's compiler refuses a source."""
+    """Return whether the device's compiler refuses a source."""
     try:
         driver.build(source)
     except KernelBuildError:

@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for products of matrices, with what follows them computed on the sums."""
+"""The rows of a GPU's kernel table for products of matrices, with epilogues that are computed on the sums."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
 
     @table.emitter(FusedMatMulEpilogue, when=(has_steps, *also), name=f"product_epilogue{suffix}")
     def product_epilogue(node: Node, layout: Layout) -> Emitted:
-        """The same, and what follows computed on the sums before they are stored."""
+        """Return the code of the product with its epilogue, which is computed on the sums before they are stored."""
         op = node.op
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
         return language.product(tiled(layout, followed(op.region, product_type(node.operand_types), layout)))

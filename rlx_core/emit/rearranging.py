@@ -43,8 +43,8 @@ class Rearranger:
     """The copies of one device; called with where the first element lies, its type and strides, and where the dense copy goes.
 
     Args:
-        device: Where all of it lies.
-        language: What its kernels are written in.
+        device: The device of both arrays.
+        language: The language of its kernels.
     """
 
     def __init__(self, device: Device, language: Language) -> None:

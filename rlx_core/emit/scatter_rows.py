@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for scatters: the thread of a result's element combines what goes there, in index order."""
+"""The rows of a GPU's kernel table for scatters: the thread of each result element combines its updates, in index order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a plan that run on the device: what each becomes, and where its operands and results lie."""
+"""The steps of a plan that run on the device: the code of each, and the layout of its operands and results."""
 
 from __future__ import annotations
 

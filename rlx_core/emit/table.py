@@ -27,7 +27,7 @@ __all__ = ["GENERATED", "LIBRARY", "TIERS", "DeviceTable", "loop_rows", "reads_i
 GENERATED, LIBRARY = "generated", "library"
 
 TIERS = (GENERATED, LIBRARY, "host")
-"""Where the steps of a device's programs run, best first."""
+"""The tiers of the steps of a device's programs, best first."""
 
 _E = TypeVar("_E", bound=Emit)
 _R = TypeVar("_R", bound=Callable[..., None])
@@ -104,7 +104,7 @@ _ROWS = (softmax.Softmax, softmax.LogSoftmax, normalization.LayerNorm, normaliza
 
 
 def _may_take_over(node: Node) -> bool:
-    """Whether the results of a fused loop may take the bytes of operands.
+    """Return whether the results of a fused loop may take the bytes of operands.
 
     With several results they may not: threads come to a row's later steps after others have written an earlier result of it, and
     read an operand again there.

@@ -68,7 +68,7 @@ def load(
         DeviceError: None of a package's code runs here, and its program cannot be compiled.
         BudgetError: The file is larger than `budget.read`, or causes more work than the rest of `[budget]` allows.
         ConfigError: A target, a configuration, classes, a digest or `trusted` for something that does not take it; `like` for
-            what are no arrays.
+            a file without arrays.
     """
     from rlx_core.pipeline.set_up import working_on  # here, because a process that reads no file needs no configuration
 
@@ -140,7 +140,7 @@ def opened(
 
 
 def is_model(stored: Any) -> bool:
-    """Whether a reader returned a model, which has the compiler behind it."""
+    """Return whether a reader returned a model, which has the compiler behind it."""
     from rlx_core.functions.model import Model  # as in `opened`
 
     return isinstance(stored, Model)
@@ -175,7 +175,7 @@ def from_bytes(
     classes: Iterable[type[Any]] = (),
     host: PluginHost | None = None,
 ) -> Any:
-    """What `to_bytes` was given, checked as a file is; nothing in the bytes is executed, and arrays lie in them.
+    """Return the value that was passed to `to_bytes`, checked like a file; no code is executed, and arrays are views of `data`.
 
     Arguments and errors are those of `load`.
     """
@@ -202,7 +202,7 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
 
     Args:
         path: The file; its suffix, in any case, chooses the writer.
-        value: What to write.
+        value: The value to write.
         host: The plugins to use; everything installed by default.
 
     Raises:

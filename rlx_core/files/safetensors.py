@@ -98,7 +98,7 @@ def _array(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
 
 
 def _opened(path: Path) -> tuple[np.ndarray, list[TensorEntry], dict[str, str]]:
-    """The data as bytes, what lies in them, and the metadata; every fault names the file."""
+    """Return the data as bytes, the entries in it, and the metadata; every fault names the file."""
     try:
         whole = mapped(path)
         header, start = _header(whole)

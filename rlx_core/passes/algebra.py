@@ -116,7 +116,7 @@ def broadcast(x: Value, match: Match) -> Value:
 
 
 def holds_all_values(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is a value of `wide`, so that casting there and back loses nothing."""
+    """Return whether every value of `narrow` is a value of `wide`, so that casting there and back loses nothing."""
     if wide is narrow or narrow is bool_:
         return True
     if narrow.is_complex:

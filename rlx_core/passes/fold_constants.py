@@ -1,4 +1,4 @@
-"""Constant folding: what depends on literal data alone is computed now, in the op's own dtype, to the bits of the target."""
+"""Constant folding: computations on literal data alone run now, in the op's own dtype, to the bits of the target."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MOST_GROWTH: Final = 8
 
 @define_pass("hoist-from-loops")
 class HoistFromLoops(Pass):
-    """Compute before a Scan what depends on its constants alone, and products of its xs with constants.
+    """Compute before a Scan the values that depend on its constants alone, and products of its xs with constants.
 
     Loops whose number of steps is not known, or 0, stay as they are: nothing is computed that would not have been.
     """
@@ -55,7 +55,7 @@ def hoist(graph: Graph) -> Result:
 
 
 def hoisting_of(node: Node) -> Hoisting | None:
-    """What can be computed before a loop; `None` if it is nothing, or the node is no loop."""
+    """Return the computations that can move before a loop; `None` if none can, or the node is no loop."""
     op = node.op
     if not isinstance(op, Scan) or not isinstance(op.length, int) or op.length < 1:
         return None
@@ -91,7 +91,7 @@ def constant_of(value: Value) -> Value:
 
 
 def is_product(node: Node, per_step: set[Value], steady: set[Value]) -> bool:
-    """Whether a node is a product of few rows of an x with a loop-invariant value."""
+    """Return whether a node is a product of few rows of an x with a loop-invariant value."""
     if not isinstance(node.op, MatMul):
         return False
     left, right = node.present()
@@ -160,7 +160,7 @@ class Hoisting:
                 yield node
 
     def place(self, operands: Sequence[Value]) -> tuple[Value, ...]:
-        """The loop and what comes before it, in the graph under construction."""
+        """Return the results of the loop and its hoisted computations, in the graph under construction."""
         op, body = self.op, self.op.body
         carries, consts, xs = op.split(operands)
         before: dict[Value, Value] = dict(zip(body.inputs[op.carries :], (*consts, *xs), strict=True))

@@ -53,7 +53,7 @@ def inline_calls(graph: Graph) -> Result:
 
 
 def is_call(node: Node) -> bool:
-    """Whether it is known which graph a node runs, and that it does so at most once."""
+    """Return whether it is known which graph a node runs, and that it does so at most once."""
     op = node.op
     if isinstance(op, If):
         return node.operands[0] is not None and isinstance(node.operands[0].node.op, Constant)

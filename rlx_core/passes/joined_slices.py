@@ -60,7 +60,7 @@ class Joining:
         return self.made[group]
 
     def of_chains(self, parts: Sequence[Value], axis: int, depth: int) -> Value | None:
-        """Apply one element-wise op to the joined operands of its results; operands that broadcast along the axis are not joined."""
+        """Apply one element-wise op to the joined operands of its results; operands that broadcast along the axis are not cut."""
         self.chains.update(v.node for v in parts)
         operands: list[Value] = []
         for several in zip(*(v.node.present() for v in parts), strict=True):

@@ -36,6 +36,6 @@ class LowerHir(Pass):
 
 
 def blocks_in(graph: Graph) -> int:
-    """How many blocks there are, those of nested graphs included."""
+    """Return the number of blocks, the ones of nested graphs included."""
     inner = (blocks_in(body) for node in graph.nodes for body in nested_graphs(node.op).values())
     return sum(isinstance(node.op, Block) for node in graph.nodes) + sum(inner)

@@ -1,4 +1,4 @@
-"""Two Whiles that go through the same states: one loop carries what both do.
+"""Fusion of two Whiles that go through the same states: one loop has the carries of both.
 
 Forward mode makes such pairs: the program's own loop, and one that carries the same state with its tangents. The two run for as
 many steps, because the same values decide when they end.
@@ -91,7 +91,7 @@ class Pair:
         return Group((one.node, other.node), (*begins, *other.consts, *one.consts), outputs, self.loop, "merge")
 
     def loop(self, *operands: Value) -> tuple[Value, ...]:
-        """The results of the second loop and then of the first, by one that carries what both do."""
+        """Return the results of the second loop and then of the first, from one loop with the carries of both."""
         count, types = self.other.op.carries + len(self.rest), [v.type for v in operands]
         body = merge_equal(made(self.other.op.body.name, types, self.step)).graph
         cond = made(self.other.op.cond.name, types, lambda *x: results_of(self.other.op.cond, self.split(x)[1]))
@@ -117,7 +117,7 @@ class Pair:
 
 
 def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
-    """How two loops go through the same states; `None` if they do not, or share no more than counters."""
+    """Return the correspondence of two loops with the same states; `None` if they differ, or share no more than counters."""
     if one.op.max_steps != other.op.max_steps:
         return None
     candidates = [[i for i, v in enumerate(other.begins) if v is begin] for begin in one.begins]

@@ -26,7 +26,7 @@ LEAST_TERMS: Final = 32
 """Terms of a product's sums from which reading one takes less time than adding it up again."""
 
 MOST_GROWTH: Final = 8
-"""How many times as large as its left side a product may be that is kept for all steps."""
+"""Maximum size, relative to its left side, of a product that is stored for all steps."""
 
 
 @define_pass("reuse-from-loops")
@@ -39,11 +39,11 @@ class ReuseFromLoops(Pass):
 
 @define(eq=False)
 class Sharing:
-    """What one Scan gives and takes.
+    """The values that one Scan provides and reads.
 
     Attributes:
         given: Values of its body that it returns in addition to its results, one a step, and their places among these.
-        taken: Value of its body → the Scan that returns it, and the place among what that one gives.
+        taken: Value of its body → the Scan that returns it, and the index among the values that that one provides.
     """
 
     given: dict[Value, int] = field(factory=dict)
@@ -51,7 +51,7 @@ class Sharing:
 
 
 def reuse(graph: Graph) -> Result:
-    """`graph` with loops that read what earlier ones made; nested graphs are left alone."""
+    """Return `graph` with loops that read values computed by earlier ones; nested graphs are left alone."""
     sharing: dict[Node, Sharing] = {}
     for node in graph.nodes:
         for earlier in earlier_loops(node):
@@ -126,7 +126,7 @@ def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
 
 
 def is_long(node: Node) -> bool:
-    """Whether reading a product takes less time than computing it, and keeping it for all steps not too much memory."""
+    """Return whether reading a product takes less time than computing it, and keeping it for all steps not too much memory."""
     left, _ = node.present()
     return left.shape[-1] >= LEAST_TERMS and node.type.size <= MOST_GROWTH * left.type.size
 

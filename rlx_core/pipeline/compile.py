@@ -134,7 +134,7 @@ def find_or_compile(
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
-    """Where the user made each input and parameter."""
+    """Return the source line where the user made each input and parameter."""
     return {leaf_name(v): v.node.origin.source for v in (*graph.inputs, *graph.params)}
 
 

@@ -38,12 +38,12 @@ class CompiledProgram:
         lir: The plan.
         backend: The target's compiler.
         target: The target, with the kernels that plugins contribute.
-        memory: How memory is planned when a template is specialised.
+        memory: The memory configuration for specialising a template.
         report: The record of the compilation.
-        objects: Where its machine code is kept between processes, or `None`.
+        objects: The cache of its machine code between processes, or `None`.
         code: The backend's code of it, from which further programs are created; all copies of this share it.
         preparing: The program that computes its parameters from the caller's, once it was needed; shared in the same way.
-        sources: Where the user made each input and parameter.
+        sources: The source line of each input and parameter.
         lines: Lines of the program that the plan was made from; the nodes of the plan refer to these.
     """
 
@@ -92,7 +92,7 @@ class CompiledProgram:
             lir = replanned(lir, self.target, plan_options(self.memory))
 
     def _pass_over(self, error: PluginError) -> bool:
-        """Whether an error is about the code of a row that can be passed over, which is done."""
+        """Return whether an error is about the code of a row that can be passed over, which is done."""
         fault, table = error.fault, self.target.kernels
         if not isinstance(fault, ContributionFault) or fault.kind != "kernels":
             return False
@@ -155,11 +155,11 @@ class CompiledProgram:
 
 
 class ProgramCache(Protocol):
-    """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+    """A cache of compiled programs; `rlx_core.runtime.cache.CompileCache` is one."""
 
     @property
     def objects(self) -> ObjectStore | None:
-        """Where backends keep machine code between processes."""
+        """The backends' cache of machine code between processes."""
 
     def get_or_compile(
         self,
@@ -173,7 +173,7 @@ class ProgramCache(Protocol):
 
 @cache
 def plan_options(memory: MemoryConfig) -> PlanOptions:
-    """How memory is planned, for a configuration of it."""
+    """Return the options of memory planning for a configuration."""
     from rlx_core.pipeline.planning.planner import PlanOptions  # here, because a cached program has its plan
 
     return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)

@@ -107,7 +107,7 @@ def backend_fault(thing: Any, spec: Contribution, registry: Registry) -> str | N
 
 
 def method_fault(owner: type, name: str, parameters: str) -> str | None:
-    """Why a method cannot be called as rlx calls it, or `None` if it can."""
+    """Return the reason why a method cannot be called as rlx calls it, or `None` if it can."""
     method: Any = getattr(owner, name)
     if accepts(method, parameters.count(",") + 1):
         return None
@@ -142,7 +142,7 @@ def kernel_fault(row: Any) -> str | None:
 
 
 def called_with(count: int, what: str) -> Complaint:
-    """The question whether something can be called with so many arguments, which `what` describes."""
+    """Return the check whether an object can be called with so many arguments, which `what` describes."""
 
     def fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
         if not callable(thing):

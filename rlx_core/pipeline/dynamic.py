@@ -1,7 +1,7 @@
 """Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound how many there are.
 
 Specialising substitutes sizes everywhere, infers and verifies again, and plans memory; nothing else is optimised, so the
-result is what compiling the bound graph would have given.
+result equals the compilation of the bound graph.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ _settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = Wea
 
 
 def _flow_of(template: Lir) -> Flow:
-    """What scheduling reads of all bindings of a template."""
+    """Return the size-independent scheduling data of all bindings of a template."""
     found = _flows.get(template)
     return found or _flows.setdefault(template, Flow.of(template.graph))
 
@@ -194,8 +194,8 @@ class DynamicDimCompileCache(Generic[T]):
     Args:
         target: The target of the compilation.
         compile: A planned program → the executable that is kept.
-        capacity: How many executables to keep.
-        options: How to plan.
+        capacity: Maximum number of executables.
+        options: The options of planning.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class CompileEvent:
         event: compile-start, cache-hit, cache-miss, pass-start, pass-end or compile-end.
         program: The name of the graph.
         target: The target of the compilation.
-        facts: What else is known, by name: pass, nodes, seconds, source, key.
+        facts: Further data, by name: pass, nodes, seconds, source, key.
     """
 
     event: str

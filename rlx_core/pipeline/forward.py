@@ -31,7 +31,7 @@ def transforming_for(config: Config, host: PluginHost | None) -> Iterator[None]:
 
 
 def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepare:
-    """What to run on a function before it is differentiated."""
+    """Return the passes on a function before it is differentiated."""
 
     @cache
     def passes() -> tuple[Pass, ...]:

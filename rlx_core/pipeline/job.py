@@ -1,4 +1,4 @@
-"""One compilation: what decides its result, the name of the result in caches, and the passes and the plan that make it."""
+"""One compilation: its inputs, the name of the result in caches, and the passes and the plan that produce it."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class Job:
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """The packages of the program's ops: what they decompose into is their code's, whether a plugin offers them or not."""
+        """The packages of the program's ops: these contain the decompositions, whether a plugin offers them or not."""
         return frozenset(package_of(type(op)) for op in ops_inside(self.graph))
 
     @cached_property
     def lines(self) -> Lines:
-        """Where the user wrote each node."""
+        """The source line of each node."""
         return tuple(lines_of(self.graph))
 
     @cached_property
@@ -195,7 +195,7 @@ class Job:
         return evolve(found, lir=lir, lines=self.lines, report=report)
 
     def survey(self, lir: Lir) -> DispatchReport:
-        """How each op of a program from the cache comes to be run."""
+        """Return the dispatch of each op of a program from the cache."""
         from rlx_core.pipeline.legalize import survey  # here, because few reports need it
         from rlx_core.pipeline.select.dispatch import DispatchReport
 

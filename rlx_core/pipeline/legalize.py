@@ -168,7 +168,7 @@ def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
 
 
 def enters_bodies(node: Node, answer: Answer, dispatcher: Dispatcher) -> bool:
-    """Whether the node's kernel runs its nested graphs as programs, so that they must be legal as well."""
+    """Return whether the node's kernel runs its nested graphs as programs, so that they must be legal as well."""
     if answer.means != "native" or answer.kernel is None or not nested_graphs(node.op):
         return False
     return dispatcher.target.kernels.get(answer.kernel).runs_nested
@@ -221,7 +221,7 @@ def require_legal(illegal: Sequence[Offender], target: Target) -> None:
     """Require that nothing is left.
 
     Raises:
-        LegalizeError: Something is; one fact a node, with what was tried and where a kernel or a decomposition goes.
+        LegalizeError: Something is; one fact a node, with the attempts and the module for a kernel or a decomposition.
     """
     if not illegal:
         return

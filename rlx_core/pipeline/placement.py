@@ -1,4 +1,4 @@
-"""Where contributed passes stand: `before` and `after` of their records put one that is included in its place, and bind one
+"""Positions of contributed passes: `before` and `after` of their records put one that is included in its place, and bind one
 that is listed.
 
 A pipeline lists many passes several times, so that both mean one time each: `after` wants some run of it

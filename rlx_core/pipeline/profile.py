@@ -1,4 +1,4 @@
-"""Profiles: what each step of each run takes, collected by whatever executes the steps, on the host and on devices.
+"""Profiles: the time of each step of each run, collected by the executors of steps, on the host and on devices.
 
 >>> with profiled() as profile:                                # doctest: +SKIP
 ...     fast(x)
@@ -54,7 +54,7 @@ class StepTime:
     """One step in one run.
 
     Attributes:
-        step: Which one.
+        step: The step.
         seconds: From the first thread's start to the last thread's end; on a device, the time of all its launches.
         idle: Seconds that a thread waited for the others, on average.
         start: Seconds of the profile's clock at which it began.

@@ -1,4 +1,4 @@
-"""Who provides options, a pipeline and its passes: their plugins are activated before anything is resolved."""
+"""Providers of options, a pipeline and its passes: their plugins are activated before anything is resolved."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rlx_core.system.budget import CountedWork, current_work, working
 __all__ = ["Config", "set_up", "working_on"]
 
 Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
-"""How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
+"""Forms of a configuration: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
@@ -48,7 +48,7 @@ def working_on(task: str, config: Config = None, host: PluginHost | None = None)
     """Count the work of reading a file, under the budget of a configuration; a reader that another one calls is part of its work.
 
     Raises:
-        ConfigError: As of `set_up`.
+        ConfigError: See `set_up`.
         BudgetError: It takes too long.
     """
     outer = current_work()

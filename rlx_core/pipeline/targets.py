@@ -55,7 +55,7 @@ def numbered(wanted: str) -> tuple[str, int | None]:
     """A target as users write it, `rocm` or `rocm:1`, as its name and the number of the device.
 
     Raises:
-        DeviceError: It is no text, or what follows the colon is no number.
+        DeviceError: It is no text, or the text after the colon is not a number.
     """
     if not isinstance(wanted, str):
         raise DeviceError(f"target: one is asked for by its name, not by {wanted!r} ({type(wanted).__name__})")
@@ -95,7 +95,7 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
     """The available target of the highest priority, and its backend; among equals the first by name.
 
     Plugins with the condition `target` offer theirs as a default. The others are considered only if there is no such default:
-    which of them are active depends on what else the process did, and the choice must not. One that cannot be used is left
+    the set of active ones depends on the history of the process, and the choice must not. One that cannot be used is left
     out with a warning.
 
     Where none is installed it is the reference interpreter, with a warning.

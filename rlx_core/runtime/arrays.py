@@ -57,7 +57,7 @@ def checked(entry: Declared, data: Any, memory: ArgumentMemory | None = None) ->
     """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
 
     Args:
-        memory: Where the program runs, if not in the host's memory: an array that lies there is taken as it lies.
+        memory: The device of the program, if not the host: an array in its memory is used in place.
 
     Raises:
         DtypeError, ShapeError: It has others.
@@ -65,7 +65,7 @@ def checked(entry: Declared, data: Any, memory: ArgumentMemory | None = None) ->
         TraceError: It is not an array.
     """
     if type(data) is np.ndarray and data.dtype is entry.stored and data.shape == entry.dims:
-        return data  # what nearly every call brings, without another look
+        return data  # fast path: the usual argument, without further checks
     data = unwrapped(data)
     placed = None if memory is None else memory.adopt(data)
     if placed is not None:
@@ -221,7 +221,7 @@ def separated(
 
 
 def _sharing(spans: Mapping[int, Span], others: Sequence[Span]) -> set[int]:
-    """Which of some spans share a byte with another of them, or with one of the others; these are -1."""
+    """Return the indices of spans that share a byte with another span, or with one of `others`."""
     found: set[int] = set()
     # Along the starts, a span overlaps an earlier one exactly if it begins before the furthest end so far.
     furthest, owner = 0, -1

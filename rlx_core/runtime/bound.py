@@ -139,7 +139,7 @@ class BoundPrograms:
             self.door.entry = bound.entry
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.

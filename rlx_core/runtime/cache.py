@@ -29,9 +29,9 @@ class CompileCache:
     """Compiled programs by key: in memory, and on disk if there is a directory for it.
 
     Args:
-        capacity: How many programs to keep in memory.
-        disk: Where their bytes are kept between processes, or `None`.
-        objects: Where backends keep machine code, or `None`.
+        capacity: Maximum number of programs in memory.
+        disk: The disk cache of their bytes, or `None`.
+        objects: The backends' cache of machine code, or `None`.
     """
 
     def __init__(self, capacity: int = 128, disk: DiskCache | None = None, objects: ObjectStore | None = None) -> None:
@@ -50,9 +50,9 @@ class CompileCache:
         """The program for `key`: from memory, else read from disk, else compiled and kept in both.
 
         Args:
-            key: What names it: a digest, 64 hex digits.
+            key: The key: a digest, 64 hex digits.
             compile: Compiles the program; its exceptions are propagated, and nothing is cached then.
-            to_bytes, from_bytes: How it is written and read; without them, or where `to_bytes` gives `None`, it stays in
+            to_bytes, from_bytes: Its serialisation; without them, or where `to_bytes` gives `None`, it stays in
                 memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
         """
 

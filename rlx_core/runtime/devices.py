@@ -23,8 +23,8 @@ class DeviceName:
     """A device that programs can be compiled for.
 
     Attributes:
-        target: What to write as `target=`: `rocm:1`.
-        name: What its maker calls it.
+        target: The value for `target=`: `rocm:1`.
+        name: The vendor's name.
     """
 
     target: str

@@ -68,13 +68,13 @@ class Executable:
 
     @property
     def report(self) -> CompilationReport:
-        """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
+        """The compilation report: stages, passes, memory, the plugin of each op; for the sizes of the latest run."""
         latest = self._shared.latest
         return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
 
     @property
     def door(self) -> Door:
-        """Where the entry of the latest program stands open, for calls that need no checking."""
+        """The holder of the latest program's entry, for calls on the fast path."""
         return self._shared.door
 
     @property
@@ -103,7 +103,7 @@ class Executable:
         return self._compiled
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -187,7 +187,7 @@ class Executable:
 
         Args:
             inputs: NumPy arrays, or whatever converts to them without a copy; on a device's target also its own arrays.
-            outputs: Where results lie: on the "host" or the "device". By default as compiled, else on the
+            outputs: The location of results: on the "host" or the "device". By default as compiled, else on the
                 device if an input lies there.
 
         Raises:

@@ -77,8 +77,8 @@ class Jitted(Generic[P, R_co]):
         function: The function to trace.
         options: Of the compilation.
         donate: Names of donated arguments.
-        made: How to make it again, for pickles; nothing for what no user gets hold of.
-        outputs: Where results lie.
+        made: Call that creates it again, for pickles; `None` for internal functions.
+        outputs: The location of results.
         prefers_device: Whether results lie on the device by default, if its memory is not the host's.
         static: Arguments that are no arrays, if there are such.
     """
@@ -255,7 +255,7 @@ def leaf_key(name: str, leaf: Any) -> Any:
 
 
 class JitDecorator(Protocol):
-    """What `rlx.jit(donate=…)` returns: it takes the function."""
+    """The decorator that `rlx.jit(donate=…)` returns: it takes the function."""
 
     def __call__(self, function: Callable[P, R], /) -> Jitted[P, R]: ...
 
@@ -305,12 +305,12 @@ def jit(
     the call is traced in place.
 
     Args:
-        function: What to compile; without it, a decorator is returned.
+        function: The function to compile; without it, a decorator is returned.
         donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
         static_argnums, static_argnames: Parameters whose arguments are constants of the program whatever they are: anything
             hashable. Equal arguments of one type share a compiled variant.
-        target, config, host, outputs: As for `rlx.compile`.
+        target, config, host, outputs: See `rlx.compile`.
 
     Raises:
         UnknownNameError, AxisError: There is no such parameter.
@@ -332,5 +332,5 @@ def jit(
 
 
 def run_compiled(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what `function(*args)` returns: a part of the program that is traced, or a program that is compiled and run."""
+    """Return the result of `function(*args)`, traced as a part of the current program, or compiled and run."""
     return function(*args) if ambient_builder() is not None else Jitted(function, {}, ())(*args)

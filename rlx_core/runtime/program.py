@@ -52,7 +52,7 @@ def compile_program(
 
 
 def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a HIR or MIR module, and what compiling it calls for."""
+    """Return the graph of a HIR or MIR module, and the arguments for compiling it."""
     if module.stage is IrStage.HIR:
         return module.hir, {"fusion.policy": module.policy}
     return module.mir, {}

@@ -15,7 +15,7 @@ __all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
 
 
 def is_found(found: Any) -> bool:
-    """Whether an object is what its module and its qualified name lead to."""
+    """Return whether importing its module and its qualified name gives the same object."""
     place: Any = sys.modules.get(found.__module__ or "")
     for name in getattr(found, "__qualname__", "").split("."):  # some things that can be called have no name
         place = getattr(place, name, None)
@@ -40,7 +40,7 @@ def expect_importable(function: Any) -> None:
 
 
 def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
-    """What `__reduce__` of a staged function returns: its name where that is enough (a decorated one), else how it is made.
+    """Return the value of `__reduce__` for a staged function: its name if it suffices (a decorated one), else its constructor.
 
     Raises:
         FormatError: Its function cannot be imported, or it uses plugins that only this process has.

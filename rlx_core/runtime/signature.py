@@ -1,4 +1,4 @@
-"""How a compiled function is called: the structure of its arguments and results, and what was fixed when it was compiled."""
+"""Signatures of compiled functions: the structure of arguments and results, and the values that were fixed at compilation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Signature"]
 
 @frozen(eq=False)
 class Signature:
-    """How a compiled function is called.
+    """The signature of a compiled function.
 
     Attributes:
         arguments: The structure of each argument, a tree over the tuple of it alone, in the order of the function's.

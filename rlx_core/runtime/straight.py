@@ -44,7 +44,7 @@ class StraightCall:
         door: Holds the entry.
         structure: Structure of the arguments, as a tuple.
         is_flat: Whether each argument is one array.
-        inputs: Which leaves are inputs, in the order of the program's.
+        inputs: Indices of the leaves that are inputs, in the program's order.
         statics: Leaves that are constants of the program: number, type, and a token that distinguishes the value from all others.
         scalars: Numbers of the inputs without axes: an entry takes arrays alone, and NumPy's scalars are made into such.
         donated: Numbers of the inputs that runs overwrite.
@@ -105,7 +105,7 @@ class StraightCall:
             return None
         for number in self.donated:
             if type(given[number]) is not HostArray:
-                return None  # the checked path copies what may not be overwritten
+                return None  # the checked path copies arrays that must not be overwritten
         for number in self.scalars:
             if isinstance(given[number], np.generic):
                 given[number] = np.asarray(given[number])

@@ -17,7 +17,7 @@ NAMES: Final = re.compile(r"(.*_)?(axis|axes|dim|dims)")
 
 
 def has_axis(program: OpProgram) -> bool:
-    """Whether an attribute names axes, all counted from the start."""
+    """Return whether an attribute names axes, all counted from the start."""
     return program.is_static and bool(axes_of(program.sample.attributes))
 
 

@@ -1,4 +1,4 @@
-"""A sample with symbols for its sizes: what holds for one size has to hold for all that the op accepts."""
+"""A sample with symbols for its sizes: a law for one size has to be satisfied for all that the op accepts."""
 
 from __future__ import annotations
 

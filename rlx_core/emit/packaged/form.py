@@ -1,4 +1,4 @@
-"""A device's program in a package: its plan, its launches, and what they report."""
+"""A device's program in a package: its plan, its launches, and the faults that they report."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class TrustedPackage:
     Attributes:
         identity: SHA-256 of the manifest, as hex digits.
         sha256: SHA-256 of the file, as hex digits.
-        file: Where it was when it was added.
+        file: Its path when it was added.
         origin: `made here`, or the command that added it.
     """
 

@@ -155,7 +155,7 @@ class Container:
         identity: The SHA-256 of the manifest, as hex digits; it covers the digests of all blobs.
         blobs: The blobs.
         whole: All bytes of the file.
-        reason: Why the file cannot be trusted by who it belongs to, as the end of a sentence; `None` if it can.
+        reason: The reason why the file's owner or mode makes it untrusted, as the end of a sentence; `None` if it is trusted.
     """
 
     path: Path

@@ -21,8 +21,8 @@ class VariantCode:
     """Code for one variant of a target.
 
     Attributes:
-        target, variant: As users write them, `cpu:avx2`.
-        summary: What runs it.
+        target, variant: Their names for users, `cpu:avx2`.
+        summary: The machines that run it.
         form: The blob with the backend's data.
         nbytes: Bytes of the blobs that it uses, weights included.
     """
@@ -48,7 +48,7 @@ class Manifest:
         inputs, outputs: Types by name, in order; sizes may be symbols.
         params: The bound parameters, by name.
         sizes: The combinations that all codes have programs for, in the order of these; an empty one where no size is open.
-        guards: What sizes must satisfy, for people: a program that is here satisfies them.
+        guards: Conditions on sizes, as text: every program in the package satisfies them.
         codes: In the order in which they are tried.
         program: The blob with the program that the code was made from, or `None`.
     """

@@ -55,8 +55,8 @@ def open_package(
     Args:
         container: The package.
         target: The requested code, `cpu` or `cpu:avx2`; by default the first that runs here.
-        config, host, classes: As for `rlx.load`.
-        sha256, trusted: As for `rlx.load`.
+        config, host, classes: See `rlx.load`.
+        sha256, trusted: See `rlx.load`.
 
     Raises:
         FileError: Others may have written the file or the user has not agreed to run its code, and no digest was given.

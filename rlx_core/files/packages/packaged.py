@@ -32,15 +32,15 @@ _NO_CODE: Final = "none of its code runs here"
 
 @frozen
 class PackageReport:
-    """What of a package is used here.
+    """The parts of a package that are used here.
 
     Attributes:
         name: The function's.
         code: The code that runs, as users write it: `cpu:avx2`; `None` if none of it runs here.
-        summary: What that code is for.
+        summary: The machines of that code.
         sizes: The sizes that there are programs for.
-        reasons: Why code was passed over, by its name.
-        compiled: Why the package's own program was compiled here; empty if it was not.
+        reasons: Reasons why code was skipped, by its name.
+        compiled: The reason why the package's own program was compiled here; empty if it was not.
     """
 
     name: str
@@ -91,13 +91,13 @@ class Unpacked:
 
 
 class PackagedFunction(Bundled):
-    """A function that runs from a package; call it as what was packaged. See `rlx.package`.
+    """A function that runs from a package; call it like the packaged function. See `rlx.package`.
 
     Calls are safe from several threads. `rlx.save` writes its program to a `.rlx` file, if the package has one.
 
     Args:
         contents: The package's.
-        signature: How it is called.
+        signature: The structure of its arguments and results.
     """
 
     def __init__(self, contents: Contents, signature: Signature) -> None:
@@ -123,7 +123,7 @@ class PackagedFunction(Bundled):
 
     @property
     def report(self) -> PackageReport:
-        """What of the package is used here, and what was compiled instead."""
+        """The parts of the package that are used here, and the program that was compiled instead, if any."""
         report = self._contents.report
         return PackageReport(report.name, report.code, report.summary, report.sizes, report.reasons, self._why)
 

@@ -47,9 +47,9 @@ def package(
     is made. Arrays of such a function are the host's. The file holds code, so only its owner may change it.
 
     Args:
-        compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file; or a model, which is compiled.
+        compiled: The result of `rlx.compile`, or of `rlx.load` of a `.rlx` file; or a model, which is compiled.
         path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
-        targets: What to have code for, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
+        targets: The targets of the code, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
             A target without a variant is this machine's, and `cuda:absent` is most devices of a kind that is not here; by default
             the target that the function was compiled for.
         sizes: Of a function with symbolic sizes, those to have programs for: `[{"batch": 1}, {"batch": 8}]`.
@@ -110,7 +110,7 @@ def export_file(path: Path, value: Any, host: PluginHost) -> None:
 
 
 def _expect_compiled(given: object) -> None:
-    """Of everything that is called like a compiled function, only those are packaged.
+    """Require a compiled function; other callables with its interface cannot be packaged.
 
     Raises:
         ConfigError: It is something else.

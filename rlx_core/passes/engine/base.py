@@ -45,7 +45,7 @@ Stage = Literal["hir", "mir", "lir"]
 
 @frozen
 class Property:
-    """Something that holds of a program after some passes and not before; two of one name are the same property."""
+    """A property of a program that some passes establish; two of one name are the same property."""
 
     name: str
     meaning: str = field(default="", eq=False)
@@ -84,7 +84,7 @@ class RefusalView(Protocol):
 
 
 class AnswerView(Protocol):
-    """How a node would be run: `means` is "native" where a kernel of the target takes it."""
+    """The decision for a node: `means` is "native" where a kernel of the target takes it."""
 
     @property
     def means(self) -> str: ...
@@ -176,7 +176,7 @@ def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
 
 @frozen(slots=False, repr=False)
 class PassRecord:
-    """What passes of every stage have in common; see `Pass` and `LirPass`.
+    """The common fields of passes of every stage; see `Pass` and `LirPass`.
 
     Attributes:
         gives_up: The floating-point law that the pass violates, as for a rewrite rule; `None` if results keep NaN, infinities

@@ -44,7 +44,7 @@ def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]
 
 
 def is_bound(value: Value) -> bool:
-    """Whether `value` derives from parameters and constants alone, and from at least one of them, with sizes known.
+    """Return whether `value` derives from parameters and constants alone, and from at least one of them, with sizes known.
 
     The same as `bound_nodes` for one value, where looking through the whole graph would be too much.
     """

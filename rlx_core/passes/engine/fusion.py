@@ -25,7 +25,7 @@ __all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refu
 
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
-    """Whether the target has kernels for any of `ops`; without a target, or kernels, everything is claimed."""
+    """Return whether the target has kernels for any of `ops`; without a target, or kernels, everything is claimed."""
     claimed = frozenset() if context.target is None else context.target.kernels.claimed
     return not claimed or any(op.name in claimed for op in ops)
 
@@ -113,7 +113,7 @@ def fusion_of(rules: RuleSet, makes: tuple[type[Op], ...]) -> type[Pass]:
     return Fusion
 
 
-# -------------------------------------------------------------------------- what may disappear (R1)
+# -------------------------------------------------------------------------- nodes that may disappear (R1)
 
 
 def users_outside(graph: Graph, value: Value, inside: Collection[Node]) -> list[Node]:
@@ -122,7 +122,7 @@ def users_outside(graph: Graph, value: Value, inside: Collection[Node]) -> list[
 
 
 def declined_if_kept(graph: Graph, inner: Collection[Node], inside: Collection[Node]) -> Declined | None:
-    """Why the nodes `inner` cannot disappear into a pattern that covers `inside`; `None` if they can.
+    """Return the reason why the nodes `inner` cannot disappear into a pattern that covers `inside`; `None` if they can.
 
     They can if nothing but the pattern reads them, however often it does, and none of them is an output.
     """

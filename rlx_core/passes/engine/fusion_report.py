@@ -1,4 +1,4 @@
-"""What fusion came to: which ops a program had before and has now, how often each rule fired, and where one nearly did.
+"""Report of fusion: the ops of a program before and after, how often each rule fired, and the near misses.
 
 A near miss is a place that matched the core of a pattern and failed one condition. It names the value that was in the way,
 so that the person who wrote the model can move it; `assert_fusion_clean` makes that a test.
@@ -29,7 +29,7 @@ HINTS: Mapping[str, str] = {
     "SwigluNotSharedInput": "both products have to read the same value",
     "NoKernel": "`rlx why kernel` says what the target takes",
 }
-"""What usually helps, by kind of miss."""
+"""The usual remedy, by kind of miss."""
 
 
 @frozen
@@ -41,7 +41,7 @@ class FusionMiss:
         node: The node at that place.
         reason: The failed condition, in a word.
         label: The same in words, with the values in the way.
-        hint: What usually helps; empty if nothing does in general.
+        hint: The usual remedy; empty if there is no general one.
     """
 
     pattern: str

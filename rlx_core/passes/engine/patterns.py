@@ -176,7 +176,7 @@ def match_attributes(wanted: Op, op: Op, found: PatternMatch) -> PatternMatch | 
 
 
 REPEATING: Final = (Expand, Reshape, Full)
-"""Ops whose result is everywhere what their first operand is everywhere."""
+"""Ops whose result is uniform if their first operand is, with the same value."""
 
 
 def ops_wanted(pattern: Value | None) -> tuple[type[Op], ...] | None:
@@ -200,7 +200,7 @@ def scalar_of(value: Value) -> np.ndarray | None:
 
 
 def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
-    """Whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
+    """Return whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
     if found is None or found.dtype == np.bool_:
         return False
     as_complex, target = complex(found), complex(wanted)

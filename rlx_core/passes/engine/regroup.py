@@ -65,7 +65,7 @@ class Grouping:
         return True
 
     def depends(self, values: Iterable[Value], on: Iterable[Node]) -> bool:
-        """Whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
+        """Return whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
         return self.contraction.depends(values, on)
 
 

@@ -25,7 +25,7 @@ __all__ = ["Checked", "check_rule"]
 
 @frozen
 class Checked:
-    """On which samples a rule fired and kept its word."""
+    """The samples on which a rule fired and was correct."""
 
     rule: str
     fired: tuple[str, ...]

@@ -155,7 +155,7 @@ class RewriteRule:
         return evolve(self, conditions=(*self.conditions, *conditions))
 
     def giving_up(self, law: str) -> RewriteRule:
-        """The rule, honest about what floating point loses by it."""
+        """Return the rule with the law of arithmetic that it violates in floating point."""
         return evolve(self, gives_up=law)
 
     def sharing(self) -> RewriteRule:
@@ -192,7 +192,7 @@ class RewriteRule:
         return tuple(tuple(map(ops_wanted, operands)) for operands in orders(self.left.node))
 
     def may_begin(self, node: Node) -> bool:
-        """Whether `node` and its operands have the pattern's ops: this excludes most nodes without matching."""
+        """Return whether `node` and its operands have the pattern's ops: this excludes most nodes without matching."""
         if not isinstance(self.left, Value):
             return True
         if len(node.results) != 1:
@@ -212,7 +212,7 @@ class RewriteRule:
             yield PatternMatch(nodes=(node,))
 
     def refusal(self, match: Match) -> str | None:
-        """Why the rule does not take this match, or `None` if it does (its types are tested once it is built)."""
+        """Return the reason why the rule does not take this match, or `None` (its types are tested once it is built)."""
         if not self.keeps_inner:
             for node in match.inner:
                 kept = kept_for(match.graph, node)
@@ -257,7 +257,7 @@ def is_variable(right: Any) -> bool:
 
 
 def kept_for(graph: Graph, node: Node) -> str | None:
-    """Why an inner node cannot disappear: it has another use, or is an output."""
+    """Return the reason why an inner node cannot disappear: it has another use, or is an output."""
     for value in node.results:
         if value in graph.output_set:
             return f"{value!r} is an output"

@@ -1,4 +1,4 @@
-"""Which values of one graph another one has as well."""
+"""Correspondence of equal values between two graphs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Draft:
 
     @property
     def guards(self) -> tuple[SizeGuard, ...]:
-        """What sizes must satisfy for the draft to hold."""
+        """The conditions on sizes for the draft."""
         return tuple(self.builder.guards)
 
     def place(self, node: Node) -> tuple[Value, ...]:

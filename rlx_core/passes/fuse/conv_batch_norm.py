@@ -64,7 +64,7 @@ def fold(graph: Graph) -> Result:
 
 
 def is_foldable(graph: Graph, node: Node, bound: set[Node]) -> bool:
-    """Whether a batch norm alone reads a convolution along whose channels it is, with weights and statistics that are bound."""
+    """Return whether only a batch norm over its channels reads a convolution, and weights and statistics are bound."""
     y, *vectors = node.present()
     if not isinstance(node.op, BatchNormInference) or not isinstance(y.node.op, Conv):
         return False

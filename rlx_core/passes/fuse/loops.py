@@ -46,7 +46,7 @@ VIEWS = 3
 
 @define_pass("fuse-loops")
 class FuseLoops(Pass):
-    """Run neighbouring loop nests as one, where the target makes its kernels from what ops mean and the cost model agrees.
+    """Run neighbouring loop nests as one, where the target generates kernels from ops' definitions and the cost model agrees.
 
     A loop of several nests holds at most as many element-wise ops as the target allows in a region.
 
@@ -86,7 +86,7 @@ class Loop:
 
 @frozen(eq=False)
 class FusionSearch:
-    """What both ways of growing have in common."""
+    """Common parts of both kinds of loop fusion."""
 
     graph: Graph
     context: Context
@@ -95,11 +95,11 @@ class FusionSearch:
     bound: Collection[Node] = field(init=False, default=Factory(lambda self: bound_nodes(self.graph), takes_self=True))
 
     def may_be_one(self, first: Node, second: Node) -> bool:
-        """Whether both run, or both are done when parameters are bound: a loop of both kinds would repeat that in every run."""
+        """Return whether both run, or both are done at binding: a loop of both kinds would repeat the latter in every run."""
         return (first in self.bound) == (second in self.bound)
 
     def is_loop(self, node: Node) -> bool:
-        """Whether a node runs as a loop nest that is generated from its definition."""
+        """Return whether a node runs as a loop nest that is generated from its definition."""
         if node.is_leaf or not node.op.is_pure or node.op.is_barrier or not node.operands:
             return False
         target: Any = self.context.target
@@ -137,7 +137,7 @@ class FusionSearch:
         return whole
 
     def refusal(self, loop: Loop) -> Declined | None:
-        """Why the target would not run a loop of several nodes."""
+        """Return the reason why the target would not run a loop of several nodes."""
         assert isinstance(loop.group.make, FusedLoop), "several nodes become a fused loop"
         return self.judge(loop.group.make, [v.type for v in loop.group.inputs])[1]
 
@@ -147,7 +147,7 @@ class FusionSearch:
 
 
 class ProducerFusion(FusionSearch):
-    """Loops grow through what they read."""
+    """Fusion of loops with their producers."""
 
     def run(self) -> Result:
         grouping, misses = Grouping(self.graph), []
@@ -232,7 +232,7 @@ class Siblings(FusionSearch):
             grouping.add(both.group)
 
     def may_meet(self, value: Value, first: Node, second: Node) -> bool:
-        """Whether nothing large is computed earlier than it was for the sake of something small."""
+        """Return whether nothing large is computed earlier than it was for the sake of something small."""
         small, large = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
         if sum(map(elements, small.types)) * 8 > elements(value.type):
             return False
@@ -240,12 +240,12 @@ class Siblings(FusionSearch):
 
 
 def elements(type: TensorType) -> int:
-    """How many there are; a size that is not known yet counts as one that is worth a loop."""
+    """Return the number of elements; an unknown size counts as one that is worth a loop."""
     return prod(d if isinstance(d, int) else FEWEST_UNITS for d in type.shape)
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only changes the layout of elements."""
+    """Return whether a node only changes the layout of elements."""
     return node.op.view is not None
 
 

@@ -69,14 +69,14 @@ class MarkElementwiseRegions(Pass):
 
 
 def is_step(node: Node) -> bool:
-    """Whether a node may be inside a region: element-wise with one result, of operands that broadcast to it."""
+    """Return whether a node may be inside a region: element-wise with one result, of operands that broadcast to it."""
     is_complete = bool(node.operands) and all(v is not None for v in node.operands)
     is_simple = is_complete and len(node.types) == 1 and may_be_step(node.op)
     return is_simple and all(may_be_read(v.shape, node.type.shape) for v in node.present())
 
 
 def may_be_read(shape: Shape, region: Shape) -> bool:
-    """Whether an operand of these dims broadcasts to the region's dims by known sizes, and not by assumption."""
+    """Return whether an operand of these dims broadcasts to the region's dims by known sizes, and not by assumption."""
     return shape == region or all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
@@ -113,7 +113,7 @@ def grown(
 
 
 def is_read_around(grouping: Grouping, outside: Sequence[Node], inside: set[Node]) -> bool:
-    """Whether a node outside that would read a result of the region is itself needed by the region (R5)."""
+    """Return whether a node outside that would read a result of the region is itself needed by the region (R5)."""
     if not outside:
         return False
     reads = [v for n in inside for v in n.present() if v.node not in inside]

@@ -75,7 +75,7 @@ def candidates(graph: Graph, node: Node) -> Iterator[Group]:
 
 
 def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple[Value, ...]]:
-    """The region that a node is, or could be alone, and what that reads."""
+    """Return the region of a node, or the region that it could be alone, and its inputs."""
     if isinstance(node.op, ElementwiseRegion):
         return node.op, tuple(node.present())
     is_needed = any(v in graph.output_set or graph.uses[v] for v in node.results)
@@ -87,7 +87,7 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
+    """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
     if isinstance(node.op, FoldedMatMul):
         return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
@@ -105,7 +105,7 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
     first = [renumbered(step, (0, 1), len(operands)) for step in own_steps(product)]
     start = len(operands) + len(first)
     if first:
-        number[value] = start - 1  # the region reads what these steps make of the product
+        number[value] = start - 1  # the region reads the result of these steps on the product
     rest = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
     whole = ElementwiseRegion(
         shape=region.shape,

@@ -31,7 +31,7 @@ class FuseProductSums(Pass):
     """Multiply matrices and add up a factor's rows (of the second) or columns (of the first) at once, or the rows of a product
     with its epilogue, where the target's library does.
 
-    It comes before `fuse-matmul-epilogue`, so that what reads such a product stays outside, and once more after it.
+    It comes before `fuse-matmul-epilogue`, so that readers of such a product stay outside, and once more after it.
     """
 
     is_fusion: ClassVar[bool] = True

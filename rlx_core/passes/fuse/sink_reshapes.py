@@ -1,7 +1,8 @@
 """Reshapes moved behind the element-wise region that reads them, so that a product and the region after it have one shape.
 
 A convolution is a product of matrices `[n, m, o]` that is read as `[n, m, height, width]`: bias, residual and activation
-come after the reshape, and a product's epilogue takes only what has the product's own dims. In them the region is the same loop.
+come after the reshape, and a product's epilogue takes only values with the product's own dims. In those dims the region is the
+same loop.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["SinkReshapes"]
 
 @define_pass("sink-reshapes")
 class SinkReshapes(Pass):
-    """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape what they give.
+    """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape their results.
 
     Only where the target computes regions on the sums of products and has a kernel for the moved one, and where the product is
     read there alone.
@@ -82,7 +83,7 @@ def in_dims(value: Value | None, shape: Shape) -> Value:
 
 
 def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
-    """Whether a value is a product in other dims, which `reader` alone reads."""
+    """Return whether a value is a product in other dims, which `reader` alone reads."""
     if not isinstance(value.node.op, Reshape) or value in graph.output_set:
         return False
     (source,) = value.node.present()

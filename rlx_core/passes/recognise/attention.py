@@ -71,7 +71,7 @@ def split_features(x: Value) -> Value:
 
 @frozen(eq=False)
 class Found:
-    """What stands between the products. `nodes` disappear: everything from the weights to the scores.
+    """The ops between the products. `nodes` disappear: everything from the weights to the scores.
 
     Attributes:
         q, k_transposed: The operands of the first product.
@@ -235,7 +235,7 @@ def build(match: Match, found: Found, v: Value) -> Value | Declined | None:
 
 @frozen(eq=False)
 class Visible:
-    """Which keys are seen, in the op's terms."""
+    """The visible keys, in the op's terms."""
 
     mask_kind: MaskKind
     empty_row: EmptyRow

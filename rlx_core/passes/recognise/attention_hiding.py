@@ -37,7 +37,7 @@ class Hiding:
         scores: The selected scores.
         mask: bool, broadcast against the scores; true (or false, if `is_inverted`) where a key is visible.
         empty_row: The result of a query whose keys are all hidden.
-        declined: Why this selection hides nothing after all.
+        declined: The reason why this selection is not a mask after all.
     """
 
     node: Node
@@ -76,7 +76,7 @@ def hiding_of(value: Value) -> Hiding | None:
 
 
 def is_causal(mask: Value, is_inverted: bool) -> bool:
-    """Whether a mask shows exactly the keys up to the query's own position, aligned to the end, and that for every query.
+    """Return whether a mask shows exactly the keys up to the query's own position, aligned to the end, and that for every query.
 
     Recognised are literal triangles, comparisons of positions, and the lower triangle of ones. Fewer keys than queries
     would leave queries without keys, whose value depends on the fill, so that is no causal mask here.
@@ -106,7 +106,7 @@ def is_causal(mask: Value, is_inverted: bool) -> bool:
 
 
 def shows_up_to_own_position(node: Node, is_inverted: bool) -> bool:
-    """Whether a comparison of two counters is `key <= query`, or its negation where the mask is inverted."""
+    """Return whether a comparison of two counters is `key <= query`, or its negation where the mask is inverted."""
     if len(node.operands) != 2:
         return False
     left, right = (None if v is None else counted_axis(v) for v in node.operands)
@@ -159,7 +159,7 @@ def repeats_true(ones: Value) -> bool:
 
 
 def is_finite(value: Value) -> bool:
-    """Whether no element can be infinite or NaN, whatever the inputs: read off constants and conversions from bool."""
+    """Return whether no element can be infinite or NaN, whatever the inputs: read off constants and conversions from bool."""
     bound = magnitude(value)
     return bound is not None and bound < float(np.finfo(np.float32).max)
 

@@ -44,7 +44,7 @@ def constant_of(value: Value | None) -> float | None:
 
 
 def is_constant(value: Value | None, number: float) -> bool:
-    """Whether `value` repeats `number`, to the last bit that its dtype holds."""
+    """Return whether `value` repeats `number`, to the last bit that its dtype holds."""
     found = constant_of(value)
     return value is not None and found is not None and found == float(np.asarray(number, value.dtype.numpy))
 
@@ -135,9 +135,9 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
 
 
 def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
-    """Whether a value with one element a row of `shape`, in their order, lies as a reduction over `axes` with `keep_dim` does.
+    """Return whether a value with one element a row of `shape`, in order, has the dims of a `keep_dim` reduction over `axes`.
 
-    It may be repeated along `shape`. Where its elements lie is seen before that: the dims of a square tell no rows from columns.
+    It may be repeated along `shape`. Its layout is checked before that: the dims of a square do not distinguish rows from columns.
     """
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     if aligned(value, len(shape)) not in (kept, shape):
@@ -163,7 +163,7 @@ def between(value: Value, end: Node) -> tuple[Node, ...]:
 
 
 def behind(value: Value, views: tuple[type[Op], ...]) -> tuple[Node, tuple[Node, ...]]:
-    """The node that gives the elements of `value`, and what they pass through: `views`, and slices that keep everything."""
+    """Return the node that produces the elements of `value`, and the nodes between: `views`, and slices that keep everything."""
     node = value.node
     passed: tuple[Node, ...] = ()
     while node.operands and node.operands[0] is not None and (isinstance(node.op, views) or is_whole(node)):
@@ -172,5 +172,5 @@ def behind(value: Value, views: tuple[type[Op], ...]) -> tuple[Node, tuple[Node,
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a node is a slice of everything, as indexing an axis of one element makes."""
+    """Return whether a node is a slice of everything, as indexing an axis of one element makes."""
     return isinstance(node.op, Narrow) and node.type == node.operand_types[0]

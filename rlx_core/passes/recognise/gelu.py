@@ -145,7 +145,7 @@ def tanh_argument(value: Value, x: Value) -> tuple[Node, ...] | None:
 
 
 def equals(found: float, number: float, x: Value) -> bool:
-    """Whether a constant is `number` to the last bit of the dtype of x."""
+    """Return whether a constant is `number` to the last bit of the dtype of x."""
     return found == float(x.dtype.numpy.type(number))
 
 

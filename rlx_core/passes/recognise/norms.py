@@ -142,7 +142,7 @@ def candidate_axes(statistic: Value, rank: int) -> Iterator[tuple[int, ...]]:
 
 
 def is_aligned(node: Node, root: Root, data: Value, axes: tuple[int, ...]) -> bool:
-    """Whether the root meets the data as a reduction over `axes` with kept dims does."""
+    """Return whether the root meets the data as a reduction over `axes` with kept dims does."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(data.shape))
     factor = root.nodes[0].result
     return (*(1,) * (data.ndim - factor.ndim), *factor.shape) in (kept, data.shape)
@@ -179,7 +179,7 @@ def centred_from(data: Value, axes: tuple[int, ...]) -> tuple[Value, tuple[Node,
 
 
 def fits(match: Match, name: str) -> bool:
-    """Whether an operand lies along the normalised axes, which are the last ones."""
+    """Return whether an operand lies along the normalised axes, which are the last ones."""
     norm = next(n for n in match.inner if isinstance(n.op, LayerNorm | RmsNorm))
     rank = norm.type.rank
     axes = sorted(a % rank for a in norm.op.attributes()["axes"])

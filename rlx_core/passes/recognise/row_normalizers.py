@@ -32,7 +32,7 @@ class Normalizer:
 
 
 def normalizer_of(value: Value) -> Normalizer | None:
-    """What `value` is the logarithm of the summed exponentials of, its dims kept, dropped or repeated."""
+    """Return the log-sum-exp that `value` is, its dims kept, dropped or repeated."""
     node, passed = behind(value, (Reshape, Expand))
     if type(node.op) is not add.op:
         return as_it_stands(value)
@@ -75,7 +75,7 @@ def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
 
 
 def is_maximum(node: Node, x: Value, axis: int) -> bool:
-    """Whether a node gives the maxima of `x` along an axis."""
+    """Return whether a node gives the maxima of `x` along an axis."""
     found = summed_over(node, Max)
     return found is not None and found[0] is x and found[1] == axis
 

@@ -42,7 +42,7 @@ def load_config(
         path: A `.toml` file; without it the nearest `rlx.toml`, or `pyproject.toml` with `[tool.rlx]`, from `start` upwards.
         overrides: The same tables as a dictionary; a dotted key means nested tables.
         environ: Settings; `os.environ` if not given.
-        start: Where the search for a file begins; the working directory if not given.
+        start: The directory where the search for a file begins; the working directory if not given.
         options: Options that plugins contribute.
 
     Raises:
@@ -157,7 +157,7 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
 
 
 def _is_configuration(project: Path) -> bool:
-    """Whether a `pyproject.toml` has `[tool.rlx]` and is not another user's, whose faults are not this program's."""
+    """Return whether a `pyproject.toml` has `[tool.rlx]` and is not another user's, whose faults are not this program's."""
     if private.is_foreign(project.stat()) or private.is_foreign(project.lstat()):
         with suppress(ConfigError):  # not TOML, or not readable: then it is not known to be meant for rlx
             if may_have_section(text_of(project)):
@@ -195,7 +195,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def section_of(path: Path) -> Any:
-    """What a `pyproject.toml` has as `tool.rlx`, or `None`."""
+    """Return the `tool.rlx` table of a `pyproject.toml`, or `None`."""
     tool = parse(path).get("tool") if may_have_section(text_of(path)) else None
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
@@ -242,7 +242,7 @@ def text_of(path: Path) -> str:
     """Return the text of a TOML file, read again only when it changed: each compilation looks at it."""
     try:
         found = path.stat()
-    except ValueError as error:  # a NUL, or what no file system's encoding has
+    except ValueError as error:  # a NUL, or characters outside of every file system's encoding
         raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
@@ -294,7 +294,7 @@ def expect_text_keys(table: Mapping[Any, Any], where: str = "configuration") -> 
 
 
 def merged(lower: Any, upper: Any) -> Any:
-    """Tables merge key by key; anything else replaces what was below it."""
+    """Merge tables key by key; any other value replaces the lower one."""
     if not (isinstance(lower, Mapping) and isinstance(upper, Mapping)):
         return upper
     return {**lower, **{k: merged(lower[k], v) if k in lower else v for k, v in upper.items()}}
@@ -305,7 +305,7 @@ def too_deep(source: object) -> ConfigError:
 
 
 def expect_shallow(table: Mapping[str, Any], source: str) -> None:
-    """Require that a table nests no deeper than what reads it may recurse.
+    """Require that a table nests no deeper than its readers may recurse.
 
     Raises:
         ConfigError: It does.

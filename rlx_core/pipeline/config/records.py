@@ -113,7 +113,7 @@ def power_of_two(record: object, attribute: Any, value: int | None) -> None:
 
 @frozen
 class PluginConfig(Plain):
-    """Which plugins take part.
+    """The selection of plugins.
 
     Attributes:
         enable: Plugins to activate at once.
@@ -132,11 +132,11 @@ class PluginConfig(Plain):
 
 @frozen
 class PipelineConfig(Plain):
-    """A pipeline: what happens to a program, one ordered list a stage.
+    """A pipeline: the passes of a program, one ordered list per stage.
 
     Attributes:
-        forward: What runs on a function that is about to be differentiated in reverse, while the program is traced.
-        hir, mir, lir: What runs on the program afterwards.
+        forward: Passes on a function before reverse-mode differentiation, while the program is traced.
+        hir, mir, lir: Passes on the program afterwards.
     """
 
     forward: tuple[Entry, ...] = field(default=(), converter=freeze)
@@ -147,7 +147,7 @@ class PipelineConfig(Plain):
 
 @frozen
 class DispatchConfig:
-    """How nodes are given to kernels.
+    """The choice of kernels for nodes.
 
     Attributes:
         policy: `prefer-native` takes a kernel where there is one; `force-common` decomposes ops that have both;
@@ -168,17 +168,17 @@ class DispatchConfig:
 
 @frozen
 class PrecisionConfig:
-    """What float32 programs compute in; there is one policy so far, and others are refused rather than ignored."""
+    """The compute precision of float32 programs; one policy is supported so far, and others are refused rather than ignored."""
 
     policy: Literal["always-f32"] = field(default="always-f32", validator=in_(("always-f32",)))
 
 
 @frozen
 class FusionConfig:
-    """What may be fused.
+    """Settings of fusion.
 
     Attributes:
-        policy: How HIR blocks are lowered: `fusable` leaves work for the passes, `direct` emits fused ops.
+        policy: The lowering of HIR blocks: `fusable` leaves work for the passes, `direct` emits fused ops.
         enabled: Whether fusion passes of the pipeline run; without them the program is merely cleaned and legalised.
         unfuse_regions: Whether fused element-wise regions are decomposed again before code is generated.
         assert_clean: Whether a program with a place that was nearly fused is refused, with all such places.
@@ -194,12 +194,12 @@ class FusionConfig:
 
 @frozen
 class CacheConfig:
-    """Where compiled programs are kept.
+    """The cache of compiled programs.
 
     Attributes:
         entries: The most programs one compiled function keeps in memory.
         disk: Whether they are kept on disk too.
-        directory: Where; the user's cache directory if not given.
+        directory: Its directory; the user's cache directory if not given.
         limit: Bytes on disk before the least recently used go.
     """
 
@@ -211,7 +211,7 @@ class CacheConfig:
 
 @frozen
 class MemoryConfig:
-    """How the arena is planned: alignment in bytes (the target's own if not given) and the packing strategy."""
+    """The planning of the arena: alignment in bytes (the target's own if not given) and the packing strategy."""
 
     alignment: int | None = field(default=None, validator=power_of_two)
     strategy: str = "best"

@@ -20,7 +20,7 @@ FALSE = frozenset({"", "0", "false", "off", "no"})
 
 
 def is_true(text: str) -> bool:
-    """Whether a setting is on: anything but "", 0, false, off and no."""
+    """Return whether a setting is on: anything but "", 0, false, off and no."""
     return text.strip().lower() not in FALSE
 
 

@@ -60,7 +60,7 @@ def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
 
 
 def is_foreign(file: Path) -> bool:
-    """Whether a discovered configuration, or the link to it, is another user's; a warning reports that it is not read."""
+    """Return whether a discovered configuration, or the link to it, is another user's; a warning reports that it is not read."""
     for found in (file.lstat(), file.stat()):
         if private.is_foreign(found):
             warnings.warn(

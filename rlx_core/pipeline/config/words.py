@@ -48,7 +48,7 @@ def words_of(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 
 def means_an_op(word: str, known: Iterable[str], host: PluginHost) -> bool:
-    """Whether a word is an op, an op of `rlx` without that, a plugin, or a pattern that some op matches."""
+    """Return whether a word is an op, an op of `rlx` without that, a plugin, or a pattern that some op matches."""
     domain = word.removesuffix(".*")
     if any(domain == entry.name for entry in host.entries):
         return True

@@ -26,17 +26,17 @@ __all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_par
 FindKernel = Callable[[Node], Kernel | None]
 
 _LOOKAHEAD: Final = 8
-"""How many strided views in a row are followed to their readers. Beyond it the answer is "copy", which is always right, and
+"""Maximum length of a chain of strided views that is followed to its readers. Beyond it the answer is "copy", always valid, and
 the walk stays linear in the size of the graph."""
 
 
 def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
-    """Where the elements of `value` lie: its alias, or the whole of itself."""
+    """Return the location of the elements of `value`: its alias, or all of its own storage."""
     return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
 
 
 def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
-    """Whether `value` is all of its root's bytes in row-major order: what may be handed over, moved or taken over whole."""
+    """Return whether `value` is all of its root's bytes in row-major order, so that they may be donated, moved or taken over."""
     place = aliases.get(value)
     if place is None:
         return True
@@ -46,7 +46,7 @@ def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
 
 @frozen
 class Views:
-    """Which results are views, and the question whether one more may be.
+    """The results that are views, and the check whether a further one may be.
 
     Attributes:
         graph: The program, with static types.
@@ -73,7 +73,7 @@ class Views:
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
     def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, besides: Node | None = None) -> bool:
-        """Whether every reader of `value` except `besides` can read it at `place`. Callers of the program read densely."""
+        """Return whether every reader of `value` except `besides` can read it at `place`. Callers of the program read densely."""
         if is_dense(value.type, place.strides):
             return True
         if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
@@ -102,9 +102,9 @@ def place_views(
     """The results of `nodes` that are views, each with its root.
 
     Args:
-        views: Which may be.
+        views: The check for views.
         nodes: The schedule.
-        placed: What else lies in another's bytes.
+        placed: Other values that lie in another's bytes.
         before: The result for the same nodes with `placed` empty: only views of values in `placed` are computed again.
     """
     aliases = dict(placed)
@@ -137,11 +137,11 @@ LEAST_RUN: Final = 64
 
 @frozen
 class Parts:
-    """Which ops own their operands' bytes, because these are computed in place: nothing runs then but what writes the rest.
+    """Ops that own their operands' bytes, because these are computed in place; only the remainder is then written by the op.
 
     Attributes:
-        views: Which views there may be.
-        aliases: Those there are, by which operands are traced to their roots.
+        views: The check for views.
+        aliases: The existing views, by which operands are traced to their roots.
         alignment: Bytes; a part that would lie elsewhere is refused, because kernels may write results with aligned stores.
     """
 
@@ -203,7 +203,7 @@ class Parts:
         return kernel is not None and kernel.completes_parts
 
     def _fits(self, node: Node, part: Alias, root: Value, owned: Mapping[Node, object]) -> bool:
-        """Whether `root` can lie with gaps: its writer and all readers except `node` support it."""
+        """Return whether `root` can lie with gaps: its writer and all readers except `node` support it."""
         if root.node in owned or _run(root.type, part.strides) < LEAST_RUN:
             return False
         writer = self.views.find_kernel(root.node)

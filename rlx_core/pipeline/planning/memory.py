@@ -27,10 +27,10 @@ class LiveRange:
     """Bytes that are live from step `birth` to step `death`, both included.
 
     Attributes:
-        nbytes: How many.
+        nbytes: Their number.
         birth: The first step that writes them.
         death: The last step that reads them; the number of steps for values that are read when the run ends.
-        values: Whose bytes they are, in turn; empty for a workspace.
+        values: The values in these bytes, in turn; empty for a workspace.
         step: The step that a workspace belongs to.
     """
 
@@ -159,7 +159,7 @@ class _Packer:
         return offsets
 
     def _place_few(self, order: Sequence[int]) -> np.ndarray:
-        """The same without NumPy, whose calls would take longer than what they compute."""
+        """Do the same without NumPy, whose calls would take longer than the arithmetic."""
         births, deaths, sizes = self.births.tolist(), self.deaths.tolist(), self.sizes.tolist()
         placed: list[tuple[int, int, int, int]] = []  # by start: (start, end, birth, death)
         offsets = [0] * self.count
@@ -181,7 +181,7 @@ class _Packer:
         return int((offsets + self.sizes).max(initial=0))
 
     def bound(self) -> int:
-        """The lower bound with sizes rounded up: what this packer can reach at best."""
+        """The lower bound with sizes rounded up: the best height that this packer can reach."""
         span = int(self.deaths.max(initial=0)) + 2
         live = np.zeros(span, np.int64)
         np.add.at(live, self.births, self.sizes)
@@ -225,7 +225,7 @@ _WORK: Final = 60_000
 
 
 def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
-    """The best greedy order, improved by moving what sticks out of the top to an earlier place in the order."""
+    """Return the best greedy order, improved by moving ranges at the top to an earlier place in the order."""
     if len(ranges) < 2:
         return [0] * len(ranges)
     packer = _Packer(ranges, alignment)

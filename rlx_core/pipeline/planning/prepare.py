@@ -1,4 +1,4 @@
-"""Splitting off what depends on parameters and constants only: it is computed when parameters are bound, not on every run.
+"""Splitting off computations on parameters and constants only: they run when parameters are bound, not on every run.
 
 The result is two graphs. The *prepare* graph goes from the user's parameters to the parameters of the *main* graph, in the
 main graph's order. Views of a parameter (transpose, reshape, expand, narrow) stay in the main graph where the target has
@@ -36,10 +36,10 @@ class Prepared:
     """A program in two parts.
 
     Attributes:
-        graph: What runs every time.
+        graph: The graph that runs every time.
         prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
         values: Old value → value of `graph`, for the values that it still has.
-        moved: What was moved, with the bytes each result keeps.
+        moved: The moved nodes, with the bytes of each result.
     """
 
     graph: Graph
@@ -54,7 +54,7 @@ class Prepared:
 
 
 _LOOKAHEAD: Final = 8
-"""How many views in a row are looked at together; that keeps the walk linear in the size of the graph."""
+"""Maximum length of a chain of views that is examined; it keeps the walk linear in the size of the graph."""
 
 
 def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) -> Prepared:
@@ -106,7 +106,7 @@ def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node]
 
 
 def is_free_view(node: Node, target: Target) -> bool:
-    """Whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
+    """Return whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
     if not target.accepts_views:
         return False
     views: list[Node] = []

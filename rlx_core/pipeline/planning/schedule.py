@@ -81,7 +81,7 @@ def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) ->
 
     Args:
         graph: The program.
-        order: What decides among nodes that are ready.
+        order: The priority among nodes that are ready.
         flow: The flow of the graph, if known.
     """
     flow = flow or Flow.of(graph)
@@ -109,7 +109,7 @@ def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
                 ready[dependent] = None
 
     def relieves(node: int) -> bool:
-        """Whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
+        """Return whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
         made = graph.nodes[node].types
         freed = 0
         for value in flow.reads[node]:

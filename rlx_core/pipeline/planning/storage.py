@@ -1,4 +1,4 @@
-"""Which values share one storage: results that take over an operand's bytes, outputs, and donated buffers.
+"""Sharing of storage between values: results that take over an operand's bytes, outputs, and donated buffers.
 
 A *storage* is the bytes of one root, and then of each result that takes them over when their last reader has come. It
 ends up in the arena, in a buffer that the caller gets (an `own` output), or in a donated leaf.
@@ -79,7 +79,7 @@ class Reuse:
         graph: The program.
         steps: Its nodes in order, with the kernels that run them; views and owned concatenations are not among them.
         aliases: Views and parts, each with its final root.
-        outlets: How outputs leave.
+        outlets: The buffers of outputs.
     """
 
     graph: Graph
@@ -121,7 +121,7 @@ class Reuse:
         }
 
     def deliveries(self) -> tuple[OutputDelivery, ...]:
-        """How each output reaches the caller."""
+        """The delivery of each output to the caller."""
         found: list[OutputDelivery] = []
         handed: set[Value] = set()
         for index, value in enumerate(self.graph.outputs):
@@ -184,14 +184,14 @@ class Reuse:
         )
 
     def _is_read_alike(self, other: Value, operand: Value, is_safe: bool) -> bool:
-        """Whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
+        """Return whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
         if self.root_of(other) is not self.root_of(operand):
             return True
         is_same_place = placement(other, self.aliases) == placement(operand, self.aliases)
         return is_safe and is_same_place and other.type == operand.type
 
     def _may_share_home(self, result: Value, home: Value | None) -> bool:
-        """Whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""
+        """Return whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""
         if home is None or result not in self.outlets.own:
             return True
         target = self.outlets.own[result]

@@ -1,4 +1,4 @@
-"""What must hold between a plan and the kernels that it names: what `verify_lir`, which knows no kernels, cannot see."""
+"""Consistency of a plan with the kernels that it names, which `verify_lir` cannot check because it knows no kernels."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ ABSENT: Final = "absent"
 """The device number of a target without a device, which only generates code: `rocm:absent`."""
 
 Outputs = Literal["host", "device"]
-"""Where a caller wants the outputs of a run."""
+"""The caller's choice of the location of outputs."""
 
 
 @frozen(eq=False)
@@ -59,14 +59,14 @@ class Target:
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
         region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
         properties: Device properties that change generated code; part of the fingerprint.
-        tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
+        tiers: The tiers of kernels, best first: `("native", "library", "numpy")`; empty if there is but one place, and
             no choice of tiers. A row of `kernels` names its tier; rows without one, such as rows of other plugins, are on the
             last one, which is the fallback of programs. One between is the best place for the rows that name it.
         adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
             no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
-        element_functions: The functions of its code for element-wise ops, by which eager calls and constant folding compute what
-            its programs compute; without them they use the NumPy references.
+        element_functions: The functions of its code for element-wise ops, with which eager calls and constant folding compute the
+            same bits as its programs; without them they use the NumPy references.
         allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.
     """
 
@@ -90,13 +90,13 @@ class Target:
         return found
 
     def tier(self, kernel: Kernel) -> str | None:
-        """Where a kernel runs; `None` for a target that has no tiers."""
+        """Return the tier of a kernel; `None` for a target that has no tiers."""
         if not self.tiers:
             return None
         return kernel.tier if kernel.tier in self.tiers else self.tiers[-1]
 
     def falls_back(self, tier: str | None) -> bool:
-        """Whether what runs on a tier does so for want of a better kernel: on the last one of several."""
+        """Return whether steps on a tier run there for want of a better kernel: on the last one of several."""
         return len(self.tiers) > 1 and tier == self.tiers[-1]
 
 
@@ -105,9 +105,9 @@ class Level:
     """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
 
     Attributes:
-        name: What users write.
+        name: Its name for users.
         summary: A short description.
-        comment: How a comment begins in it.
+        comment: The start of a comment in it.
     """
 
     name: str
@@ -117,12 +117,12 @@ class Level:
 
 @frozen
 class Listing:
-    """What steps of a plan are at one level; steps that share one function share a listing.
+    """The text of steps of a plan at one level; steps that share one function share a listing.
 
     Attributes:
         steps: Numbers of steps.
         text: In the language of the level; empty if these steps have nothing there.
-        note: What else there is to say: why there is no text, which tiles were chosen.
+        note: Further information: the reason for missing text, the chosen tiles.
     """
 
     steps: tuple[int, ...]
@@ -191,7 +191,7 @@ class Program(ABC):
         """Run once, with the outputs where the caller wants them.
 
         Args:
-            inputs: As for `run`; on a target with a device each may be a `DeviceArray` there.
+            inputs: See `run`; on a target with a device each may be a `DeviceArray` there.
             outputs: `None` is the device if an input lies there, else the host.
 
         Raises:
@@ -227,13 +227,12 @@ class Program(ABC):
 
     @property
     def reason_without_entry(self) -> str | None:
-        """Why `entry` gives none, where other programs of the target have one; reports say it."""
+        """The reason why `entry` returns `None`, if other programs of the target have an entry; shown in reports."""
         return None
 
     @property
     def code(self) -> object | None:
-        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
-        can be shared."""
+        """The code from which `Backend.another` creates programs of the same plan; immutable. `None` if it cannot be shared."""
         return None
 
     @property
@@ -306,7 +305,7 @@ class Backend(ABC):
         """A program for a planned LIR.
 
         Args:
-            lir: What to run; its steps name kernels of `target`.
+            lir: The plan to run; its steps name kernels of `target`.
             target: The target of the plan: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
@@ -315,7 +314,7 @@ class Backend(ABC):
         """A program as `compile` makes it, with code that may be read from `objects` and kept there.
 
         Args:
-            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
+            objects: The configured cache of code, or `None`. A backend that has nothing to keep
                 leaves this method as it is.
         """
         return self.compile(lir, target, options)
@@ -324,8 +323,8 @@ class Backend(ABC):
         """Return a program like `build`, from the code of a program of an equal plan, maybe traced from other source lines.
 
         Args:
-            lir, target, options: As for `compile`.
-            code: What that program had as `code`.
+            lir, target, options: See `compile`.
+            code: The `code` of that program.
 
         Returns:
             `None` where it has to be built again, which is always correct: a build would now give something else.
@@ -339,7 +338,7 @@ class Backend(ABC):
 
         Args:
             lirs: Plans for `target`.
-            target, options: As for `compile`.
+            target, options: See `compile`.
         """
         return nullcontext()
 
@@ -347,8 +346,8 @@ class Backend(ABC):
         """Prepare for a program that is about to go through the passes: work that it will need may start in the background.
 
         Args:
-            options: As for `target_for`.
-            objects: As for `build`.
+            options: See `target_for`.
+            objects: See `build`.
         """
         return
 
@@ -362,9 +361,9 @@ class Backend(ABC):
         """The code of some steps, as `compile` would make it.
 
         Args:
-            lir, target, options: As for `compile`.
+            lir, target, options: See `compile`.
             level: The name of one of `levels(target)`.
-            steps: Whose code to print; each is in one listing of the result.
+            steps: The steps to print; each is in one listing of the result.
         """
         raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
 
@@ -374,7 +373,7 @@ class Backend(ABC):
         """Return a package's data of programs and their bindings, so that `unpack` creates them without compiling.
 
         Args:
-            variant: Which machines it is for; by default this one.
+            variant: The machines of the code; by default this one.
 
         Raises:
             ConfigError: There is no such variant, or packages hold no code for this target.
@@ -386,7 +385,7 @@ class Backend(ABC):
         )
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
-        """Why what `pack` wrote cannot be used here, or under some options, as the end of a sentence; `None` if it can.
+        """Return the reason why the form of `pack` cannot be used here, or under some options, as a sentence's end, or `None`.
 
         Raises:
             FormatError: It is nothing that `pack` wrote.
@@ -394,17 +393,17 @@ class Backend(ABC):
         return f"is for {self.target.name}, which reads no packages"
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
-        """Why a package's own program is not compiled here in place of its code; `None` if it may be."""
+        """Return the reason why a package's own program is not compiled here in place of its code; `None` if it may be."""
         return None
 
     def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
-        """What makes the programs that `pack` wrote, bound and ready.
+        """Return a factory of the programs that `pack` wrote, bound and ready.
 
         Args:
-            options: As for `target_for`.
+            options: See `target_for`.
 
         Raises:
-            FormatError: The form is not what `pack` writes, or a blob is damaged.
+            FormatError: The form was not written by `pack`, or a blob is damaged.
         """
         raise AssertionError(f"{self.target.name} packs code and does not unpack it")
 

@@ -88,13 +88,13 @@ class LegalizationTable:
 
 @frozen
 class Answer:
-    """How one node is to run, and what was passed over on the way.
+    """The decision for one node, and the skipped alternatives.
 
     Attributes:
         means: The kind of answer.
         kernel: The kernel, for `native`; `HOST` for `host`.
         refusals: Kernels of the op that did not take the node, each with its reason.
-        reason: Why it is not native, or why nothing works, in words.
+        reason: The reason why it is not native, or why nothing works, in words.
     """
 
     means: Means
@@ -115,7 +115,7 @@ class Dispatcher:
 
     Attributes:
         target: Its kernel table is the only source of claims.
-        config: The policy, the overrides, and what may run on the host.
+        config: The policy, the overrides, and the ops that may run on the host.
         tables: Target rewrites, most preferred first.
         plugin_of: Op name → the plugin it comes from, for overrides per plugin (`acme.*` matches the op's domain anyway).
     """
@@ -126,7 +126,7 @@ class Dispatcher:
     _known: dict[object, bool] = field(factory=dict, init=False, eq=False, repr=False)
 
     def answer(self, node: Node) -> Answer:
-        """How `node` is to run."""
+        """Return the decision for `node`."""
         op = node.op
         selection = self.target.kernels.choose(node)
         has_body = op.decompose is not None
@@ -161,7 +161,7 @@ class Dispatcher:
         return Answer("unsupported", None, refusals, "it has no decomposition")
 
     def runs_loop_form(self, node: Node) -> bool:
-        """Whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
+        """Return whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
         if node.op.loop_form is None:
             return False
         key = ("loop form", node.op, node.operand_types)
@@ -170,7 +170,7 @@ class Dispatcher:
         return self._known[key]
 
     def runs_all_of(self, form: Callable[..., Any], node: Node, rounds: int) -> bool:
-        """Whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
+        """Return whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
         if not rounds:
             return False
         made = self.drafted(form, node)
@@ -187,7 +187,7 @@ class Dispatcher:
             return draft(partial(form, *node.operands), node.op.name)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
-        """Whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
+        """Return whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
 
         One op of it on a lower tier is enough to keep the kernel: two steps there, and the way between, are no gain.
         """
@@ -199,7 +199,7 @@ class Dispatcher:
         return self._known[key]
 
     def decomposes_to_best(self, node: Node, rounds: int) -> bool:
-        """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
+        """Return whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
         if node.op.decompose is None or not rounds:
             return False
         made = self.drafted(node.op.decompose, node)
@@ -212,7 +212,7 @@ class Dispatcher:
         return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
 
     def is_best(self, kernel: Kernel) -> bool:
-        """Whether it is no fallback."""
+        """Return whether it is no fallback."""
         return not self.target.falls_back(self.target.tier(kernel))
 
     def kernel_for(self, node: Node) -> Kernel | None:
@@ -231,12 +231,12 @@ class Dispatcher:
         return self.config.policy
 
     def wants_kernel(self, op: Op) -> bool:
-        """Whether force-native is about this op: it was named, or the target claims it."""
+        """Return whether force-native is about this op: it was named, or the target claims it."""
         return matches(op, self.config.force_native) or bool(self.target.kernels.candidates(type(op)))
 
 
 def is_view(node: Node) -> bool:
-    """Whether the result is nothing but its dense operand read again, so that no kernel is needed."""
+    """Return whether the result is nothing but its dense operand read again, so that no kernel is needed."""
     op = node.op
     if op.view is None or not node.operands or node.operands[0] is None or not node.operands[0].type.is_static:
         return False
@@ -257,7 +257,7 @@ def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
 def supports(
     target: Target, op: Op, types: Iterable[TensorType | None], config: DispatchConfig | None = None
 ) -> Answer:
-    """How `target` would run `op` on operands of `types`; the same answer that a compilation gets."""
+    """Return the decision of `target` for `op` on operands of `types`; the same answer that a compilation gets."""
     return Dispatcher(target, config or DispatchConfig()).answer(probe(op, types))
 
 
@@ -284,7 +284,7 @@ class DispatchReport:
     """Every answer that legalisation gave.
 
     Attributes:
-        target: Whose answers they are.
+        target: The target of the answers.
         rows: One per node in program order, nodes that were replaced included.
         rounds: Rounds of rewriting that were needed.
         is_bounded: Whether rewriting stopped at the bound of rounds instead of at a fixed point.
@@ -340,7 +340,7 @@ class DispatchReport:
 
 
 def passed_over(row: Dispatch) -> list[str]:
-    """Why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
+    """Return the reason why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
     said = [f"{r.kernel} {r.reason}" for r in row.refusals]
     if row.reason and row.means != "native":
         said.append(f"{row.means}: {row.reason}")

@@ -1,6 +1,6 @@
-"""Kernel tables: which functions a target has for which ops, and what each accepts, as data.
+"""Kernel tables: the functions of a target by op, and the types that each accepts, as data.
 
-A row declares as data what it accepts, so that selection, documentation and the refusal message come from the same line.
+A row declares its accepted operands as data, so that selection, documentation and the refusal message come from the same line.
 Later rows are preferred over earlier ones only through `priority`; among equals the first registered wins.
 """
 
@@ -78,10 +78,10 @@ def _conditions(when: Condition | Iterable[Condition]) -> tuple[Condition, ...]:
 
 @frozen(eq=False, kw_only=True)
 class Traits:
-    """Properties of a kernel that selection and memory planning read: what it accepts, needs and promises.
+    """Properties of a kernel that selection and memory planning read: accepted operands, requirements and guarantees.
 
     Attributes:
-        dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
+        dtypes: The dtypes that floating or integer *operands* may have; `None` accepts every dtype.
         when: Further conditions on the node.
         workspace: Scratch bytes it needs.
         in_place: Operands whose buffer result 0 may take over, because each element is read before written.
@@ -89,11 +89,11 @@ class Traits:
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
         completes_parts: Operands may lie in the result already, where `Op.parts` has them: it writes the rest.
-        priority: Which of several comes first.
+        priority: Higher ones come first.
         runs_nested: It runs the op's nested graphs as separate programs, so that each needs a plan.
         is_generated: It is a loop nest that is generated from the op's definition, so that fusing several ops loses nothing. Each
             of its results may take over an operand or lie with gaps.
-        tier: Which of the target's tiers it runs on; `None` is the last of them.
+        tier: The tier of the target that it runs on; `None` is the last of them.
     """
 
     dtypes: frozenset[DType] | None = field(default=None, converter=_accepted)
@@ -137,7 +137,7 @@ class Kernel(Traits):
     Attributes:
         name: Unique in its table; printed in reports and kept in plans.
         op: The op class it runs (and subclasses).
-        plugin: Who contributed it.
+        plugin: The plugin that contributed it.
     """
 
     name: str
@@ -148,11 +148,11 @@ class Kernel(Traits):
 
     @property
     def stands_back(self) -> bool:
-        """Whether it serves only what nothing better does; a row that a plugin registers for its op as usual is meant."""
+        """Whether it yields to every better kernel, such as a row that a plugin registers for its op with the usual priority."""
         return self.priority < 0
 
     def refusal(self, node: Node) -> str | None:
-        """Why it does not take this node, or `None` if it does."""
+        """Return the reason why it does not take this node, or `None` if it does."""
         if self.dtypes is not None:
             refused = sorted(d.name for d in self._refused_dtypes(node))
             if refused:
@@ -160,7 +160,7 @@ class Kernel(Traits):
         return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
     def settled(self, node: Node) -> bool | None:
-        """Whether it takes this node whatever its unknown sizes above 0 are; `None` where that depends on them."""
+        """Return whether it takes this node whatever its unknown sizes above 0 are; `None` where that depends on them."""
         if self._refused_dtypes(node):
             return False
         settled = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
@@ -208,11 +208,11 @@ def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: An
 
 
 HOST_KERNEL: Final = Kernel(HOST, Op, run_reference, accepts_strides=True, doc="The op's reference, on the host.")
-"""What runs there where the configuration allows it; it is in no table, because no target claims it."""
+"""The kernel on the host where the configuration allows it; it is in no table, because no target claims it."""
 
 
 def matches(op: Op, patterns: Iterable[str]) -> bool:
-    """Whether an op is meant: by its full name, a pattern, its plugin's bare name, or its own name without `rlx.`."""
+    """Return whether an op is meant: by its full name, a pattern, its plugin's bare name, or its own name without `rlx.`."""
     domain, _, short = op.name.partition(".")
     return any(
         fnmatchcase(op.name, p) or p == domain or (domain == "rlx" and p == short) or p == f"{domain}.*"
@@ -225,7 +225,7 @@ class KernelTable:
 
     Args:
         target: The target that they run on.
-        plugin: Who contributes them.
+        plugin: The plugin that contributes them.
         fill: Adds the rows, on the first access: a program from a cache needs few of them, or none, and the
             modules that define kernels are expensive to import.
     """
@@ -306,7 +306,7 @@ class KernelTable:
         another plugin gets its own plugin's name in front.
 
         Args:
-            other: Whose rows to take.
+            other: The table whose rows to take.
             plugin: The plugin of rows that name none.
 
         Raises:
@@ -368,7 +368,7 @@ class KernelTable:
         return None
 
     def _refusal(self, kernel: Kernel, node: Node) -> str | None:
-        """Why a row does not take a node; a row whose condition raises is passed over for the next one."""
+        """Return the reason why a row does not take a node; a row whose condition raises is passed over for the next one."""
         if kernel.name in self._failed:
             return self._failed[kernel.name]
         try:
@@ -399,7 +399,7 @@ class KernelTable:
         return bool(self._failed)
 
     def has_failed(self, kernel: str) -> bool:
-        """Whether a row is not used any more, because its code raised."""
+        """Return whether a row is not used any more, because its code raised."""
         return kernel in self._failed
 
     def accepts(self, node: Node) -> bool:

@@ -28,8 +28,8 @@ class PackedCode:
     """A backend's data to load programs again, for one variant of its target.
 
     Attributes:
-        variant: Which, as users write it after the target's name: an instruction set, an architecture.
-        summary: What runs it, for people.
+        variant: Its name, as users write it after the target's: an instruction set, an architecture.
+        summary: The machines that run it, for people.
         form: All else, as the backend likes it; weights and code are blobs that it names by number.
     """
 
@@ -39,10 +39,10 @@ class PackedCode:
 
 
 def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None]) -> None:
-    """Every step of a plan is code that a package can hold, and no run writes to what its caller gave.
+    """Require that every step of a plan is code that a package can hold, and that no run writes to its arguments.
 
     Args:
-        reason_against: Why a step, with its number, is not; `None` if it is.
+        reason_against: Returns the reason why a step, with its number, is not; `None` if it is.
 
     Raises:
         NoKernelError: A step is not; the error has the reason for each.
@@ -65,7 +65,7 @@ class Blobs(Protocol):
     """The blobs of a package: each is verified with its digest before its first byte is returned."""
 
     def nbytes(self, number: int) -> int:
-        """How large a blob is.
+        """Return the bytes of a blob.
 
         Raises:
             FormatError: No blob has that number.

@@ -1,4 +1,4 @@
-"""The laws of what an op declares of itself: passes and plans rely on it without looking."""
+"""The laws of an op's declarations, on which passes and plans rely without further checks."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def assert_commutes(program: OpProgram, i: int, j: int) -> None:
 
 
 def places(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Which elements to change: the first, the last, and some."""
+    """Yield masks of the elements to change: the first, the last, and some."""
     for where in (0, -1):
         is_moved = np.zeros(shape, np.bool_)
         is_moved.reshape(-1)[where : where + 1 or None] = True
@@ -201,7 +201,7 @@ def assert_depends_on(is_moved: np.ndarray, before: np.ndarray, after: np.ndarra
 
 
 def cost_rule(program: OpProgram) -> Any:
-    """The cost rule that is tried: a contributed one, or the op's own; `None` where there is none."""
+    """Return the cost rule under test: a contributed one, or the op's own; `None` if it has none."""
     if program.rule != "cost":
         return program.node.op.cost
     rule = default_host().registry().rules[f"{program.op.name}:cost"].load.resolve()
