@@ -29,7 +29,7 @@ _ALL, _BLOCKS, _CHAINS = 60, 120, 250
 
 _NODES: Final = 5_000  # up to which a program is printed and laid out at all
 _LINES: Final = 200  # of text
-_SHOWN: Final = 12  # inputs, parameters or outputs that stand there unfolded
+_SHOWN: Final = 12  # inputs, parameters or outputs that are shown unfolded
 # Notebooks style tables themselves, and that style must not win.
 _STYLE = """
 .rlx-page { font: 13px/1.45 system-ui, sans-serif; color: inherit }

@@ -157,7 +157,7 @@ def _chained(groups: Sequence[tuple[Node, ...]], graph: Graph) -> list[tuple[Nod
         start = i if only is None or only in kept or readers[only] != {i} else end[only]
         joined.setdefault(start, []).extend(nodes)
         end[i] = start
-    # A chain stands where it ends: by then all that it reads was placed, and nothing that reads it.
+    # A chain is placed at its last node: by then all that it reads was placed, and nothing that reads it.
     return sorted((tuple(nodes) for nodes in joined.values()), key=lambda nodes: nodes[-1].index)
 
 

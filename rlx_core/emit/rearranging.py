@@ -40,7 +40,7 @@ class _Problem:
 
 
 class Rearranger:
-    """The copies of one device; called with where the first element lies, its type and strides, and where the dense copy goes.
+    """Copies to dense arrays on one device; called with the source's address, type and strides, and the target's address.
 
     Args:
         device: The device of both arrays.

@@ -1,4 +1,4 @@
-"""A kernel table of devices, and the rows that every one starts with: whatever is one loop kernel runs as one.
+"""A kernel table of devices, and the rows that every one starts with: each op that is one loop kernel runs as one.
 
 Structured kernels (products, attention, sorts) are rows of their ops and come before these, because a row of an op comes before
 those of its base class.

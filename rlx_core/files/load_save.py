@@ -42,7 +42,7 @@ def load(
     """Load the contents of a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), a compiled
     function with its code (`.rlxpack`), or the value of a plugin's reader, such as an `rlx.Model` of another system's file.
 
-    A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
+    A compiled function is compiled here, for any target; its weights stay in the mapped file. The file must not be
     changed while they are in use; replacing it (as `rlx.save` does) is safe.
 
     Args:
@@ -54,7 +54,7 @@ def load(
             such a tree, in newly allocated memory. Without it they are views of the mapped file, by name.
         sha256: For a package, the digest of the file that is meant, as hex digits. A package holds machine code, which runs only
             with this digest, with `trusted=True`, or if the package is known: made by this user here, or added by `rlx trust`.
-        trusted: For a package, `True` to run its code whatever the file holds, if no other user can write or exchange it; `False`
+        trusted: For a package, `True` to run its code without knowing its digest, if no other user can write or exchange it; `False`
             to run none of its code, and compile its program instead.
         mapped: Whether large files are mapped. The system ends a process that reads a mapped file that was shortened since; pass
             `False` to read files into memory, if others write them while they are in use.
@@ -242,7 +242,7 @@ def path_of(what: str, path: str | os.PathLike[str]) -> Path:
     """Return a path argument as a `Path`.
 
     Raises:
-        FileError: No file can be called that; the message begins with `what`.
+        FileError: It is not a valid path; the message begins with `what`.
     """
     found = Path(path)
     try:

@@ -1,6 +1,6 @@
 """Reuse between loops: a value that a Scan computes again is returned by the earlier Scan, and the later one reads it.
 
-The derivative of a loop goes over the trajectory of its carries and computes each step again. That is little but for the
+The derivative of a loop iterates over the trajectory of its carries and computes each step again. That is cheap except for the
 products of the step, which cost as much as the derivative's own. Two loops of as many steps have the same value where the later
 one's xs are results of the earlier one, or both read the same xs and constants, and the same ops follow.
 """
@@ -82,7 +82,7 @@ def reuse(graph: Graph) -> Result:
 
 
 def earlier_loops(node: Node) -> Iterator[Node]:
-    """The Scans of as many steps whose results a Scan goes over."""
+    """Yield the Scans of as many steps over whose results a Scan iterates."""
     op = node.op
     if isinstance(op, Scan) and isinstance(op.length, int) and op.length > 0:
         makers = dict.fromkeys(v.node for v in op.split([*node.present()])[2])

@@ -104,8 +104,8 @@ def find_or_compile(
 ) -> tuple[CompiledProgram, Literal["compiled", "memory", "disk"]]:
     """The result of a job, and where it came from; a new one is kept in the cache.
 
-    Nothing is kept of a program with ops from a lone file or a notebook: they may mean something else the next time. What
-    other plugins without a stamp have a say in is kept for this process.
+    Programs with ops from a lone file or a notebook are not cached: the ops may change before the next run. Programs that
+    other plugins without a stamp affect are cached for this process only.
     """
     if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"

@@ -1,8 +1,8 @@
 """Legalisation: rounds of rewriting nodes that the target cannot run, then one error for the remaining illegal nodes.
 
 Each round walks the graph once and replaces every node that has no kernel by a target rewrite or by its decomposition, one
-level. Legal graphs pass unchanged, so it is idempotent. Whatever is still illegal when nothing changes any more is one
-error that lists all of it.
+level. Legal graphs pass unchanged, so it is idempotent. The nodes that are still illegal at the fixed point are listed in one
+error.
 """
 
 from __future__ import annotations

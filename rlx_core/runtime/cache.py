@@ -53,7 +53,7 @@ class CompileCache:
             key: The key: a digest, 64 hex digits.
             compile: Compiles the program; its exceptions are propagated, and nothing is cached then.
             to_bytes, from_bytes: Its serialisation; without them, or where `to_bytes` gives `None`, it stays in
-                memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
+                memory only. Any exception of `from_bytes` counts as damage: the entry is dropped and the program compiled.
         """
 
         def make() -> object:

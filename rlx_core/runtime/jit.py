@@ -300,7 +300,7 @@ def jit(
     """Compile a function for the types it is called with, once for each combination; the last 1,024 (`budget.variants`) are kept.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
-    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is
+    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. A leaf that is
     not an array (a function, a configuration) is a constant too if it is declared static. Inside another traced function
     the call is traced in place.
 
@@ -308,7 +308,7 @@ def jit(
         function: The function to compile; without it, a decorator is returned.
         donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
-        static_argnums, static_argnames: Parameters whose arguments are constants of the program whatever they are: anything
+        static_argnums, static_argnames: Parameters whose arguments are constants of the program: any value that is
             hashable. Equal arguments of one type share a compiled variant.
         target, config, host, outputs: See `rlx.compile`.
 

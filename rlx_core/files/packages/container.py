@@ -205,7 +205,7 @@ def read_container(path: Path) -> Container:
         if not stat.S_ISREG(found.st_mode):
             raise FormatError(f"package: {path} is not a plain file")
         reason = reason_against(found)
-        # What others may change while it is used is read before it is checked.
+        # Bytes that others may change while they are used are copied before they are checked.
         data = mapped_file(file) if reason is None else aligned_copy(file.read())
     manifest, identity, start = _opened(data.data)
     body = data[start:]

@@ -41,7 +41,7 @@ def package(
 ) -> str:
     """Write a compiled function to a file that `rlx.load` runs without compiling: code, weights as the code reads them, plan.
 
-    On the CPU the code needs Linux and the instruction set it was made for, whatever the processor is called, and neither
+    On the CPU the code needs Linux and the instruction set it was made for, independent of the processor's model, and neither
     llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with the
     driver's compiled binaries where these can be stored: another device of the language compiles the kernels, and no plan
     is made. Arrays of such a function are the host's. The file holds code, so only its owner may change it.

@@ -19,7 +19,7 @@ def sweep(graph: Graph) -> Result:
     while True:
         step, is_pruned = _sweep_once(swept.graph)
         swept = swept.then(step)
-        # What fed only a pruned result is dead now.
+        # Nodes that fed only a pruned result are dead now.
         if not is_pruned:
             return swept
 

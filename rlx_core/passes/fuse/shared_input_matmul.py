@@ -93,7 +93,7 @@ def is_joinable(node: Node) -> bool:
 
 @frozen(eq=False)
 class Joined:
-    """The joined form of several products: the operands of the members stand in groups of the same length."""
+    """The joined form of several products: the operands of the members are in groups of the same length."""
 
     op: Op
     widths: tuple[int, ...]

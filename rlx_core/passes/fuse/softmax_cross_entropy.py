@@ -1,6 +1,6 @@
-"""Softmax cross-entropy as people write it: the logarithm of a softmax, read at the labels.
+"""Softmax cross-entropy in traced code: the logarithm of a softmax, read at the labels.
 
-Reading a log-softmax at one class of each row is the negated loss of that row, whatever sign and mean come after it. So the
+Reading a log-softmax at one class of each row is the negated loss of that row, independent of a sign and a mean after it. So the
 reading alone is replaced, and the negation that people write cancels. The loss is differentiated as one op, `softmax - onehot`.
 
 An index outside of the classes is an error, and stays one. A one-hot row of such a label is all zeros: its row counts for

@@ -1,4 +1,4 @@
-"""Attention as traced code writes it: two products with a softmax between them, and whatever scales, caps, biases and hides.
+"""Attention in traced code: two products with a softmax between them, with optional scale, cap, bias and mask.
 
     softmax(where(mask, cap·tanh(q @ kᵀ · scale / cap) + bias, fill)) @ v
 
@@ -288,7 +288,7 @@ def shared_heads(k_t: Value, v: Value) -> tuple[Value | None, Value, int]:
 
 
 def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
-    """`[b, kv, s, d]` and the times each head of it stands in `x`: a reshape of an expansion of a reshape."""
+    """Return `[b, kv, s, d]` and the repeats of each head in `x`: a reshape of an expansion of a reshape."""
     expanded = None if x is None or not isinstance(x.node.op, Reshape) else x.node.operands[0]
     inserted = None if expanded is None or not isinstance(expanded.node.op, Expand) else expanded.node.operands[0]
     base = None if inserted is None or not isinstance(inserted.node.op, Reshape) else inserted.node.operands[0]
@@ -304,7 +304,7 @@ def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
     return (base, times) if fits and isinstance(times, int) else None
 
 
-# ------------------------------------------------------------------------- heads where they stand
+# ------------------------------------------------------------------------- heads without transposes
 
 
 def heads_in_place(match: Match) -> Value | Declined | None:

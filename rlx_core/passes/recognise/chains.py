@@ -137,7 +137,7 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
 def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
     """Return whether a value with one element a row of `shape`, in order, has the dims of a `keep_dim` reduction over `axes`.
 
-    It may be repeated along `shape`. Its layout is checked before that: the dims of a square do not distinguish rows from columns.
+    It may be repeated along `shape`. Its layout is checked before that: the dims of a square do not tell rows from columns.
     """
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     if aligned(value, len(shape)) not in (kept, shape):

@@ -1,4 +1,4 @@
-"""GELU as people write it, in its two forms, which are two functions and stay so.
+"""Recognition of GELU in its two forms, which are two different functions.
 
     ½·x·(1 + erf(x/√2))        ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
 

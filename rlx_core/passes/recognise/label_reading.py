@@ -47,7 +47,7 @@ class LabelReading:
 
 
 def reading_of(value: Value) -> LabelReading | None:
-    """The reading by an index that `value` is, in whatever dims."""
+    """Return the reading by an index that `value` is, in any dims."""
     node, passed = behind(value, (Reshape,))
     found = indexed(node)
     return None if found is None else evolve(found, nodes=(*passed, *found.nodes))

@@ -1,4 +1,4 @@
-"""`log Σ exp(x)` along an axis as people write it: as one op, as it stands, or with the maximum taken out and put back.
+"""`log Σ exp(x)` along an axis in traced code: as one op, unshifted, or with the maximum subtracted and added back.
 
 A maximum that is only a shift may be detached from differentiation: its derivative cancels either way.
 """

@@ -210,7 +210,7 @@ _MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*[
 """Whether a `pyproject.toml` can have `tool.rlx` at all: most have not, and need not be parsed to know it.
 
 Keys begin on a separate line, as `tool.rlx`, or as `tool` with `rlx` below it, bare or quoted; quoted ones may have
-their letters as numbers. What looks like that in a comment or a string is parsed for nothing.
+their letters as numbers. A match in a comment or a string costs an unnecessary parse.
 """
 
 

@@ -17,7 +17,7 @@ __all__ = ["phases"]
 def phases(nodes: Sequence[Node]) -> dict[Node, Phase]:
     """Node → phase, for a schedule with or without leaves.
 
-    Leaves are the prologue. Samplers, and whatever comes after the last node that computes or samples, are the epilogue.
+    Leaves are the prologue. Samplers, and all nodes after the last node that computes or samples, are the epilogue.
     """
     last = max((i for i, node in enumerate(nodes) if _is_heavy(node)), default=len(nodes))
 

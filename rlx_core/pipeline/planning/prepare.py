@@ -2,7 +2,7 @@
 
 The result is two graphs. The *prepare* graph goes from the user's parameters to the parameters of the *main* graph, in the
 main graph's order. Views of a parameter (transpose, reshape, expand, narrow) stay in the main graph where the target has
-strided views, because moving them would keep a second copy of the weights for nothing.
+strided views, because moving them would keep a second copy of the weights without benefit.
 """
 
 from __future__ import annotations

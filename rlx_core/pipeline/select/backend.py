@@ -102,7 +102,7 @@ class Target:
 
 @frozen
 class Level:
-    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
+    """One of the languages that a program is lowered to for a target; `rlx compile --emit` prints it.
 
     Attributes:
         name: Its name for users.
@@ -211,7 +211,7 @@ class Program(ABC):
 
         It takes the inputs as positional arguments, each a `HostArray`, a NumPy array or one of the device's, and returns the
         tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It may look at
-        the arguments itself instead of trusting that they were checked, and must: whatever is not an array that `run` would
+        the arguments itself instead of trusting that they were checked, and must: any argument that is not an array that `run` would
         take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or
         cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
         return `NotImplemented` before anything has happened. The caller then checks and runs. It is for the parameters bound

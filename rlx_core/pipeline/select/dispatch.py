@@ -1,8 +1,8 @@
 """The answer of a target for a node, and the report of all answers.
 
 A node runs by a native kernel, as a view of an operand, or (where the configuration allows it) on the host; otherwise it is
-rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel that stands back on
-a lower tier gives way to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
+rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel of negative
+priority on a lower tier yields to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
 selection, reports and `supports` all read its answers.
 """
 
@@ -187,9 +187,9 @@ class Dispatcher:
             return draft(partial(form, *node.operands), node.op.name)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
-        """Return whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
+        """Return whether `kernel` has negative priority on a lower tier, and the best tier runs every op that the node decomposes to.
 
-        One op of it on a lower tier is enough to keep the kernel: two steps there, and the way between, are no gain.
+        One op of it on a lower tier is enough to keep the kernel: two steps there, and the transfer between, are no gain.
         """
         if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
             return False

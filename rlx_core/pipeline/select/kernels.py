@@ -160,7 +160,7 @@ class Kernel(Traits):
         return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
     def settled(self, node: Node) -> bool | None:
-        """Return whether it takes this node whatever its unknown sizes above 0 are; `None` where that depends on them."""
+        """Return whether it takes this node for all unknown sizes above 0; `None` where that depends on them."""
         if self._refused_dtypes(node):
             return False
         settled = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
@@ -356,7 +356,7 @@ class KernelTable:
         return KernelSelection(None, tuple(refusals))
 
     def settled(self, node: Node) -> Kernel | None:
-        """The kernel that `choose` finds whatever unknown sizes above 0 the node has; `None` where that depends on them."""
+        """Return the kernel that `choose` returns for all unknown sizes above 0 of the node; `None` where that depends on them."""
         for kernel in self.candidates(type(node.op)):
             try:
                 takes = False if kernel.name in self._failed else kernel.settled(node)

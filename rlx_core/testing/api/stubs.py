@@ -3,7 +3,7 @@
     python -m rlx_core.testing.api.stubs --update
 
 writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is imported when it is first used, so no checker could
-follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature, what is
+follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature,
 operands are `ArrayLike`, results are `Array`, and an attribute has the type that its field (or the field's converter)
 takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
 """

@@ -121,7 +121,7 @@ class Declarations:
         places = rule_of(node, "parts")(*node.operand_types)
         present = [place for place, operand in zip(places, node.operands, strict=False) if operand is not None]
         inside = [(i, *both) for i, both in enumerate(zip(present, arrays, strict=True)) if both[0] is not None]
-        # What no operand is put at is for the op's kernel to write.
+        # The bytes where no operand lies are written by the op's kernel.
         is_all = sum(array.nbytes for _, _, array in inside) == wanted.nbytes
         raw = np.zeros(wanted.nbytes, np.uint8) if is_all else np.frombuffer(wanted.tobytes(), np.uint8).copy()
         for i, (offset, strides), array in inside:
