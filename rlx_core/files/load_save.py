@@ -54,7 +54,7 @@ def load(
             such a tree, in newly allocated memory. Without it they are views of the mapped file, by name.
         sha256: For a package, the digest of the file that is meant, as hex digits. A package holds machine code, which runs only
             with this digest, with `trusted=True`, or if the package is known: made by this user here, or added by `rlx trust`.
-        trusted: For a package, `True` to run its code without knowing its digest, if no other user can write or exchange it; `False`
+        trusted: For a package, `True` to run its code whatever its digest is, if no other user can write or exchange it; `False`
             to run none of its code, and compile its program instead.
         mapped: Whether large files are mapped. The system ends a process that reads a mapped file that was shortened since; pass
             `False` to read files into memory, if others write them while they are in use.

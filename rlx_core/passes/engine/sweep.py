@@ -25,7 +25,7 @@ def sweep(graph: Graph) -> Result:
 
 
 def _sweep_once(graph: Graph) -> tuple[Result, bool]:
-    """`graph` without the nodes that are dead now, and whether results of others went with them."""
+    """Return `graph` without the nodes that are dead now, and whether results of other nodes were pruned."""
     needed = live_nodes(graph)
     pruned = prunable(graph, needed)
     if len(needed) == len(graph.nodes) and not pruned:

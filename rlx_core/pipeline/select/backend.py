@@ -210,11 +210,11 @@ class Program(ABC):
         """Return a fast path for plain calls, or `None` if the program has none, which is always correct.
 
         It takes the inputs as positional arguments, each a `HostArray`, a NumPy array or one of the device's, and returns the
-        tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It may look at
-        the arguments itself instead of trusting that they were checked, and must: any argument that is not an array that `run` would
-        take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or
+        tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It must check
+        the arguments itself and not assume that they were checked: any argument that is not an array that `run` would take as
+        it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or that
         cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
-        return `NotImplemented` before anything has happened. The caller then checks and runs. It is for the parameters bound
+        return `NotImplemented` before any side effect. The caller then checks and runs. It is for the parameters bound
         when it was made; after `bind`, request another.
 
         A `HostArray` that is a donated input is donated by the call, all of them or none; `NotImplemented` if its elements are

@@ -187,7 +187,7 @@ class Dispatcher:
             return draft(partial(form, *node.operands), node.op.name)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
-        """Return whether `kernel` has negative priority on a lower tier, and the best tier runs every op that the node decomposes to.
+        """Return whether `kernel` has negative priority on a lower tier, and the best tier runs the whole decomposition.
 
         One op of it on a lower tier is enough to keep the kernel: two steps there, and the transfer between, are no gain.
         """

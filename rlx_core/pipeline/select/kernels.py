@@ -356,7 +356,7 @@ class KernelTable:
         return KernelSelection(None, tuple(refusals))
 
     def settled(self, node: Node) -> Kernel | None:
-        """Return the kernel that `choose` returns for all unknown sizes above 0 of the node; `None` where that depends on them."""
+        """Return the kernel that `choose` returns for all unknown sizes above 0; `None` where that depends on them."""
         for kernel in self.candidates(type(node.op)):
             try:
                 takes = False if kernel.name in self._failed else kernel.settled(node)
