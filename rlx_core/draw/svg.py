@@ -2,7 +2,7 @@
 
 Params and constants are written into the boxes that read them, so that edges show dependencies between computations. With
 `collapse`, the consecutive ops of one HIR block become one box, and computations on params alone (the transpose of a
-weight) is written into its reader, which keeps a model of hundreds of ops on a page; `chains` joins ops that only feed one
+weight) are written into their reader, which keeps a model of hundreds of ops on a page; `chains` joins ops that only feed one
 another. The colours are translucent, so the picture is readable on light and dark pages.
 """
 

@@ -220,7 +220,7 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[
     """The first reader or writer that works, and the name of its record; those before it are left out with a warning.
 
     Raises:
-        PluginError: No one works; the error is the first one's.
+        PluginError: None of them works; the error is the first one's.
     """
     registry = host.registry()
     for spec in specs[:-1]:

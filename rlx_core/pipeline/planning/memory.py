@@ -27,7 +27,7 @@ class LiveRange:
     """Bytes that are live from step `birth` to step `death`, both included.
 
     Attributes:
-        nbytes: Their number.
+        nbytes: Number of bytes.
         birth: The first step that writes them.
         death: The last step that reads them; the number of steps for values that are read when the run ends.
         values: The values in these bytes, in turn; empty for a workspace.
