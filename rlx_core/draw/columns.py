@@ -110,7 +110,7 @@ def _preferences(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> 
 
 
 def _left_to_right(right: Mapping[int, Mapping[int, float]], left: Mapping[int, Mapping[int, float]]) -> list[int]:
-    """The columns in an order in which everything that is left of a column comes before it."""
+    """Return the columns in an order in which all left neighbours of a column come before it."""
     waiting = {c: len(found) for c, found in left.items()}
     ready = deque(c for c, count in waiting.items() if count == 0)
     order: list[int] = []

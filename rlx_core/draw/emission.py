@@ -1,4 +1,4 @@
-"""A planned program as text at each level on its way to the target: the graph, the plan, loops, and the target's own code.
+"""A planned program as text at each level of its lowering: the graph, the plan, loops, and the target's own code.
 
 The core prints its own levels: HIR, MIR, LIR and the loop language. The backend names and prints the levels below
 (`Backend.levels`, `Backend.emit`). Steps that share one function are printed once, under a line that lists them.
@@ -50,7 +50,7 @@ def levels_of(planned: Planned) -> dict[str, Level]:
 
 
 def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
-    """A program, or some of its steps, as text at one level.
+    """Return a program, or some of its steps, as text at one level.
 
     Args:
         planned: The program; below MIR its sizes are known.
@@ -154,7 +154,7 @@ def _loops(lir: Lir, steps: Sequence[int]) -> Iterator[Listing]:
 
 
 def _loop_text(lir: Lir, step: Step) -> str:
-    """The step in the loop language, on its own place in memory; nothing if it is no loop kernel."""
+    """Return the step in the loop language, independent of its offsets; empty if it is no loop kernel."""
     node = step.node
     formula = formula_of(node.op, node.operand_types)
     if formula is None:

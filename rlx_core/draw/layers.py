@@ -58,7 +58,7 @@ _Chains = Mapping[tuple[int, int], Sequence[int]]
 
 
 def lay_out(boxes: Sequence[LayoutNode]) -> DrawingLayout:
-    """A layout for boxes whose sources come before them."""
+    """Return a layout for boxes whose sources come before them."""
     if not boxes:
         return DrawingLayout((), (), (), 2 * _MARGIN, 2 * _MARGIN)
     cells, chains = _cells(boxes)
@@ -123,7 +123,7 @@ def _connect(cells: Sequence[ColumnCell], upper: int, lower: int) -> None:
 
 
 def _ordered_rows(cells: Sequence[ColumnCell]) -> list[list[int]]:
-    """The cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
+    """Return the cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
     rows: list[list[int]] = [[] for _ in range(1 + max(c.row for c in cells))]
     for i, cell in enumerate(cells):
         rows[cell.row].append(i)

@@ -25,7 +25,7 @@ from rlx_core.pipeline.report import CompilationReport, human_bytes
 __all__ = ["callable_html", "page", "program_html", "program_parts", "program_svg", "section", "table"]
 
 _ALL, _BLOCKS, _CHAINS = 60, 120, 250
-"""Boxes up to which everything is drawn, up to which blocks are, and up to which anything is."""
+"""Maximum number of boxes of a full picture, of one with blocks, and of one with chains."""
 
 _NODES: Final = 5_000  # up to which a program is printed and laid out at all
 _LINES: Final = 200  # of text
@@ -88,7 +88,7 @@ def program_parts(
 
 
 def program_svg(program: Graph | Lir, outputs: Sequence[str] | None = None) -> str:
-    """The picture by itself: in the form in which it stands in the HTML, and where that has none, with chains joined."""
+    """Return the picture without a page: in the form of the HTML, or with chains joined if the HTML has no picture."""
     found = drawable(program, outputs)
     return svg(program, collapse=True, chains=True, outputs=outputs) if found is None else found[0].svg()
 

@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for attention and its cotangents: tiles of scores, of which nothing is stored."""
+"""The rows of a GPU's kernel table for attention and its cotangents: tiles of scores, which are never stored."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _is_there(language: GpuLanguage) -> Condition:
 
 
 def dense_problem_of(node: Node) -> PlacedAttention:
-    """The problem where every array is dense, as conditions ask it."""
+    """Return the problem with all arrays dense, for conditions."""
     operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
     return problem_of(node, Layout(operands, tuple(Place.dense(t) for t in node.types)))
 

@@ -67,7 +67,7 @@ class DeviceBackend(Backend):
 
     @abstractmethod
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        """The devices there are, best first; one object for each in a process.
+        """Return the available devices, best first; one object for each in a process.
 
         Raises:
             DeviceUnavailableError: No device is present; the error has the package to install or the setting to change.

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 MAX_UNSYNCHRONISED: Final = 64
-"""Runs that may fail, each given the results of the one before, after which the next one waits for them."""
+"""Maximum length of a chain of runs that may fail, each with results of the one before; the next run synchronises."""
 
 BufferArgument = Location | int
 """The location of a call's argument: a buffer of the plan, or an offset in bytes from the start of the workspace."""
@@ -137,7 +137,7 @@ class PendingRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known that nothing failed."""
+        """Whether it is known that no run failed."""
         return self.words is None and self.error is None and not self.after
 
     @property
@@ -146,7 +146,7 @@ class PendingRun:
         return 1 + max((run.depth for run in self.after), default=0)
 
     def settle(self) -> None:
-        """Wait, and raise the error of this run or of one that it was given the results of."""
+        """Synchronise, and raise the error of this run or of a run whose results it was given."""
         for run in self.after:
             run.settle()
         self.after = ()
@@ -405,7 +405,7 @@ def compile_plan(
 
 
 def functions_of(lirs: Iterable[Lir], kernels: KernelTable) -> list[Function]:
-    """Every function of some plans and of those nested in them, once."""
+    """Return every function of some plans and of the plans nested in them, once."""
     functions: dict[str, Function] = {}
     waiting = list(lirs)
     while waiting:

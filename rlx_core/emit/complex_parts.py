@@ -48,7 +48,7 @@ def parts(z: Value) -> Parts:
 
 
 def _sides(pairs: Value | None) -> list[Value]:
-    """The two parts that are put side by side here, each with an axis of 1 for the side; none if it was not so made."""
+    """Return the two concatenated parts, each with an axis of 1 for the side; empty if it was not built that way."""
     if pairs is None or not isinstance(pairs.node.op, Concat) or pairs.node.op.axis % pairs.ndim != pairs.ndim - 1:
         return []
     sides = list(pairs.node.present())

@@ -26,7 +26,7 @@ __all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitt
 
 @frozen
 class Function:
-    """A function of a module: its name, which nothing else has, and its text; `parts` are functions that it calls, by name."""
+    """A function of a module: its unique name and its text; `parts` are functions that it calls, by name."""
 
     name: str
     text: str
@@ -75,7 +75,7 @@ class Emitted:
 
     @property
     def is_library(self) -> bool:
-        """Whether the device's library is called."""
+        """Whether it calls the device's library."""
         return any(call.places for call in self.calls)
 
     @property
@@ -121,7 +121,7 @@ class Language(Protocol):
         """A loop kernel; the buffers of its calls are numbered as those of the kernel."""
 
     def module(self, functions: Sequence[Function]) -> str:
-        """A source with some functions."""
+        """Return a source with some functions."""
 
 
 @define(eq=False, slots=False)

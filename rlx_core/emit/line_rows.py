@@ -69,13 +69,12 @@ def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(*RULES, when=held(lacking_running), accepts_strides=False, name="running")
     def running(node: Node, layout: Layout) -> Emitted:
-        """Return the code of a scan along lines: threads scan stretches, and the totals before each are scanned in shared memory.
-        """
+        """Return the code of a scan along lines: threads scan stretches, and the totals before each in shared memory."""
         return language.printed(scans.print_scan, ScanProblem.of(node.op, operand_of(node)))
 
 
 def held(lacking: Any) -> Condition:
-    """The condition that nothing is lacking."""
+    """Return the condition that no requirement is unmet."""
     return Condition("lines that the device's template takes", lambda node: lacking(node) is None, lacking)
 
 

@@ -1,4 +1,4 @@
-"""Device code for people: the source of each function that a step calls, and how it is launched."""
+"""Listings of device code: the source of each function that a step calls, and its launch sizes."""
 
 from __future__ import annotations
 

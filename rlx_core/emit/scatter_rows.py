@@ -40,7 +40,7 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(Scatter, ScatterAdd, when=is_there, accepts_strides=False, name="scatter_by_owners")
     def scatter_by_owners(node: Node, layout: Layout) -> Emitted:
-        """Every element of the result combines the updates that go there; many updates are sorted first."""
+        """Combine, for every element of the result, the updates of that element; many updates are sorted first."""
         op: Any = node.op
         problem = problem_of(op, layout)
         size = problem.extents[problem.axis]

@@ -27,7 +27,7 @@ from rlx_core.pipeline.select.kernels import Condition
 __all__ = ["spacing_rows"]
 
 _DIGITS = 12
-"""Half of those of an f32: the product of two such numbers is exact."""
+"""Half of the bits of an f32: the product of two such numbers is exact."""
 
 
 @define_op

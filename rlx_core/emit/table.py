@@ -81,7 +81,7 @@ def loop_rows(table: DeviceTable, language: Language) -> None:
     is_loop = Condition("a meaning that is one loop kernel", lambda node: reason(node) is None, reason)
 
     def loop(node: Node, layout: Layout) -> Emitted:
-        """A kernel generated from the op's own meaning."""
+        """Return a kernel generated from the op's own definition."""
         formula = formula_of(node.op, node.operand_types)
         assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
         return language.loop(check_kernel(kernel_of(formula, layout.operands, layout.results)))

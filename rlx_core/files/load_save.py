@@ -286,7 +286,7 @@ def writing(what: str, path: Path) -> Iterator[None]:
 
 
 def _neighbour(path: Path) -> str | None:
-    """The hint for a misspelt file: the one in its directory that is called nearly so."""
+    """Return the hint for a misspelt file: the file in its directory with the nearest name."""
     with contextlib.suppress(OSError):  # the error that this hint belongs to reports the reason of the system
         return None if path.exists() else nearest(path.name, sorted(each.name for each in path.parent.iterdir()))
     return None

@@ -1,4 +1,4 @@
-"""The bytes of a file: mapped, so that arrays in it take no memory of the process's own, or read into memory.
+"""The bytes of a file: mapped, so that arrays in it take no private memory, or read into memory.
 
 A page of a mapped file that was shortened since cannot be read: the operating system ends the process with SIGBUS. Small files
 are therefore read, and `in_memory` reads the others too.
@@ -84,7 +84,7 @@ def mapped_file(file: BinaryIO) -> np.ndarray:
 
 
 def aligned_copy(data: bytes) -> np.ndarray:
-    """Return bytes in memory of the process's own that is aligned as a mapped file would be, read-only."""
+    """Return a read-only copy of bytes in private memory with the alignment of a mapped file."""
     if not data:
         return np.frombuffer(b"", np.uint8)
     raw = np.empty(len(data) + ALIGNMENT, np.uint8)

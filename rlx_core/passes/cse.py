@@ -25,7 +25,7 @@ class CommonSubexpressions(Pass):
 
 
 def merge_equal(graph: Graph) -> Result:
-    """`graph` with equal nodes merged into the first of them; nested graphs are left alone."""
+    """Return `graph` with equal nodes merged into the first of them; nested graphs are left alone."""
     representative: dict[Value, Value] = {}
     names: dict[Node, str] = {}
     first: dict[Hashable, Node] = {}

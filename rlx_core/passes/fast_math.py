@@ -1,4 +1,4 @@
-"""Identities of the reals that floating point does not keep. They run only where a pipeline names them."""
+"""Identities of the reals that are not exact in floating point. They run only where a pipeline names them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class FoldConstants(Pass):
 
 
 def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Result:
-    """`graph` with constant expressions of at most `limit` bytes replaced by literals; nested graphs are left alone."""
+    """Return `graph` with constant expressions of at most `limit` bytes replaced by literals; nested graphs are left alone."""
     if not any(may_fold(n, limit) and all(isinstance(v.node.op, Constant) for v in n.present()) for n in graph.nodes):
         return Result.unchanged(graph)
     folded = 0

@@ -41,7 +41,7 @@ class HoistFromLoops(Pass):
 
 
 def hoist(graph: Graph) -> Result:
-    """`graph` with smaller loops; nested graphs are left alone."""
+    """Return `graph` with smaller loops; nested graphs are left alone."""
     found = {node: hoisting for node in graph.nodes if (hoisting := hoisting_of(node)) is not None}
     if not found:
         return Result.unchanged(graph)

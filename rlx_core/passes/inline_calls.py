@@ -36,7 +36,7 @@ class InlineCalls(Pass):
 
 
 def inline_calls(graph: Graph) -> Result:
-    """`graph` with the calls in it replaced; nested graphs are left alone."""
+    """Return `graph` with the calls in it replaced; nested graphs are left alone."""
     calls = sum(is_call(n) for n in graph.nodes)
     if not calls:
         return Result.unchanged(graph)
@@ -61,7 +61,7 @@ def is_call(node: Node) -> bool:
 
 
 def called(op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The results of such a node, by the nodes of its graph."""
+    """Return the results of such a node, from the nodes of its graph."""
     if isinstance(op, If):
         pred, *rest = operands
         assert isinstance(pred.node.op, Constant), "its predicate is known"

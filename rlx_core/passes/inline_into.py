@@ -52,7 +52,7 @@ def inline_into(
     *,
     outputs: Sequence[Value] | None = None,
 ) -> tuple[Result, tuple[Value, ...]]:
-    """`target` with `source` appended to it.
+    """Return `target` with `source` appended to it.
 
     Args:
         target: Its nodes come first; the result's map is about its values.

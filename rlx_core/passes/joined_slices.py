@@ -22,7 +22,7 @@ from rlx_core.system.records import frozen
 __all__ = ["whole_of_slices"]
 
 DEEPEST: Final = 64
-"""The most ops one after another that are looked through; a longer chain stays as it is."""
+"""Maximum length of a chain of ops that is examined; a longer chain is unchanged."""
 
 
 def whole_of_slices(match: Match) -> Value | Declined | None:

@@ -35,7 +35,7 @@ class LegalizeBroadcast(Pass):
 
 
 def write_out(graph: Graph, form: Form) -> Result:
-    """`graph` with implicit broadcasts written out; nested graphs are left alone."""
+    """Return `graph` with implicit broadcasts written out; nested graphs are left alone."""
     count = 0
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:

@@ -31,7 +31,7 @@ class MergeLoops(Pass):
 
 
 def merge(graph: Graph) -> Result:
-    """`graph` with loops merged pair by pair, while there are pairs; nested graphs are left alone."""
+    """Return `graph` with loops merged pair by pair, while there are pairs; nested graphs are left alone."""
     result = last = merge_pairs(graph)
     while last.counts:
         last = merge_pairs(result.graph)
@@ -40,7 +40,7 @@ def merge(graph: Graph) -> Result:
 
 
 def merge_pairs(graph: Graph) -> Result:
-    """`graph` with loops merged, none of them twice."""
+    """Return `graph` with loops merged, none of them twice."""
     grouping = Grouping(graph)
     loops = [WhileLoop(node, node.op) for node in graph.nodes if isinstance(node.op, While) and node.op.is_pure]
     for one, other in combinations(loops, 2):
@@ -133,7 +133,7 @@ def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
 
 
 def differing_carries(pair: Pair) -> list[int]:
-    """The carries for which the second loop has a place, and whose next values are not the same there."""
+    """Return the carries with a counterpart in the second loop whose next values differ there."""
     one, other = pair.one.op.body, pair.other.op.body
     same = with_equal_nodes(known_inputs(pair, one, other), one, other)
     after = zip(one.outputs, pair.places, strict=True)

@@ -27,7 +27,7 @@ class PromoteParams(Pass):
 
 
 def promote_params(graph: Graph, names: Collection[str]) -> Result:
-    """`graph` with the params in `names` as inputs.
+    """Return `graph` with the params in `names` as inputs.
 
     Raises:
         UnknownNameError: A name is no param; the params are listed.

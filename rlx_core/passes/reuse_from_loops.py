@@ -132,7 +132,7 @@ def is_long(node: Node) -> bool:
 
 
 def only_use(body: Graph, value: Value) -> Value:
-    """The one result of the one node that reads a value; the value itself where there are others."""
+    """Return the one result of the only reader of a value; the value itself where it has others."""
     users = dict.fromkeys(body.uses[value])
     if len(users) != 1 or value in body.output_set:
         return value
@@ -156,7 +156,7 @@ def shared_body(body: Graph, sharing: Sharing) -> Graph:
 
 
 def nodes_for(body: Graph, outputs: Sequence[Value], given: Mapping[Value, Value]) -> Iterator[Node]:
-    """The nodes that outputs need, backwards, where some values are given; and those with effects."""
+    """Yield the nodes that outputs need, backwards, where some values are given; and the ones with effects."""
     wanted = {v for v in outputs if v not in given}
     for node in reversed(body.nodes):
         if isinstance(node.op, GraphArgument):

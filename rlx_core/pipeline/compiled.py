@@ -126,7 +126,7 @@ class CompiledProgram:
         return evolve(self, lir=lir, code=[], preparing=[])
 
     def _another(self, lir: Lir) -> Program | None:
-        """A program of the code that was made before, if there is some."""
+        """Return a program from code that was made before; `None` if no such code exists."""
         for code in self.code if lir is self.lir else ():
             return self.backend.another(lir, self.target, lir.options, code)
         return None
@@ -144,7 +144,7 @@ class CompiledProgram:
         log_event(event, {"program": self.report.name, "target": self.target.name, **facts})
 
     def report_for(self, lir: Lir, program: Program | None = None) -> CompilationReport:
-        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        """Return the report with the memory plan of a specialised program, and the origin of its code, if it has any."""
         stages = {**self.report.stages, "LIR steps": len(lir.steps)}
         if program is None:
             return evolve(self.report, lir=lir, stages=stages, code=None)

@@ -1,4 +1,4 @@
-"""Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound how many there are.
+"""Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound the number of plans.
 
 Specialising substitutes sizes everywhere, infers and verifies again, and plans memory; nothing else is optimised, so the
 result equals the compilation of the bound graph.
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
-    """Every size that a binding of `template` must give."""
+    """Return every size that a binding of `template` must contain."""
     graphs = [template.graph, *([template.prepare] if template.prepare else [])]
     in_nodes: frozenset[SizeSymbol] = frozenset().union(*(g.symbols for g in graphs))
     in_guards = free_symbols(*(d for g in graphs for guard in g.guards for d in (guard.left, guard.right)))

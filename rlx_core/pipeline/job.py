@@ -87,7 +87,7 @@ class Job:
 
     @cached_property
     def has_nameless_ops(self) -> bool:
-        """Whether there is an op whose code has no stamp."""
+        """Whether the code of an op has no stamp."""
         return stamp_of(self.packages) is None
 
     @cached_property
@@ -162,7 +162,7 @@ class Job:
         return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
 
     def stored(self, compiled: CompiledProgram) -> bytes | None:
-        """The bytes of a compiled program that another process can go on from.
+        """Return the bytes of a compiled program, from which another process can restore it.
 
         `None` where tables for the target could not be used: once they can, the program is another one. And where it calls
         functions of this process.

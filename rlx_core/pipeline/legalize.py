@@ -119,7 +119,7 @@ def one_round(graph: Graph, dispatcher: Dispatcher) -> tuple[Result, list[Dispat
 def replacement(
     node: Node, operands: tuple[Value | None, ...], answer: Answer, dispatcher: Dispatcher
 ) -> tuple[Sequence[Value] | None, Answer]:
-    """The results of `node` by its target rewrite or its decomposition, and the answer that was really given."""
+    """Return the results of `node` by its target rewrite or its decomposition, and the answer that was actually used."""
     if answer.means == "rewritten":
         for table in dispatcher.tables:
             rule = table.find(node.op)
@@ -155,7 +155,7 @@ def rewritten(
 
 
 def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
-    """The draft in the graph, once its types are known to be the node's own."""
+    """Insert the draft into the graph, once its types are known to be the node's own."""
     if made.types != node.types:
         raise VerifyError(
             f"{node.op.name}: {by} changed its type from {listed(node.types)} to {listed(made.types)}",
@@ -189,7 +189,7 @@ def legal_bodies(node: Node, dispatcher: Dispatcher, rows: list[Dispatch]) -> Op
 
 
 def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[Offender]]:
-    """The answers for a graph as it stands, and the nodes that cannot run."""
+    """Return the answers for a graph without rewriting it, and the nodes that cannot run."""
     rows: list[Dispatch] = []
     illegal: list[Offender] = []
     for node in graph.nodes:
@@ -212,16 +212,16 @@ def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[O
 
 
 def offenders(graph: Graph, dispatcher: Dispatcher) -> list[Offender]:
-    """Every node that could not run if nothing were rewritten, with its reason."""
+    """Return every node that could not run without rewriting, with its reason."""
     found = [(n, dispatcher.answer(n)) for n in graph.nodes if not n.is_leaf]
     return [Offender(n, a) for n, a in found if not a.is_final]
 
 
 def require_legal(illegal: Sequence[Offender], target: Target) -> None:
-    """Require that nothing is left.
+    """Require that no illegal node is left.
 
     Raises:
-        LegalizeError: Something is; one fact a node, with the attempts and the module for a kernel or a decomposition.
+        LegalizeError: A node is illegal; one fact a node, with the attempts and the module for a kernel or a decomposition.
     """
     if not illegal:
         return

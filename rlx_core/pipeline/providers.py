@@ -26,7 +26,7 @@ def activate_options(host: PluginHost, named: frozenset[str]) -> Registry:
 
 
 def named_by_variables(host: PluginHost, environ: Iterable[str]) -> Iterator[str]:
-    """The plugins that a variable is called after, so that it may set an option of theirs."""
+    """Yield the plugins whose name begins a variable, because it may set one of their options."""
     variables = list(environ)
     for entry in host.entries:
         beginnings = option_variables(entry.name)

@@ -1,4 +1,4 @@
-"""The plugins and the configuration that a caller means."""
+"""The plugins and the configuration of a call."""
 
 from __future__ import annotations
 

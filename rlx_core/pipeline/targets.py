@@ -66,7 +66,7 @@ def numbered(wanted: str) -> tuple[str, int | None]:
 
 
 def opened(host: PluginHost, name: str, *, even_unavailable: bool = False) -> Backend:
-    """The backend of a target, ready to be asked.
+    """Return the backend of a target, loaded and instantiated.
 
     Args:
         even_unavailable: Whether it is returned even if it cannot be used here.

@@ -29,7 +29,7 @@ class ArgumentMemory(Protocol):
     name: str
 
     def adopt(self, data: Any) -> Placed | None:
-        """An array of the device library's own as it lies; `None` for everything else."""
+        """Return an array of the device library as an array of this device without a copy; `None` for everything else."""
 
 
 @frozen

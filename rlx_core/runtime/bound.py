@@ -112,7 +112,7 @@ class BoundPrograms:
             self.door.entry = None
 
     def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
-        """The program for the sizes of some inputs, with the weights of now.
+        """Return the program for the sizes of some inputs, with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -127,7 +127,7 @@ class BoundPrograms:
         return found
 
     def open(self, bound: BoundProgram) -> None:
-        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
+        """Create the entry of a program that has just run, for the fast path: by now its frame can become the entry's."""
         if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
             return
         with self.lock:
@@ -150,7 +150,7 @@ class BoundPrograms:
         return lir, self._prepared(lir, weights)
 
     def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> BoundProgram:
-        """The program for sizes that were read off the inputs and the weights that are `given`."""
+        """Return the program for sizes that were read off the inputs and the weights `given`."""
         with self.lock, collecting_seldom():  # once, although planning and building each ask for it
             weights = self.weights
             if weights is not given:  # another thread has bound others

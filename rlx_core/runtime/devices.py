@@ -1,4 +1,4 @@
-"""The devices there are, and arrays on them, as users ask for them by name."""
+"""The available devices, and arrays on them, by the names that users write."""
 
 from __future__ import annotations
 

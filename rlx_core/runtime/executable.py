@@ -112,7 +112,7 @@ class Executable:
         return self._shared.planned(binding)
 
     def emit(self, level: str, step: int | str | None = None) -> str:
-        """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
+        """Return the program as text at a level of its lowering: `mir`, `lir`, `loops`, then the target's own.
 
         With symbolic sizes, the levels below `lir` show the latest run.
 
@@ -167,7 +167,7 @@ class Executable:
         self.set_params({name: array})
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
-        """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
+        """Bind several parameters together: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
         self._shared.bind(ready)

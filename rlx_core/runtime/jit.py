@@ -133,7 +133,7 @@ class Jitted(Generic[P, R_co]):
         return self._called(variant, leaves, kwargs)
 
     def _called(self, variant: Variant, leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The results of a checked call, after which calls like it take the fast path."""
+        """Return the results of a checked call, after which similar calls take the fast path."""
         results = variant(leaves)
         if not kwargs:
             # Names and positions are one only where all arguments are by position.
@@ -155,7 +155,7 @@ class Jitted(Generic[P, R_co]):
         return made_again(self, self._made)
 
     def __copy__(self) -> Jitted[P, R_co]:
-        """The same function made again, with nothing compiled yet."""
+        """Return a new function of the same definition, with nothing compiled yet."""
         return self if self._made is None else self._made()
 
     def __deepcopy__(self, memo: object) -> Jitted[P, R_co]:
@@ -219,7 +219,7 @@ class Jitted(Generic[P, R_co]):
         return Variant(executable, traced, inputs, straight)
 
     def _kept(self, key: Any, variant: Variant, most: int) -> Variant:
-        """The variant, which is kept under its key in place of the oldest where there are `most` of them."""
+        """Return the variant after storing it under its key; the oldest is evicted if there are `most` of them."""
         while len(self._variants) >= most:
             del self._variants[next(iter(self._variants))]
         self._variants[key] = variant

@@ -62,7 +62,7 @@ def _bound_program(compiled: CompiledProgram, prepare: Graph, arrays: Mapping[st
 
 
 def _with_computed(lir: Lir, arrays: Mapping[str, Any], computed: Iterator[Any]) -> Bindings:
-    """Parameters as they were given, and the others as they were computed, in the order of the prepare graph's results."""
+    """Return unchanged parameters and computed ones, in the order of the prepare graph's results."""
     assert lir.prepare is not None, "there is something to compute"
     pairs = zip(lir.graph.param_types, lir.prepare.outputs, strict=True)
     return Bindings(

@@ -119,7 +119,7 @@ class Session:
 
 @checked_call
 def available_devices(host: PluginHost | None = None) -> list[str]:
-    """The targets of which there is a device here; `rlx.devices()` lists the devices."""
+    """Return the targets with a device here; `rlx.devices()` lists the devices."""
     found = host or default_host()
     names = sorted(found.activate_all().backends)
     return [name for name in names if is_available(name, found)]

@@ -22,7 +22,7 @@ def has_axis(program: OpProgram) -> bool:
 
 
 def axes_of(attributes: Mapping[str, Any]) -> dict[str, int | tuple[int, ...]]:
-    """The attributes that are called after axes and hold some, counted from the start."""
+    """Return the attributes whose names refer to axes and that contain some, counted from the start."""
     return {name: value for name, value in attributes.items() if NAMES.fullmatch(name) and counts_from_start(value)}
 
 

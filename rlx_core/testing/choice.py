@@ -43,7 +43,7 @@ def candidates(group: Sequence[OpProgram], about: About, law: str) -> Iterator[O
 
 
 def varied(programs: Sequence[OpProgram], about: About) -> list[OpProgram]:
-    """The variants of some samples that a law is asked of, if the op takes them."""
+    """Return the variants of some samples that a law tries, if the op takes them."""
     return [v for base in bases(programs) for v in variants(base) if about.asks(v)]
 
 
@@ -57,7 +57,7 @@ def first(programs: Iterable[OpProgram], about: About) -> OpProgram | None:
 
 
 def is_asked(about: About, program: OpProgram) -> bool:
-    """Return whether the law is about the program. Of a sample that fails every law is asked, so that the failure is seen."""
+    """Return whether the law applies to the program. All laws apply to a sample that fails, so that the failure is reported."""
     if not about.asks(program):
         return False
     return about.holds(program) if program.failure is None else program.variation is None

@@ -28,7 +28,7 @@ LAWS: Final = {
 """The differences that a stated law excuses, and the words that state it."""
 
 RANGES: Final = {"ordinary": (-2.0, 2.0), "positive": (0.5, 2.0), "tails": (-40.0, 40.0)}
-"""The ranges of floats that are drawn; integers are drawn from the same ranges, and from their limits."""
+"""The ranges of random floats; integers have the same ranges, and their limits."""
 
 
 @frozen(eq=False)

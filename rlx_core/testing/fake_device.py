@@ -350,7 +350,7 @@ def used_buffers(kernel: Kernel) -> tuple[int, ...]:
 
 
 class LoopLanguage(Language):
-    """The loop language as a device's own."""
+    """The loop language as a device language."""
 
     level = Level("fake", "the loop language, as the recording device reads it")
     identity = "loops 1"

@@ -82,7 +82,7 @@ WAYS = (
 
 
 class Objects:
-    """Machine code by key, so that ways of a program which differ only in running share it."""
+    """A cache of machine code by key, so that ways of a program which differ only in running share it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -122,7 +122,7 @@ def planned(
     host: PluginHost | None,
     objects: Objects,
 ) -> CompiledProgram:
-    """The plan of one way, of those of earlier ways where it repeats one."""
+    """Return the plan of one way; a way that repeats another reuses its plan."""
     if way.repeats is None:
         return compiled_for(program, way, target, host, objects)
     return repeated(plans[way.repeats], way, program)
@@ -298,7 +298,7 @@ def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep:
 
 
 def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path | None) -> None:
-    """Print the smallest program that fails as this one does, and keep it."""
+    """Print the smallest program that fails as this one does, and store it."""
     smallest, why = reduced(program, ways, target=target)
     print(report(program.seed, smallest, why), flush=True)
     if keep is not None:

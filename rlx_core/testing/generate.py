@@ -34,13 +34,13 @@ from rlx_core.testing.yardstick import Noise, precision
 __all__ = ["Generated", "generate"]
 
 VERSION = 3
-"""Raised when a seed would have to mean another graph."""
+"""Version of the generator: increased when a seed would give another graph."""
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
 """Sizes that replace a dim of a sample: zero, one, and odd and even sizes around those of vectors."""
 
 NESTED = 0.08
-"""The share of ops that are put inside a loop or a choice."""
+"""The share of ops that are nested in a loop or a conditional."""
 
 PARTS = 0.12
 """The share of moves that insert a small program, in loops, differentiated or batched."""
@@ -191,7 +191,7 @@ class Growth:
         self._attempt(nested(self.rng, move) if operands and self.rng.random() < NESTED else move, operands)
 
     def _grow_part(self) -> None:
-        """Try a small program of new leaves, some of which become values that are there already."""
+        """Try a small program of new leaves, some of which become existing values."""
         inner = Growth(self.rng, Builder("part"), is_part=True)
         for _ in range(int(self.rng.integers(1, 6))):
             inner.grow()
@@ -263,7 +263,7 @@ class Growth:
         return varied if is_accepted(op, varied) else sample
 
     def _model(self, sample: Sample) -> tuple[TensorType, TensorType] | None:
-        """The type of a value that is there, and an operand of the sample that could be of it with other sizes."""
+        """Return the type of an existing value, and an operand of the sample that could have it with other sizes."""
         value = self._recent().value if self.known else None
         fitting = [
             t

@@ -55,7 +55,7 @@ def _constant(values: Sequence[Value], data: object) -> Value:
 
 
 def _scanned(body: Graph, values: Sequence[Value], is_stacked: np.ndarray) -> tuple[Value, ...]:
-    """The last of some equal steps; operands are constants of the loop, or the same at each step."""
+    """Return the last of some equal steps; operands are constants of the loop, or the same at each step."""
     order = sorted(range(len(values)), key=lambda i: bool(is_stacked[i]))
     consts = sum(not is_stacked[i] for i in order)
     builder = Builder("step")

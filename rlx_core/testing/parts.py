@@ -89,7 +89,7 @@ def carried(rng: np.random.Generator, part: Part) -> Part:
 
 
 def repeated(graph: Graph, values: Sequence[Value], carries: Mapping[int, int]) -> tuple[Value, ...]:
-    """The results of the last of some steps, written out."""
+    """Return the results of the last of some steps, unrolled."""
     move, values = placed(graph), list(values)
     results = as_results(move(values))
     for _ in range(STEPS - 1):
@@ -134,7 +134,7 @@ def along(rng: np.random.Generator, part: Part) -> Part:
 
 
 def mapped(rng: np.random.Generator, part: Part) -> Part:
-    """Over some examples, whose floats are those of the first in another order."""
+    """Return the part over some examples, whose floats are permutations of the first's."""
     axes = {name: 0 for name in part.graph.input_types if rng.random() < 0.7}
     if not axes:
         return part

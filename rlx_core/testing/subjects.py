@@ -58,7 +58,7 @@ _Row = TypeVar("_Row")
 
 @frozen
 class ContributionSubject:
-    """One record of a plugin, and why it cannot be used; nothing if it can."""
+    """One record of a plugin, and the reason why it cannot be used; empty if it can."""
 
     name: str
     fault: str | None = None
@@ -186,7 +186,7 @@ def host_with_module(word: str) -> PluginHost | None:
 
 
 def entry_of(host: PluginHost, word: str) -> PluginEntry | None:
-    """The plugin that a word means: its name, its distribution, its module or its file."""
+    """Return the plugin that a word names: its name, its distribution, its module or its file."""
     address = word.rpartition("=")[2]
     matching = (e for e in host.entries if e.matches(word) or address in (e.module, e.file))
     return next(matching, None)

@@ -114,7 +114,7 @@ def describe_refusals(item: pytest.Item) -> None:
 
 
 def describe_kernels(item: pytest.Item) -> None:
-    """Add which kernels a target ran, once the law of backends has been asked."""
+    """Add the kernels that a target ran, once the law of backends has been tried."""
     run = getattr(getattr(item, "callspec", None), "params", {}).get("backend")
     for key, about in item.user_properties:
         if key == KEY and isinstance(about, dict) and isinstance(run, TargetRun):
@@ -149,7 +149,7 @@ def declined(reports: Iterable[Any]) -> dict[str, str]:
 
 
 def lines(reports: Sequence[Any]) -> list[str]:
-    """The summary, a line an element; nothing if no law ran."""
+    """Return the lines of the summary; empty if no law ran."""
     tallies = tallied(reports)
     if not any(tally.laws or tally.declined for tally in tallies.values()):
         return []

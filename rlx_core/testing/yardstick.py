@@ -34,7 +34,7 @@ def precision(kind: DType) -> float:
 
 @frozen(eq=False)
 class Yardstick:
-    """The true outputs of a program on some arrays, and how far from each a run may be."""
+    """The true outputs of a program on some arrays, and their tolerances."""
 
     outputs: tuple[Value, ...]
     exact: tuple[np.ndarray, ...]

@@ -1,4 +1,4 @@
-"""Programs of a device from a package's form: whether they run there, and their modules and weights in place."""
+"""Programs of a device from a package's form: the check whether they run there, and their modules and weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Text:
 
 @define(eq=False)
 class DevicePackage:
-    """The programs of a form on a device; modules are built and weights put there when a program first needs them."""
+    """The programs of a form on a device; modules are built and weights uploaded when a program first needs them."""
 
     device: Device
     blobs: Blobs

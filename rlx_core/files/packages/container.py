@@ -128,7 +128,7 @@ class BlobFile:
         return _PREFIX.json(bytes(self.arrays([number])[0]), f"blob {number}")
 
     def expect_whole(self) -> None:
-        """Check every blob, those too that nothing here would use.
+        """Check every blob, unused ones included.
 
         Raises:
             FormatError: One is damaged.

@@ -1,4 +1,4 @@
-"""Digests of blobs: of the digests of their pieces, which several processors work out at once."""
+"""Digests of blobs: each is the digest of its chunks' digests, which several processors compute in parallel."""
 
 from __future__ import annotations
 

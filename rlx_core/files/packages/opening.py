@@ -29,7 +29,7 @@ __all__ = ["import_file", "open_package"]
 
 
 def import_file(path: Path, host: PluginHost) -> Container:
-    """A package, of which nothing was believed or run yet.
+    """Return the container of a package file, which is not yet trusted; nothing in it has run.
 
     Raises:
         FormatError: It is no package, of another version, damaged or cut off.

@@ -219,7 +219,7 @@ class PackagedFunction(Bundled):
             return self._programs[number]
 
     def _open(self, found: Unpacked) -> None:
-        """Let plain calls go straight to a program that has just run; see `Executable`."""
+        """Create the entry of a program that has just run, for the fast path; see `Executable`."""
         if found.runs >= RUNS_BEFORE_ENTRY and found.entry is self._door.entry:
             return
         with self._lock:

@@ -30,7 +30,7 @@ ROUNDS: Final = 16
 
 
 def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Accepts | None = None) -> Result:
-    """`graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
+    """Return `graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
 
     `accepts` checks every replacement, in addition to the engine's conditions.
 

@@ -251,7 +251,7 @@ def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[
 
 
 def with_bodies(op: Op, change: Callable[[Graph], Graph]) -> Op:
-    """`op` with every nested graph replaced; `op` itself if none of them changed."""
+    """Return `op` with every nested graph replaced; `op` itself if none of them changed."""
     bodies = nested_graphs(op)
     changed = {name: new for name, body in bodies.items() if (new := change(body)) is not body}
     return attrs.evolve(op, **changed) if changed else op

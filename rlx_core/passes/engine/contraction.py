@@ -95,7 +95,7 @@ class Contraction:
             self.place[unit] = place
 
     def closure(self, units: set[int], lowest: int, highest: int, *, is_forward: bool) -> set[int]:
-        """Return everything between two places that is reached from `units`, themselves included."""
+        """Return all units between two places that are reached from `units`, themselves included."""
         around = self.after if is_forward else self.before
         found = {u for u in units if lowest <= self.place[u] <= highest}
         stack = list(found)

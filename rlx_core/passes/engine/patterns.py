@@ -120,7 +120,7 @@ class PatternMatch:
 
 
 def matches(pattern: Value, value: Value, found: PatternMatch | None = None) -> Iterator[PatternMatch]:
-    """Every way in which `value` is an instance of `pattern`; commutative operands are tried in both orders."""
+    """Yield every match of `pattern` at `value`; commutative operands are tried in both orders."""
     found = found or PatternMatch()
     wanted, node = pattern.node, value.node
     if isinstance(wanted.op, Input):

@@ -23,7 +23,7 @@ Pruned = tuple[Op, Sequence[Value], Sequence[int]]
 """A smaller op, its operands, and the places of the results that it still has, in order."""
 
 prune = RuleTable("prune")
-"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if nothing can go."""
+"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if all are needed."""
 
 
 @prune(If)

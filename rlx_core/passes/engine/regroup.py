@@ -44,7 +44,7 @@ class Group:
 
 
 class Grouping:
-    """Disjoint groups of one graph that can all be replaced at once: none depends on its own result, even through others."""
+    """Disjoint groups of one graph that can all be replaced together: none depends on its own result, even through others."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -137,7 +137,7 @@ class Regrouping:
         self.counts[group.rule] = self.counts.get(group.rule, 0) + 1
 
     def made_by_op(self, group: Group, inputs: Sequence[Value], name: str | None) -> tuple[Value, ...]:
-        """The results of the op that a group becomes; nothing where it becomes more than an op."""
+        """Return the results of the op that replaces a group; empty if the replacement is more than one op."""
         op = group.make
         if not isinstance(op, Op):
             return ()

@@ -105,13 +105,13 @@ class Predicate:
 
 
 def predicate(name: str) -> Callable[[Callable[[Match], bool]], Predicate]:
-    """Name a condition so that rules can be given it with `when`."""
+    """Name a condition for use with `when`."""
     return lambda holds: Predicate(name, holds)
 
 
 @frozen(eq=False)
 class Left:
-    """A rule in the making: it has a name and a left side."""
+    """A rule under construction: it has a name and a left side."""
 
     name: str
     pattern: Value | type[Op]
@@ -172,7 +172,7 @@ class RewriteRule:
 
     @property
     def root(self) -> type[Op]:
-        """The op that the left side begins with."""
+        """The op at the root of the left side."""
         return type(self.left.node.op) if isinstance(self.left, Value) else self.left
 
     @cached_property
@@ -204,7 +204,7 @@ class RewriteRule:
         )
 
     def instances(self, node: Node) -> Iterator[PatternMatch]:
-        """The ways in which `node` is an instance of the left side."""
+        """Yield the matches of the left side at `node`."""
         if isinstance(self.left, Value):
             if self.may_begin(node):
                 yield from matches(self.left, node.result)
@@ -268,7 +268,7 @@ def kept_for(graph: Graph, node: Node) -> str | None:
 
 
 def instantiate(pattern: Value, arguments: Mapping[str, Any]) -> Any:
-    """A right side that is a pattern, with its variables filled in; numbers stay weakly typed."""
+    """Return a right side that is a pattern, with its variables bound; numbers stay weakly typed."""
     node = pattern.node
     if isinstance(node.op, Input):
         return arguments[node.op.label]

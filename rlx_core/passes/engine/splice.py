@@ -20,7 +20,7 @@ __all__ = ["Draft", "draft"]
 
 @frozen(eq=False)
 class Draft:
-    """Values made by `draft`, some of them new and some of them from outside."""
+    """Values built by `draft`; some are new, and some are captured from outside."""
 
     results: tuple[Value, ...]
     builder: Builder

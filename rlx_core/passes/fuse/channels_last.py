@@ -121,7 +121,7 @@ class ChannelsLastWalk:
         self.count = 0
 
     def replace(self, node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
-        """The results of a node that is computed with channels last; `None` for one that stays."""
+        """Return the results of a node that is computed with channels last; `None` for one that is unchanged."""
         given = [v for v in operands if v is not None]
         if len(given) < len(operands):
             return None

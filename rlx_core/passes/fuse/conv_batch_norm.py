@@ -38,7 +38,7 @@ class FuseConvBatchNorm(Pass):
 
 
 def fold(graph: Graph) -> Result:
-    """`graph` with every batch norm of bound statistics folded into the convolution before it."""
+    """Return `graph` with every batch norm of bound statistics folded into the convolution before it."""
     chosen = {n for n in graph.nodes if isinstance(n.op, BatchNormInference)}
     if chosen:
         bound = bound_nodes(graph)

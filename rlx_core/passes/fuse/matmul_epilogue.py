@@ -64,7 +64,7 @@ class FuseMatMulEpilogue(Pass):
 
 
 def candidates(graph: Graph, node: Node) -> Iterator[Group]:
-    """The ways in which a node is the epilogue of a product that it reads, the last product first."""
+    """Yield the ways in which a node is the epilogue of a product that it reads, the last product first."""
     region, inputs = region_at(graph, node)
     if region is None:
         return

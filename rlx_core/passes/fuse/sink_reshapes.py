@@ -44,7 +44,7 @@ class SinkReshapes(Pass):
 
 
 def sink(graph: Graph, judge: Judge) -> Result:
-    """`graph` with every region that reads a reshaped product in the dims of the product."""
+    """Return `graph` with every region that reads a reshaped product in the dims of the product."""
     count = 0
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:

@@ -95,7 +95,7 @@ class Reading:
     nodes: list[Node] = field(factory=list)
 
     def through_casts(self, value: Value) -> Value:
-        """`value` below casts between floats: attention computes in the wider dtype, so nothing is lost."""
+        """Return `value` below casts between floats: attention computes in the wider dtype, so nothing is lost."""
         while isinstance(value.node.op, Cast) and value.node.operands[0] is not None:
             inner = value.node.operands[0]
             if value.dtype not in FLOATS or inner.dtype not in FLOATS:

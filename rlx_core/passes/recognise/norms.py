@@ -1,4 +1,4 @@
-"""Layer and RMS norms as people write them: statistics over some axes, a reciprocal root, then a scale and a shift.
+"""Layer and RMS norms in traced code: statistics over some axes, a reciprocal root, then a scale and a shift.
 
 The eps has to be inside the root and the variance has to be the biased one. The affine part joins in separate steps, so
 that a norm whose scale has another shape is still a norm.
@@ -149,7 +149,7 @@ def is_aligned(node: Node, root: Root, data: Value, axes: tuple[int, ...]) -> bo
 
 
 def mean_square(statistic: Value, data: Value, axes: tuple[int, ...]) -> tuple[Node, ...] | None:
-    """The nodes of `mean(data²)` over `axes`, dims kept; `None` if the statistic is anything else."""
+    """Return the nodes of `mean(data²)` over `axes`, dims kept; `None` if the statistic is another."""
     mean = kept_dims(statistic, Mean, axes, data.ndim)
     squares = None if mean is None else mean.operands[0]
     if mean is None or squares is None:
@@ -162,7 +162,7 @@ def mean_square(statistic: Value, data: Value, axes: tuple[int, ...]) -> tuple[N
 
 
 def centred_from(data: Value, axes: tuple[int, ...]) -> tuple[Value, tuple[Node, ...]] | None:
-    """`x` and the nodes of its mean, where `data` is `x - mean(x)` over `axes`."""
+    """Return `x` and the nodes of its mean, where `data` is `x - mean(x)` over `axes`."""
     node = data.node
     if type(node.op) is not subtract.op:
         return None

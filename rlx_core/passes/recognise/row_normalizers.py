@@ -66,7 +66,7 @@ def as_it_stands(value: Value) -> Normalizer | None:
 
 
 def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
-    """`x` and the nodes on the way, where `value` is `x - max x` along an axis."""
+    """Return `x` and the nodes on the way, where `value` is `x - max x` along an axis."""
     x, shift = value.node.operands if type(value.node.op) is subtract.op else (None, None)
     if x is None or shift is None or x.type != value.type or not lies_along(shift, x.shape, (axis,)):
         return None

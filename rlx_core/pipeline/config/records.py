@@ -67,7 +67,7 @@ def thaw(value: Any) -> Any:
 
 
 def freeze(value: Any) -> Any:
-    """Lists as tuples and tables as read-only mappings, all the way down."""
+    """Return lists as tuples and tables as read-only mappings, recursively."""
     if isinstance(value, Mapping):
         return MappingProxyType({k: freeze(v) for k, v in value.items()})
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -97,7 +97,7 @@ def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
 
 
 def is_path(record: object, attribute: Any, value: str | None) -> None:
-    """A validator: some file can be called that."""
+    """A validator: the value is a valid path."""
     try:
         has_nul = value is not None and b"\0" in os.fsencode(value)
     except UnicodeEncodeError as error:
@@ -243,7 +243,7 @@ class PrintingConfig:
 
 @frozen
 class UnknownSetting:
-    """An `RLX_...` variable that means nothing, with the nearest one that does."""
+    """An unknown `RLX_...` variable, with the nearest known one."""
 
     name: str
     hint: str | None

@@ -1,4 +1,4 @@
-"""Words of a configuration that mean ops: one that means none is a mistake, which would look like a policy without effect."""
+"""Words of a configuration that name ops: one that matches no op is an error, since the policy would have no effect."""
 
 from __future__ import annotations
 

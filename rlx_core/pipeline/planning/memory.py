@@ -106,7 +106,7 @@ def lower_bound(ranges: Sequence[LiveRange]) -> int:
 def plan_memory(
     lir: Lir, strategy: str = "best", alignment: int | None = None, held: frozenset[Value] = frozenset()
 ) -> Lir:
-    """`lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
+    """Return `lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
     step_bytes = alignment or lir.alignment
     ranges = live_ranges(lir, held)
     offsets = STRATEGIES[strategy](ranges, step_bytes)
@@ -114,7 +114,7 @@ def plan_memory(
 
 
 def with_offsets(lir: Lir, placed: Mapping[LiveRange, Slot], alignment: int) -> Lir:
-    """`lir` with the slots that `placed` gives its live ranges."""
+    """Return `lir` with the slots of its live ranges at the offsets in `placed`."""
     slots = {value: slot for r, slot in placed.items() for value in r.values}
     workspaces = {r.step: slot for r, slot in placed.items() if r.step is not None}
     steps = tuple(
@@ -190,7 +190,7 @@ class _Packer:
 
 
 def _first_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
-    """The lowest offset at which `size` bytes touch none of the given ranges."""
+    """Return the lowest offset at which `size` bytes do not overlap the given ranges."""
     if not len(lows):
         return 0
     order = np.argsort(lows, kind="stable")

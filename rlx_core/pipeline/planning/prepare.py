@@ -126,7 +126,7 @@ def is_free_view(node: Node, target: Target) -> bool:
 
 
 def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:
-    """A parameter name for each moved value: the node's own where it has one, and unlike any other leaf's."""
+    """Return a parameter name for each moved value: the node's own where it has one, and unique among the leaves."""
     taken = {*graph.input_types, *graph.param_types}
     names: dict[Value, str] = {}
     for node in graph.nodes:

@@ -77,7 +77,7 @@ class Flow:
 
 
 def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) -> tuple[Node, ...]:
-    """The nodes that a run computes, operands first: no leaves, and nothing pure that no output needs.
+    """Return the nodes that a run computes, operands first: without leaves, and without pure nodes that no output needs.
 
     Args:
         graph: The program.
@@ -92,7 +92,7 @@ def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) ->
 
 
 def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
-    """The graph's own order, in which nodes that add no bytes come as early as they can."""
+    """Return the graph's own order, with nodes that add no bytes as early as possible."""
     types = [type for node in graph.nodes for type in node.types]
     unread, waits = list(flow.readers), list(flow.waits)
     ready: dict[int, None] = {}

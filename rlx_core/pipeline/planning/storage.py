@@ -73,7 +73,7 @@ class Storage:
 
 @define(eq=False)
 class Reuse:
-    """The walk over the schedule that lets results take over the bytes of operands that die there.
+    """The walk over the schedule that lets results take over the bytes of operands whose last use is there.
 
     Attributes:
         graph: The program.

@@ -242,7 +242,7 @@ class Program(ABC):
 
     @abstractmethod
     def clone(self) -> Program:
-        """A program sharing immutable weights and nothing mutable."""
+        """Return a program that shares immutable weights and no mutable state."""
 
 
 class ObjectStore(Protocol):
@@ -279,7 +279,7 @@ class Backend(ABC):
         return None
 
     def on(self, number: int) -> Backend:
-        """The same backend for another of its devices; a target's name alone means the first.
+        """Return the same backend for another of its devices; a target's name alone means the first.
 
         Raises:
             DeviceError: There is no device of that number.
@@ -293,7 +293,7 @@ class Backend(ABC):
         return self
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
-        """The target under the values that a configuration gives to options; most targets do not depend on any.
+        """Return the target for the configured values of options; most targets do not depend on any.
 
         Raises:
             ConfigError: An option has a value that this device cannot meet.
@@ -311,7 +311,7 @@ class Backend(ABC):
         """
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
-        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
+        """Return a program like `compile`, with code that may be read from `objects` and stored there.
 
         Args:
             objects: The configured cache of code, or `None`. A backend that has nothing to keep
@@ -334,7 +334,8 @@ class Backend(ABC):
     def built_ahead(
         self, lirs: Sequence[Lir], target: Target, options: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
-        """While it is open, programs of these plans find their code: for backends that make the code of many at once sooner.
+        """Return a context in which programs of these plans reuse code that was built together, which is faster for some
+        backends.
 
         Args:
             lirs: Plans for `target`.
@@ -358,7 +359,7 @@ class Backend(ABC):
     def emit(
         self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
     ) -> Sequence[Listing]:
-        """The code of some steps, as `compile` would make it.
+        """Return the code of some steps, as `compile` would generate it.
 
         Args:
             lir, target, options: See `compile`.

@@ -105,7 +105,7 @@ class Answer:
 
     @property
     def is_final(self) -> bool:
-        """Whether the node stays as it is."""
+        """Whether the node is not rewritten."""
         return self.means in ("native", "view", "host")
 
 
@@ -148,7 +148,7 @@ class Dispatcher:
         return self.without_kernel(node, selection.refusals, forced)
 
     def without_kernel(self, node: Node, refusals: tuple[KernelRefusal, ...], forced: str = "") -> Answer:
-        """The answer once kernels and target rewrites are out of the question."""
+        """Return the answer if neither kernels nor target rewrites take the node."""
         op = node.op
         if op.decompose is not None:
             return Answer("common-ir", None, refusals, forced or f"{op.name} has no kernel that takes it")
@@ -216,7 +216,7 @@ class Dispatcher:
         return not self.target.falls_back(self.target.tier(kernel))
 
     def kernel_for(self, node: Node) -> Kernel | None:
-        """The kernel that runs a node; `None` for one that needs none or has none."""
+        """Return the kernel that runs a node; `None` for one that needs none or has none."""
         answer = self.answer(node)
         if answer.means == "host":
             return HOST_KERNEL
@@ -297,12 +297,12 @@ class DispatchReport:
 
     @property
     def compile_ready(self) -> bool:
-        """Whether every node that is left has a way to run."""
+        """Whether every remaining node can run."""
         return not any(r.means == "unsupported" for r in self.rows)
 
     @property
     def by_op(self) -> Mapping[str, Counter[str]]:
-        """Op → how many of its nodes got which answer."""
+        """Op → the number of its nodes by answer."""
         found: dict[str, Counter[str]] = {}
         for row in self.rows:
             found.setdefault(row.op, Counter())[row.means] += 1

@@ -129,7 +129,7 @@ class TraitWords(TypedDict, total=False):
 
 @frozen(eq=False)
 class Kernel(Traits):
-    """One way to run one op.
+    """An implementation of an op on a target.
 
     The function is called as `run(op, *operands, out=..., workspace=...)` with the backend's own buffers; `out` is a tuple
     when the op has several results, and destination passing is the rule: the plan owns all memory.
@@ -279,7 +279,7 @@ class KernelTable:
         rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
 
     def _filled(self) -> dict[str, Kernel]:
-        """The rows by name, all of them there."""
+        """Return the rows by name, loaded if necessary."""
         if self._fill is not None:
             with self._lock:
                 fill = self._fill
@@ -331,7 +331,7 @@ class KernelTable:
         self._add(kernel if is_same else evolve(kernel, plugin=owner, name=name))
 
     def leave_out(self, fault: ContributionFault) -> None:
-        """Remember that there are further rows, which cannot be used, for the error about a node that no row takes."""
+        """Record that further rows cannot be used, for the error about a node that no row takes."""
         self._left_out.append(fault)
 
     @property
@@ -382,9 +382,9 @@ class KernelTable:
         return self._failed[kernel.name]
 
     def fail(self, kernel: Kernel, step: str, error: BaseException) -> bool:
-        """Use a row no more because its code raised, and warn of it; whether that could be done.
+        """Disable a row because its code raised, with a warning; return whether this was possible.
 
-        It cannot for a row of no plugin, whose exception has no owner to name.
+        It is impossible for a row of no plugin, whose exception has no owner to name.
         """
         fault = leave_row_out("kernels", kernel.name, step, kernel.plugin, error)
         if fault is None:

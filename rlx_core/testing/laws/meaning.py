@@ -44,7 +44,7 @@ OTHER_BATCHES = (1, 5)
 
 
 class Meaning:
-    """One value by several ways: as inferred, as computed, in other dtypes, with symbols for sizes, in a batch."""
+    """One value computed in several ways: by inference, by the reference, in other dtypes, with symbolic sizes, in a batch."""
 
     @about(runs, variants=EVERY)
     def test_inferred_type_is_the_type_computed(self, program: OpProgram) -> None:

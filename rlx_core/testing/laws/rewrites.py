@@ -152,7 +152,7 @@ def sizes_of(sample: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def other_samples(rule: RewriteRule) -> Iterator[Mapping[str, Any]]:
-    """One type for all variables, of each dtype and of other sizes; nothing for a rule that brings its own samples."""
+    """Yield one type for all variables, of each dtype and of other sizes; nothing for a rule with its own samples."""
     if rule.samples:
         return
     yield from default_samples(rule)

@@ -1,4 +1,4 @@
-"""The C++ compiler that there is: g++ or clang++ of the system, else the one that `ziglang` brings by pip."""
+"""The available C++ compiler: g++ or clang++ of the system, else the one of the package `ziglang`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from rlx_core.testing.shim.memory import Buffer, guarded
 __all__ = ["ShimDriver", "facts_of", "stand_in"]
 
 GIVEN: Final = -1
-"""The number of the memory that a launch gives its groups, among a launch's buffers."""
+"""The number of a launch's dynamic shared memory among its buffers."""
 
 GIVEN_ALIGNMENT: Final = 1024
 
