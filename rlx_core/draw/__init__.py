@@ -1,5 +1,5 @@
-"""What people see of programs: pictures, the pages of notebooks, summaries, differences, and every level of a plan as text.
+"""Displays of programs: pictures, the pages of notebooks, summaries, differences, and every level of a plan as text.
 
-This layer reads graphs, plans and reports, and changes none. What a notebook asks of them is registered in `pages.py`, which is
-loaded when the first is shown: no layer below knows how anything is drawn.
+This layer reads graphs, plans and reports, and changes none. The displays of notebooks are registered in `pages.py`, which is
+imported when the first is shown: no lower layer depends on the drawing code.
 """

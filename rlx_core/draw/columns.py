@@ -1,8 +1,8 @@
-"""The last step of a layered layout: cells whose orders in their rows are known get their places across the page.
+"""The last step of a layered layout: horizontal coordinates of cells whose orders in their rows are known.
 
-Cells of adjoining rows that belong together are aligned first: a chain is one column, a long edge one straight line. What is
-aligned is placed as one piece, first as far left as its neighbours allow and then nearer to what it is connected to. The idea
-of aligned pieces is that of Brandes and Köpf 2001, "Fast and Simple Horizontal Coordinate Assignment".
+Cells of adjoining rows that belong together are aligned first: a chain is one column, a long edge one straight line. Aligned
+cells are placed as one block, first as far left as the neighbours allow and then nearer to the cells they connect to. Blocks
+of aligned cells are from Brandes and Köpf 2001, "Fast and Simple Horizontal Coordinate Assignment".
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rlx_core.system.records import define
 __all__ = ["ColumnCell", "place"]
 
 _SWEEPS: Final = 12
-_GAP: Final = 18.0  # between boxes of a row, and beside a box that an edge passes
+_GAP: Final = 18.0  # between boxes of a row, and next to a box that an edge passes
 _TRUNK_GAP: Final = 5.0  # between two edges that pass a row side by side
 
 
 @define(eq=False)
 class ColumnCell:
-    """A box or a waypoint in a row; waypoints have no box. `above` and `below` are what it is connected to in the next rows."""
+    """A box or a waypoint in a row; waypoints have no box. `above` and `below` are its neighbours in the next rows."""
 
     row: int
     width: float
@@ -95,7 +95,7 @@ def _columns(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> list
 
 
 def _preferences(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> Callable[[int, int], tuple[int, int]]:
-    """What is aligned first: two boxes, then the pieces of a long edge; of these, what lies on the longest path."""
+    """Return the order of alignment: two boxes, then the segments of a long edge; of these, cells on the longest path first."""
     depth, height = [0] * len(cells), [0] * len(cells)
     for i in (i for row in rows for i in row):
         depth[i] = 1 + max((depth[k] for k in cells[i].above), default=0)
@@ -110,7 +110,7 @@ def _preferences(cells: Sequence[ColumnCell], rows: Sequence[Sequence[int]]) -> 
 
 
 def _left_to_right(right: Mapping[int, Mapping[int, float]], left: Mapping[int, Mapping[int, float]]) -> list[int]:
-    """The columns in an order in which everything that is left of a column comes before it."""
+    """Return the columns in an order in which all left neighbours of a column come before it."""
     waiting = {c: len(found) for c, found in left.items()}
     ready = deque(c for c, count in waiting.items() if count == 0)
     order: list[int] = []

@@ -1,7 +1,7 @@
-"""A planned program as text at each level on its way to the target: the graph, the plan, loops, and the target's own code.
+"""A planned program as text at each level of its lowering: the graph, the plan, loops, and the target's own code.
 
-The core prints what it knows: HIR, MIR, LIR and the loop language. What comes below is the backend's to name and to print
-(`Backend.levels`, `Backend.emit`). Steps that are one function are printed once, under a line that says which they are.
+The core prints its own levels: HIR, MIR, LIR and the loop language. The backend names and prints the levels below
+(`Backend.levels`, `Backend.emit`). Steps that share one function are printed once, under a line that lists them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVELS: Final = (
     Level("lir", "the execution plan: steps, their kernels, and where every value lies"),
     Level("loops", "the loop language that native backends share"),
 )
-"""What the core prints for every target."""
+"""The levels that the core prints for every target."""
 
 
 @frozen(eq=False)
@@ -44,13 +44,13 @@ class Planned:
 
 
 def levels_of(planned: Planned) -> dict[str, Level]:
-    """Level → what it is, from the graph down to what the processor reads."""
+    """Return the levels by name, from the graph down to the machine code."""
     above = () if planned.program is None else (HIR,)
     return {level.name: level for level in (*above, *LEVELS, *planned.backend.levels(planned.target))}
 
 
 def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
-    """A program, or some of its steps, as text at one level.
+    """Return a program, or some of its steps, as text at one level.
 
     Args:
         planned: The program; below MIR its sizes are known.
@@ -91,10 +91,10 @@ def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
 
 
 def steps_called(lir: Lir, which: int | str) -> tuple[int, ...]:
-    """The steps that a number, an op, a kernel or the name of a result means.
+    """Return the steps that a number, an op, a kernel or the name of a result refers to.
 
     Raises:
-        UnknownNameError: There is none.
+        UnknownNameError: No step matches.
     """
     if isinstance(which, str) and not which.isdecimal():
         found = tuple(i for i, step in enumerate(lir.steps) if which in _names(step))
@@ -132,7 +132,7 @@ def _listings(planned: Planned, level: str, steps: Sequence[int]) -> Sequence[Li
 
 
 def _written(lir: Lir, level: Level, listings: Sequence[Listing]) -> Iterator[str]:
-    """Every listing under a line that says whose it is, in the order of their first steps."""
+    """Yield every listing under a line that lists its steps, in the order of the first steps."""
     for each in sorted(listings, key=lambda listing: listing.steps):
         first = lir.steps[each.steps[0]]
         numbers = ", ".join(map(str, each.steps))
@@ -147,14 +147,14 @@ def _written(lir: Lir, level: Level, listings: Sequence[Listing]) -> Iterator[st
 def _loops(lir: Lir, steps: Sequence[int]) -> Iterator[Listing]:
     found: dict[tuple[str, str], list[int]] = {}
     for i in steps:
-        # The kernel's own name tells steps apart that mean the same and run differently.
+        # The kernel's own name distinguishes steps that have the same meaning and run differently.
         found.setdefault((_loop_text(lir, lir.steps[i]), lir.steps[i].kernel), []).append(i)
     for (text, _), numbers in found.items():
         yield Listing(tuple(numbers), text, "" if text else "its meaning is not one loop kernel")
 
 
 def _loop_text(lir: Lir, step: Step) -> str:
-    """The step in the loop language, on its own place in memory; nothing if it is no loop kernel."""
+    """Return the step in the loop language, independent of its offsets; empty if it is no loop kernel."""
     node = step.node
     formula = formula_of(node.op, node.operand_types)
     if formula is None:

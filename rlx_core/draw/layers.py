@@ -26,7 +26,7 @@ _ABOVE, _BELOW = 10.0, 14.0  # between a box and the nearest horizontal piece of
 
 @frozen
 class LayoutNode:
-    """Something to place: its size, and the boxes whose edges come into it, in order."""
+    """A box to place: its size, and the boxes whose edges come into it, in order."""
 
     width: float
     height: float
@@ -44,7 +44,7 @@ class Route:
 
 @frozen
 class DrawingLayout:
-    """Where everything is: the centre and the top of each box, the corners of each edge, the size of the page."""
+    """The coordinates of a drawing: the centre and the top of each box, the corners of each edge, the size of the page."""
 
     centres: tuple[float, ...]
     tops: tuple[float, ...]
@@ -58,7 +58,7 @@ _Chains = Mapping[tuple[int, int], Sequence[int]]
 
 
 def lay_out(boxes: Sequence[LayoutNode]) -> DrawingLayout:
-    """A layout for boxes whose sources come before them."""
+    """Return a layout for boxes whose sources come before them."""
     if not boxes:
         return DrawingLayout((), (), (), 2 * _MARGIN, 2 * _MARGIN)
     cells, chains = _cells(boxes)
@@ -96,7 +96,7 @@ def _rows_of(boxes: Sequence[LayoutNode]) -> list[int]:
 
 
 def _cells(boxes: Sequence[LayoutNode]) -> tuple[list[ColumnCell], _Chains]:
-    """A cell for each box and for each row that a trunk passes; and what they are connected to."""
+    """Return a cell for each box and for each row that a trunk passes; and their connections."""
     rows = _rows_of(boxes)
     cells = [ColumnCell(rows[i], box.width, i) for i, box in enumerate(boxes)]
     trunks: dict[int, list[int]] = {i: [i] for i in range(len(boxes))}
@@ -123,7 +123,7 @@ def _connect(cells: Sequence[ColumnCell], upper: int, lower: int) -> None:
 
 
 def _ordered_rows(cells: Sequence[ColumnCell]) -> list[list[int]]:
-    """The cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
+    """Return the cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
     rows: list[list[int]] = [[] for _ in range(1 + max(c.row for c in cells))]
     for i, cell in enumerate(cells):
         rows[cell.row].append(i)
@@ -185,10 +185,10 @@ def _is_straight(a: ColumnCell, b: ColumnCell) -> bool:
 
 
 def _lanes(cells: Sequence[ColumnCell], row: Sequence[int]) -> dict[int, int]:
-    """For each cell whose edges run sideways under its row, the lane they do it in.
+    """Return, for each cell whose edges run sideways under its row, the lane of these edges.
 
-    A lane is shared by what lies apart in it. What leaves a cell turns off above whatever arrives in the same column, or the
-    one would seem to continue the other.
+    Disjoint edges share a lane. An edge that leaves a cell bends above one that arrives in the same column; otherwise one
+    would seem to continue the other.
     """
     spans, arrivals = {}, {}
     for i in row:

@@ -1,8 +1,8 @@
-"""What a notebook shows: programs and reports as small, self-contained HTML, in the page's own colours, dark or light.
+"""Pages of notebooks: programs and reports as small, self-contained HTML, in the page's own colours, dark or light.
 
 Everything that comes from a program is escaped. A large program is drawn with its blocks as boxes, then with its chains
 joined, and beyond that as a count of its ops, with its text cut. Graphs, modules and reports find their pages here by their
-class (see `rlx_core/ir/shown.py`); what calls programs is above this layer, and asks for the page of one by name.
+class (see `rlx_core/ir/shown.py`); the layers above, which call programs, request the page of one by name.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rlx_core.pipeline.report import CompilationReport, human_bytes
 __all__ = ["callable_html", "page", "program_html", "program_parts", "program_svg", "section", "table"]
 
 _ALL, _BLOCKS, _CHAINS = 60, 120, 250
-"""Boxes up to which everything is drawn, up to which blocks are, and up to which anything is."""
+"""Maximum number of boxes of a full picture, of one with blocks, and of one with chains."""
 
 _NODES: Final = 5_000  # up to which a program is printed and laid out at all
 _LINES: Final = 200  # of text
-_SHOWN: Final = 12  # inputs, parameters or outputs that stand there unfolded
-# Notebooks have a style of their own for tables, which must not win.
+_SHOWN: Final = 12  # inputs, parameters or outputs that are shown unfolded
+# Notebooks style tables themselves, and that style must not win.
 _STYLE = """
 .rlx-page { font: 13px/1.45 system-ui, sans-serif; color: inherit }
 .rlx-page table { border-collapse: collapse; margin: 4px 0; font-size: 12px; color: inherit; border: none }
@@ -88,13 +88,13 @@ def program_parts(
 
 
 def program_svg(program: Graph | Lir, outputs: Sequence[str] | None = None) -> str:
-    """The picture by itself: in the form in which it stands in the HTML, and where that has none, with chains joined."""
+    """Return the picture without a page: in the form of the HTML, or with chains joined if the HTML has no picture."""
     found = drawable(program, outputs)
     return svg(program, collapse=True, chains=True, outputs=outputs) if found is None else found[0].svg()
 
 
 def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tuple[Picture, str] | None:
-    """The picture with as much as can be looked at, and what was joined in it; `None` if there is too much."""
+    """Return the picture with as much detail as fits, and a note of the joined nodes; `None` if there is too much."""
     graph = program.graph if isinstance(program, Lir) else program
     count = sum(not isinstance(n.op, Constant) for n in graph.nodes)
     if count > _NODES:
@@ -110,11 +110,11 @@ def drawable(program: Graph | Lir, outputs: Sequence[str] | None = None) -> tupl
     return None
 
 
-# ------------------------------------------------------------------------------------------------ what was compiled
+# ------------------------------------------------------------------------------------------------ compilation reports
 
 
 def report_html(report: CompilationReport) -> str:
-    """The numbers, and folded below them what ran where, what passes did, and the program."""
+    """Return the numbers, and folded below them the steps by target, the passes, and the program."""
     return page(f"{report.name} on {report.target}", *report_parts(report))
 
 
@@ -139,12 +139,12 @@ def report_parts(report: CompilationReport, outputs: Sequence[str] | None = None
 def callable_html(
     report: CompilationReport, groups: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], title: str = ""
 ) -> str:
-    """A program that can be called: what goes in and comes out, and the report.
+    """Return the page of a callable program: inputs and outputs, and the report.
 
     Args:
-        report: What it was compiled to.
+        report: The compilation report.
         groups: Inputs, parameters and outputs, each by name with its type.
-        outputs: What its outputs are called.
+        outputs: Names of its outputs.
         title: By default the program's name and its target.
     """
     named = title or f"{report.name}, compiled for {report.target}"

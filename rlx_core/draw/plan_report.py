@@ -1,4 +1,4 @@
-"""A memory plan for people: totals, then who lies where."""
+"""A memory plan as text: totals, then the slots."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A graph or a plan as a picture: one box a node, data flowing downwards, the same colours for the same ops everywhere.
+"""A graph or a plan as a picture: one box per node, data flowing downwards, the same colours for the same ops everywhere.
 
-Params and constants are written into the boxes that read them, so that edges show what is computed from what. With
-`collapse`, the consecutive ops of one HIR block become one box, and what is computed of params alone (the transpose of a
-weight) is written into its reader, which keeps a model of hundreds of ops on a page; `chains` joins ops that only feed one
-another besides. The colours are translucent, so the picture is read on light and dark pages.
+Params and constants are written into the boxes that read them, so that edges show dependencies between computations. With
+`collapse`, the consecutive ops of one HIR block become one box, and computations on params alone (the transpose of a
+weight) are written into their reader, which keeps a model of hundreds of ops on a page; `chains` joins ops that only feed one
+another. The colours are translucent, so the picture is readable on light and dark pages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ALONE = """
 
 @frozen(eq=False)
 class _Item:
-    """What one box shows: a node, or the nodes of a block; lines of text, a tooltip and a family that gives the colour."""
+    """The contents of one box: a node, or the nodes of a block; lines of text, a tooltip and a family that gives the colour."""
 
     nodes: tuple[Node, ...]
     title: str
@@ -51,7 +51,7 @@ class _Item:
 
 @frozen(eq=False)
 class Picture:
-    """A picture that is not drawn yet: what its boxes show, and which edges come into each."""
+    """A picture before layout: the contents of its boxes, and the edges that come into each."""
 
     name: str
     items: tuple[_Item, ...]
@@ -70,9 +70,9 @@ def svg(
 
     Args:
         program: A HIR or MIR graph, or a plan, whose boxes also show arena bytes; views have a dashed border.
-        collapse: Show the consecutive ops of one block as one box, and what is computed of params alone in its reader.
+        collapse: Show the consecutive ops of one block as one box, and computations on params alone in their reader.
         chains: Show ops that only feed one another as one box.
-        outputs: What the outputs are called; by default as the plan says, or as the values that they are.
+        outputs: Names of the outputs; by default as in the plan, or the names of their values.
     """
     return picture(program, collapse=collapse, chains=chains, outputs=outputs).svg()
 
@@ -108,7 +108,7 @@ def _outputs(program: Graph | Lir, given: Sequence[str] | None) -> list[str]:
 
 
 def _held(graph: Graph) -> dict[int, Node]:
-    """The nodes that are written into their only reader, by number: what is computed of params and constants alone."""
+    """Return the nodes that are written into their only reader, by number: computations on params and constants alone."""
     found: dict[int, Node] = {}
     for node in graph.nodes:
         operands = [v.node for v in node.present()]
@@ -142,7 +142,7 @@ def _groups(nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
 
 
 def _chained(groups: Sequence[tuple[Node, ...]], graph: Graph) -> list[tuple[Node, ...]]:
-    """The groups with those joined that only feed one another: one reads nothing else, the other is read by nobody else."""
+    """Return the groups, joined where they only feed one another: one reads nothing else, the other has no other reader."""
     home = {v: i for i, nodes in enumerate(groups) for n in nodes for v in n.results}
     sources = [{home[v] for n in nodes for v in n.present() if v in home} - {i} for i, nodes in enumerate(groups)]
     readers: dict[int, set[int]] = {i: set() for i in range(len(groups))}
@@ -157,7 +157,7 @@ def _chained(groups: Sequence[tuple[Node, ...]], graph: Graph) -> list[tuple[Nod
         start = i if only is None or only in kept or readers[only] != {i} else end[only]
         joined.setdefault(start, []).extend(nodes)
         end[i] = start
-    # A chain stands where it ends: by then all that it reads was placed, and nothing that reads it.
+    # A chain is placed at its last node: by then all that it reads was placed, and nothing that reads it.
     return sorted((tuple(nodes) for nodes in joined.values()), key=lambda nodes: nodes[-1].index)
 
 
@@ -168,7 +168,7 @@ def _sources(item: _Item, home: Mapping[Value, int]) -> tuple[int, ...]:
 
 
 def _family(node: Node) -> str:
-    """What gives a node its colour: the module that defines its op, or which leaf it is."""
+    """Return the colour family of a node: the module that defines its op, or the kind of leaf."""
     return node.op.name if node.is_leaf else type(node.op).__module__.rsplit(".", 1)[-1]
 
 
@@ -210,7 +210,7 @@ def _held_note(value: Value, held: Mapping[int, Node]) -> str:
         return f"{_tail(op.label, _LONGEST - len(around))}{around}"
     made: list[str] = []
     node = value.node
-    while node.index in held:  # through single operands to the param, which is what a reader knows
+    while node.index in held:  # through single operands to the param, whose name the reader knows
         made.append(_short(node))
         first = next(node.present()).node
         if len(node.operands) > 1 or first.index not in held:
@@ -223,7 +223,7 @@ def _held_note(value: Value, held: Mapping[int, Node]) -> str:
 
 
 def _tail(name: str, length: int) -> str:
-    """The end of a long name: what tells `encoder.layer.0.attention.weight` from its neighbours stands there."""
+    """Return the end of a long name, because the end distinguishes `encoder.layer.0.attention.weight` from its neighbours."""
     return name if len(name) <= length else f"…{name[len(name) - length + 1 :]}"
 
 

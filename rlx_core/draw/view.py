@@ -1,4 +1,4 @@
-"""Graphs for people: what is in one, how big it is, and how two differ. (`svg.py` draws them.)"""
+"""Text views of graphs: contents, sizes, and the difference of two graphs. (`svg.py` draws them.)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def human_bytes(nbytes: Dim) -> str:
-    """A number of bytes as a person says it; an unknown size as its expression.
+    """Return a number of bytes in human-readable form; an unknown size as its expression.
 
     >>> human_bytes(12), human_bytes(1536), human_bytes(87_400_000)
     ('12 B', '1.5 KiB', '83.4 MiB')
@@ -33,7 +33,7 @@ def human_bytes(nbytes: Dim) -> str:
 
 
 def describe_counts(graph: Graph) -> str:
-    """How many of each op, most frequent first: `matmul 4, add 3`."""
+    """Return the number of nodes of each op, most frequent first: `matmul 4, add 3`."""
     counts = Counter(n.op.name.removeprefix("rlx.") for n in graph.nodes if not n.is_leaf)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in ordered)
@@ -93,7 +93,7 @@ def _row(node: Node, names: dict[Value, str]) -> str:
 
 
 def diff(before: Graph, after: Graph) -> str:
-    """How `after` differs from `before`, node by node; empty if they are equal.
+    """Return the differences between `before` and `after`, node by node; empty if they are equal.
 
     Nodes are matched by op, attributes and types in order, so one inserted node does not mark all that follow it: `-` was
     removed, `+` was added, `~` is the same op on other operands.

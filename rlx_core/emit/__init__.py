@@ -1,5 +1,5 @@
-"""From a plan to launches on a device: which function a step calls, the modules they are built in, and the runs.
+"""From a plan to launches on a device: the functions of each step, the modules that contain them, and the runs.
 
-Everything here holds for any device with memory of its own. What differs is a `Language`, which prints functions, and a
+Everything here applies to any device with separate memory. The differences are in a `Language`, which prints functions, and a
 `Driver` (`rlx_core.device.driver`), which builds and launches them; a plug-in brings both.
 """

@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for attention and its cotangents: tiles of scores, of which nothing is stored."""
+"""The rows of a GPU's kernel table for attention and its cotangents: tiles of scores, which are never stored."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
 def attention_unit_rows(
     table: DeviceTable, language: GpuLanguage, also: tuple[Condition, ...] = (), suffix: str = ""
 ) -> None:
-    """Add the rows that multiply by matrix units, if the language has them.
+    """Add the rows that use matrix units, if the language has them.
 
     Args:
-        also: What is asked of steps besides.
-        suffix: What the rows' names end with, where a table has them in two languages.
+        also: Additional conditions on steps.
+        suffix: Suffix of the rows' names, for a table that has them in two languages.
     """
     if language.dialect.matrix_unit is None:
         return
@@ -67,7 +67,7 @@ def attention_unit_rows(
 
 
 def _is_there(language: GpuLanguage) -> Condition:
-    """That the template takes a problem, and the device its dtypes."""
+    """Return the condition that the template takes a problem, and the device its dtypes."""
 
     def lacking(node: Node) -> str | None:
         said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
@@ -79,7 +79,7 @@ def _is_there(language: GpuLanguage) -> Condition:
 
 
 def dense_problem_of(node: Node) -> PlacedAttention:
-    """The problem where every array is dense, as conditions ask it."""
+    """Return the problem with all arrays dense, for conditions."""
     operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
     return problem_of(node, Layout(operands, tuple(Place.dense(t) for t in node.types)))
 

@@ -1,5 +1,5 @@
-"""A backend that generates code for devices with memory of their own: a plug-in says which devices there are and in which
-language, and has everything else from here."""
+"""A backend that generates code for devices with separate memory: a plugin lists the devices and provides their
+language, and inherits everything else."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class DeviceBackend(Backend):
 
     Attributes:
         name: The target's.
-        number: Which of its devices.
+        number: Index of its device.
     """
 
     name: str
     longest_kernel: int = 128
     """Element-wise ops in one kernel: beyond that a driver's compiler takes long and registers do not suffice."""
     usual: DeviceFacts | None = None
-    """What a device is mostly like, to print code where there is none; `None` for a target that prints none."""
+    """Facts of a typical device, to print code where no device is present; `None` for a target that prints none."""
     library_features: frozenset[str] = frozenset()
-    """Those of its devices' features that only calls of the device's library need, and no kernel."""
+    """The features of their devices that only calls of the device's library need, and no kernel."""
     diagnostics: ClassVar[Diagnostics] = Diagnostics()
     """The vendor's programs, variables and libraries by which a device is examined."""
     below: tuple[Level, ...] = ()
-    """What the language's own compiler makes of a source and can be printed; see `translated`."""
+    """Levels that the language's own compiler produces from a source and that can be printed; see `translated`."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -63,14 +63,14 @@ class DeviceBackend(Backend):
         self._lock = Lock(f"the kernels of {self.name}:{number}")
         self._tables: dict[Device, tuple[Language, KernelTable]] = {}
 
-    # ------------------------------------------------------------------------- what a plug-in says
+    # ------------------------------------------------------------------------- provided by a plug-in
 
     @abstractmethod
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        """The devices there are, best first; one object for each in a process.
+        """Return the available devices, best first; one object for each in a process.
 
         Raises:
-            DeviceUnavailableError: There is none, with what to install or to allow.
+            DeviceUnavailableError: No device is present; the error has the package to install or the setting to change.
         """
 
     def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts | None:
@@ -79,7 +79,7 @@ class DeviceBackend(Backend):
 
     @abstractmethod
     def language(self, device: Device) -> Language:
-        """What its kernels are written in."""
+        """Return the language of its kernels."""
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         """Add the rows of the kernel table; structured kernels first, if there are any."""
@@ -96,11 +96,11 @@ class DeviceBackend(Backend):
         raise AssertionError(f"{self.name} offers the level {level} and has no compiler for it")
 
     def kernel_features(self, target: Target) -> frozenset[str]:
-        """Those of a device's features that a target's kernels may use."""
+        """Return the features of a device that a target's kernels may use."""
         return expect_device(target).facts.features - self.library_features
 
     def is_poisoned(self, options: Mapping[str, Any]) -> bool:
-        """Whether memory is filled with NaN before it is written and after it was read."""
+        """Return whether memory is filled with NaN before it is written and after it was read."""
         return False
 
     # --------------------------------------------------------------------------------- the backend
@@ -116,7 +116,7 @@ class DeviceBackend(Backend):
         return made
 
     @property
-    def target(self) -> Target:  # type: ignore[override]  # made when it is asked for, and not assigned
+    def target(self) -> Target:  # type: ignore[override]  # created on access, and not assigned
         return self.target_for({})
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
@@ -135,11 +135,11 @@ class DeviceBackend(Backend):
         )
 
     def device(self, options: Mapping[str, Any]) -> Device:
-        """The device that this backend is of.
+        """Return the device of this backend.
 
         Raises:
             DeviceError: There are fewer.
-            DeviceUnavailableError: There is none.
+            DeviceUnavailableError: No device is present.
         """
         if self._is_absent:
             facts = self.usual_for(options)
@@ -240,7 +240,7 @@ class DeviceBackend(Backend):
 
 
 def refusing(target: str) -> Callable[[], Driver]:
-    """What opens a device that is not here."""
+    """Return an opener for an absent device, which raises."""
 
     def open() -> Driver:
         raise DeviceUnavailableError(
@@ -257,7 +257,7 @@ def expect_device(target: Target) -> Device:
 
 
 def adopted(row: Kernel) -> Kernel | None:
-    """What a row that another package brings is here: a function of arrays runs on the host, whatever its tier was called."""
+    """Return the row of another package as this target uses it: without an emitter it runs on the host, whatever its tier was."""
     if emitter_of(row.run) is None:
         return evolve(row, tier=TIERS[-1])
     return evolve(row, tier=row.tier or GENERATED)

@@ -48,10 +48,10 @@ __all__ = [
 ]
 
 MAX_UNSYNCHRONISED: Final = 64
-"""Runs that may fail, each given the results of the one before, after which the next one waits for them."""
+"""Maximum length of a chain of runs that may fail, each with results of the one before; the next run synchronises."""
 
 BufferArgument = Location | int
-"""Where an argument of a call lies: in a buffer of the plan, or so many bytes from the start of the workspace."""
+"""The location of a call's argument: a buffer of the plan, or an offset in bytes from the start of the workspace."""
 
 
 @frozen(eq=False)
@@ -61,7 +61,7 @@ class PlannedCall:
     Attributes:
         step: The number of its step.
         arguments: One for each buffer of the call.
-        faults: What its sites report.
+        faults: The faults that its sites report.
     """
 
     call: Call
@@ -111,7 +111,7 @@ class Launches:
         every: One for each call, in order.
         workspace: Memory that they share; `None` if they need none.
         status: Status words for faults; `None` if they report none.
-        recordings: Part → what the driver recorded, by where inputs and results lay.
+        recordings: Part → the driver's recording, by the addresses of inputs and results.
     """
 
     every: list[Any]
@@ -122,10 +122,10 @@ class Launches:
 
 @define(eq=False)
 class PendingRun:
-    """A run whose results are on the device and that may have failed; its status words are read by the first who waits.
+    """A run whose results are on the device and that may have failed; the first thread that synchronises reads its status words.
 
     Attributes:
-        words: A copy of the status words that no other run writes; `None` once they were read, and if there are none.
+        words: A copy of the status words that no other run writes; `None` once they were read, and if the run has none.
         after: Runs whose results it was given, until it is known whether they failed.
     """
 
@@ -137,16 +137,16 @@ class PendingRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known that nothing failed."""
+        """Whether it is known that no run failed."""
         return self.words is None and self.error is None and not self.after
 
     @property
     def depth(self) -> int:
-        """How many runs, each given the results of the one before, are unsynchronised."""
+        """The length of the longest chain of unsynchronised runs, each with results of the one before as arguments."""
         return 1 + max((run.depth for run in self.after), default=0)
 
     def settle(self) -> None:
-        """Wait, and raise the error of this run or of one that it was given the results of."""
+        """Synchronise, and raise the error of this run or of a run whose results it was given."""
         for run in self.after:
             run.settle()
         self.after = ()
@@ -168,7 +168,7 @@ class DeviceCode(Code):
         workspace_nbytes: Bytes of memory that calls share.
         alone: The steps whose calls may wait or allocate, which are submitted separately.
         steps: The plan's steps, for profiles; `None` for a program from a package.
-        shared: What other programs of an equal plan can be made from; see `Program.code`.
+        shared: The code from which other programs of an equal plan are created; see `Program.code`.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class DeviceCode(Code):
             profile.add(self._steps[number], seconds, start=start)
 
     def _ready(self, part: Calls, frame: Frame) -> Sequence[Any]:
-        """What to submit for a part: its launches, or what they were recorded as when everything lay where it lies now."""
+        """Return the launches to submit for a part, or their recording from a run with the same addresses."""
         driver, launches = self.device.driver, frame.calls
         (first, _), (_, end) = self._ranges[part.steps[0]], self._ranges[part.steps[-1]]
         selected: list[Any] = launches.every[first:end]
@@ -340,7 +340,7 @@ class DeviceCode(Code):
 
 
 def reason_on_host(step: Step) -> str:
-    """Why the device does not run a step by itself."""
+    """Return the reason why the device does not run a step by itself."""
     return f"the host drives {step.kernel}" if step.nested else f"{step.kernel} runs on the host"
 
 
@@ -365,7 +365,7 @@ class CompiledPlan:
         return "cached" if self.modules.is_cached else "compiled"
 
     def on(self, lir: Lir, locations: Locations, device: Device) -> DeviceCode:
-        """The code as that of a program."""
+        """Return the code for a program."""
         calls = tuple(planned_calls(lir, locations, self.emissions))
         alone = frozenset(number for number, each in self.emissions.steps.items() if each.may_wait)
         return DeviceCode(
@@ -405,7 +405,7 @@ def compile_plan(
 
 
 def functions_of(lirs: Iterable[Lir], kernels: KernelTable) -> list[Function]:
-    """Every function of some plans and of those nested in them, once."""
+    """Return every function of some plans and of the plans nested in them, once."""
     functions: dict[str, Function] = {}
     waiting = list(lirs)
     while waiting:

@@ -1,8 +1,8 @@
-"""Complex arithmetic in real numbers, for targets that compute no complex ones: a table that their plugins offer.
+"""Legalisation of complex arithmetic to real numbers, for targets without complex arithmetic: a table that their plugins offer.
 
-Complex values are stored as they are everywhere, and read as pairs (`ViewAsReal`), which is no work. Each rule takes the parts of
-its operands and makes a complex value of the parts of its result; where that is what the next rule takes apart, it takes
-the parts themselves, so between two rules nothing is stored as complex. The formulas are `rlx_core.codegen.complex_parts`.
+Complex values are stored as they are everywhere, and read as pairs (`ViewAsReal`), at no cost. Each rule takes the parts of
+its operands and returns a complex value made from the parts of its result. The next rule reads these parts
+directly, so between two rules nothing is stored as complex. The formulas are in `rlx_core.codegen.complex_parts`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["complex_parts"]
 
 
 def parts(z: Value) -> Parts:
-    """The parts of a complex value: those that it was made of, where it was, or slices of what lies in memory."""
+    """Return the parts of a complex value: the operands of the op that created it from parts, or slices of its memory."""
     op, operands = z.node.op, z.node.operands
     if isinstance(op, Constant):
         # Values: functions of arrays alone would be computed here and now, and be no nodes.
@@ -48,7 +48,7 @@ def parts(z: Value) -> Parts:
 
 
 def _sides(pairs: Value | None) -> list[Value]:
-    """The two parts that are put side by side here, each with an axis of 1 for the side; none if it was not so made."""
+    """Return the two concatenated parts, each with an axis of 1 for the side; empty if it was not built that way."""
     if pairs is None or not isinstance(pairs.node.op, Concat) or pairs.node.op.axis % pairs.ndim != pairs.ndim - 1:
         return []
     sides = list(pairs.node.present())

@@ -1,6 +1,6 @@
-"""What a step becomes on a device, as data: functions in the device's language, and the launches of them.
+"""Device code of a step as data: functions in the device's language, and their launches.
 
-An emitter makes it from the node and from where its operands and results lie; equal ops at equal places relative to their
+An emitter creates it from the node and the layout of its operands and results; equal ops at equal offsets in their
 buffers give equal functions, which are built once.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitt
 
 @frozen
 class Function:
-    """A function of a module: its name, which nothing else has, and its text; `parts` are functions that it calls, by name."""
+    """A function of a module: its unique name and its text; `parts` are functions that it calls, by name."""
 
     name: str
     text: str
@@ -39,13 +39,13 @@ class Call:
 
     Attributes:
         function: Its name.
-        groups, group_size: How many threads run it.
-        buffers: What it is given, by number: the step's operands, then its results, then its workspaces.
-        faults: What its sites report; with any, it is given the words for faults and the number of the first site.
-        places: How the elements of each buffer lie, where `function` is one of the device's library, which is told so; else none.
-        run: Such a function: it is given the library's module and an array of its own for each buffer.
+        groups, group_size: The number of groups, and of threads in each.
+        buffers: Its arguments, by number: the step's operands, then its results, then its workspaces.
+        faults: Faults that its sites report; with any, it gets the status words and the number of the first site.
+        places: Layouts of the elements of each buffer, if `function` is in the device's library and takes them as arguments.
+        run: Such a function: it gets the library's module and an array of the device for each buffer.
         may_wait: Whether it may wait or allocate, so that it is submitted by itself and nothing is recorded around it.
-        dynamic_nbytes: Memory that the threads of a group share besides what the function declares.
+        dynamic_nbytes: Memory that the threads of a group share in addition to the function's static shared memory.
     """
 
     function: str
@@ -61,12 +61,12 @@ class Call:
 
 @frozen
 class Emitted:
-    """What a step becomes.
+    """The device code of a step.
 
     Attributes:
-        functions: Those that its calls are of.
+        functions: The functions that its calls launch.
         calls: In order.
-        workspaces: Bytes of memory that the calls share and that nobody needs afterwards.
+        workspaces: Bytes of memory that the calls share and that are unused afterwards.
     """
 
     functions: tuple[Function, ...]
@@ -75,7 +75,7 @@ class Emitted:
 
     @property
     def is_library(self) -> bool:
-        """Whether the device's library is called."""
+        """Whether it calls the device's library."""
         return any(call.places for call in self.calls)
 
     @property
@@ -95,7 +95,7 @@ Emit = Callable[[Node, Layout], Emitted]
 
 
 class Language(Protocol):
-    """A device's language: what it has code for, and how a loop kernel and a module look in it.
+    """A device's language: the kernels it has code for, and how it prints a loop kernel and a module.
 
     Attributes:
         has_one_entry: Whether a module can have one function only that is launched.
@@ -105,29 +105,29 @@ class Language(Protocol):
 
     @property
     def level(self) -> Level:
-        """What `emit` calls it."""
+        """The name of the language for `emit`."""
 
     @property
     def identity(self) -> str:
-        """Everything besides a source that decides what a compiler makes of it: the version of the language, options."""
+        """Everything except the source that determines the compiler's output: the version of the language, options."""
 
     def refusal(self, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
-        """Why an op on operands of these types is no kernel of this language, as "needs …" continues; `None` if it is one."""
+        """Return the reason why an op on such operands is no kernel of this language, after "needs …"; `None` if it is one."""
 
     def lacking(self, dtype: DType) -> str | None:
-        """Why elements of a dtype cannot be touched, as "needs …" continues; `None` if they can."""
+        """Return the reason why elements of a dtype cannot be accessed, after "needs …"; `None` if they can."""
 
     def loop(self, kernel: Kernel) -> Emitted:
         """A loop kernel; the buffers of its calls are numbered as those of the kernel."""
 
     def module(self, functions: Sequence[Function]) -> str:
-        """A source with some functions."""
+        """Return a source with some functions."""
 
 
 @define(eq=False, slots=False)
 class Emitting:
-    """The function of a row whose steps run on the device: it carries the emitter, and computes what the step means for
-    whoever runs it outside a program of the device."""
+    """The function of a row whose steps run on the device: it carries the emitter, and computes the step's result on the host
+    for callers outside of a program of the device."""
 
     emit: Emit = field(repr=False)
 

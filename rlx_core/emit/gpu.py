@@ -29,7 +29,7 @@ __all__ = ["GpuLanguage"]
 
 
 _FOR_FAULTS = 2
-"""Arguments besides buffers: the words for faults, and the number of the first."""
+"""Arguments in addition to buffers: the status words, and the number of the first."""
 
 
 class GpuLanguage(Language):
@@ -37,9 +37,9 @@ class GpuLanguage(Language):
 
     Args:
         dialect: The language.
-        machine: What schedules depend on.
-        level: What `emit` calls it.
-        lacks: Names of dtypes that the device has not, whatever the language has.
+        machine: The device properties that schedules depend on.
+        level: The name of the language for `emit`.
+        lacks: Names of dtypes that the device does not support, although the language does.
     """
 
     def __init__(self, dialect: GpuDialect, machine: Machine, level: Level, lacks: Collection[str] = ()) -> None:
@@ -79,12 +79,12 @@ class GpuLanguage(Language):
         return emitted(print_loops(kernel, self.dialect, self.machine, self.scalars), partial(fault_of, kernel))
 
     def product(self, problem: TiledProduct) -> Emitted:
-        """A product of matrices and what follows it."""
+        """Return the code of a product of matrices with its epilogue."""
         made = print_product(problem, self.dialect, self.machine, self.scalars)
         return emitted(Printed((made,)), partial(fault_of, problem.kernel))
 
     def printed(self, print: Callable[..., Printed], problem: Any, fault: Fault | None = None) -> Emitted:
-        """A problem of `rlx_core.codegen` by its template; `fault` is what its kernels report."""
+        """Return the code of a problem of `rlx_core.codegen` from its template; its kernels report `fault`."""
 
         def said(site: int) -> Fault:
             assert fault is not None, f"a kernel of {problem!r} reports an index"
@@ -93,7 +93,7 @@ class GpuLanguage(Language):
         return emitted(print(problem, self.dialect, self.machine, self.scalars), said)
 
     def lacking(self, dtype: DType) -> str | None:
-        """Why values of a dtype cannot be computed, as "needs …" continues; `None` if they can."""
+        """Return the reason why values of a dtype cannot be computed, after "needs …"; `None` if they can."""
         return f"{dtype}, which the device has not" if dtype.name in self._lacks else self.dialect.refusal(dtype)
 
     def module(self, functions: Sequence[Function]) -> str:
@@ -102,10 +102,10 @@ class GpuLanguage(Language):
 
 
 def emitted(printed: Printed, fault: Callable[[int], Fault]) -> Emitted:
-    """What the printers made, as the launches of a step.
+    """Return the printed functions as the launches of a step.
 
     Args:
-        fault: What it means that a checked index, by its number in the kernel, is reported.
+        fault: Maps the number of a checked index in the kernel to the fault that it reports.
     """
     launches = [f.launch for f in printed.functions]
     calls = tuple(

@@ -31,22 +31,22 @@ class GpuBackend(DeviceBackend):
 
     Attributes:
         dialect: The language.
-        level: What `emit` calls it.
+        level: The name of the language for `emit`.
     """
 
     dialect: ClassVar[GpuDialect]
     level: ClassVar[Level]
 
     def dialect_of(self, device: Device) -> GpuDialect:
-        """The language with what this device has and others have not."""
+        """Return the language with the features that only this device has."""
         return self.dialect
 
     def level_of(self, device: Device) -> Level:
-        """What `emit` calls that."""
+        """Return the level of that language for `emit`."""
         return self.level
 
     def machine(self, device: Device) -> Machine:
-        """What schedules depend on."""
+        """Return the device properties that schedules depend on."""
         facts = device.facts
         return Machine(
             group=min(256, facts.group_size),

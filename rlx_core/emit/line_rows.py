@@ -21,7 +21,7 @@ __all__ = ["line_rows"]
 
 
 def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
-    """Add the rows in a language. What is templated counts in dense lines."""
+    """Add the rows in a language. Templated kernels iterate over dense lines."""
     dialect, scalars = language.dialect, language.scalars
 
     def lacking_sorted(node: Node) -> str | None:
@@ -69,12 +69,12 @@ def line_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(*RULES, when=held(lacking_running), accepts_strides=False, name="running")
     def running(node: Node, layout: Layout) -> Emitted:
-        """Threads scan their stretches, and what comes before each is scanned in shared memory."""
+        """Return the code of a scan along lines: threads scan stretches, and the totals before each in shared memory."""
         return language.printed(scans.print_scan, ScanProblem.of(node.op, operand_of(node)))
 
 
 def held(lacking: Any) -> Condition:
-    """The condition that nothing is lacking."""
+    """Return the condition that no requirement is unmet."""
     return Condition("lines that the device's template takes", lambda node: lacking(node) is None, lacking)
 
 
@@ -86,5 +86,5 @@ def operand_of(node: Node) -> TensorType:
 
 
 def as_any(op: Any) -> Any:
-    """An op whose class the row has said."""
+    """Return an op, whose class the row has checked, as `Any`."""
     return op

@@ -1,4 +1,4 @@
-"""Device code for people: the source of each function that a step calls, and how it is launched."""
+"""Listings of device code: the source of each function that a step calls, and its launch sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["listings"]
 
 
 def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence[int]) -> list[Listing]:
-    """The code of some steps; those that are one function share a listing."""
+    """Return the code of some steps; steps that share a function share a listing."""
     made = emissions(lir, kernels)
 
     def reason_without(number: int) -> str | None:
@@ -42,7 +42,7 @@ def source_of(emitted: Emitted, language: Language) -> str:
 
 
 def launched(emitted: Emitted) -> str:
-    """How many threads run each function: `4 groups of 256`, and what they are given besides."""
+    """Return the launch sizes of each function, `4 groups of 256`, and its other arguments."""
     return ", then ".join(
         f"{call.groups} groups of {call.group_size}"
         + (f" with {call.dynamic_nbytes} bytes to share" if call.dynamic_nbytes else "")

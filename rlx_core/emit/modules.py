@@ -1,7 +1,7 @@
 """The modules of a program's functions: a few of them, built by several threads, and kept between processes.
 
-A driver's compiler takes from a tenth of a second to many for one kernel, and a program has dozens. So functions are dealt out
-to as many modules as there are threads to build them; what the compiler made is kept under the hash of everything that it was
+A driver's compiler takes from a tenth of a second to many for one kernel, and a program has dozens. So functions are distributed
+over one module per build thread; the compiler's output is cached under the hash of everything that it was
 made from.
 """
 
@@ -51,10 +51,10 @@ def build_modules(
     objects: ObjectStore | None,
     told: Callable[[Function], Sequence[Fact]] = lambda function: (),
 ) -> Modules:
-    """Build all functions; those that `device.ahead` has are taken from there.
+    """Build all functions; the ones that are in `device.ahead` are taken from there.
 
     Args:
-        told: What an error says of a function besides its name.
+        told: Facts about a function that an error shows in addition to its name.
 
     Raises:
         KernelBuildError: The device's compiler refuses one.
@@ -99,15 +99,15 @@ def build_modules(
 
 
 def started(threads: ThreadPoolExecutor, function: Callable[[T], R], item: T) -> Callable[[], R]:
-    """What returns `function(item)`, which one of the threads computes meanwhile, or the caller where no thread is to be had."""
+    """Return a callable for `function(item)`, which a thread computes meanwhile, or the caller if no thread is available."""
     try:
         return threads.submit(function, item).result
-    except RuntimeError:  # of `submit` alone: what the function raises, the result does
+    except RuntimeError:  # of `submit` alone: exceptions of the function are raised by the result
         return partial(function, item)
 
 
 def is_refused(driver: Driver, source: str) -> bool:
-    """Whether the device's compiler refuses a source."""
+    """Return whether the device's compiler refuses a source."""
     try:
         driver.build(source)
     except KernelBuildError:

@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for products of matrices, with what follows them computed on the sums."""
+"""The rows of a GPU's kernel table for products of matrices, with epilogues that are computed on the sums."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
     """Add the rows for products in a language.
 
     Args:
-        also: What is asked of steps besides.
-        suffix: What the rows' names end with, where a table has them in two languages.
+        also: Additional conditions on steps.
+        suffix: Suffix of the rows' names, for a table that has them in two languages.
     """
 
     def lacking(node: Node) -> str | None:
@@ -64,7 +64,7 @@ def product_rows(table: DeviceTable, language: GpuLanguage, also: tuple[Conditio
 
     @table.emitter(FusedMatMulEpilogue, when=(has_steps, *also), name=f"product_epilogue{suffix}")
     def product_epilogue(node: Node, layout: Layout) -> Emitted:
-        """The same, and what follows computed on the sums before they are stored."""
+        """Return the code of the product with its epilogue, which is computed on the sums before they are stored."""
         op = node.op
         assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
         return language.product(tiled(layout, followed(op.region, product_type(node.operand_types), layout)))
@@ -105,7 +105,7 @@ def plain(layout: Layout) -> tuple[Kernel, int]:
 
 
 def followed(region: Op, product: TensorType, layout: Layout) -> tuple[Kernel, int]:
-    """What a region makes of the sums, which are its first input."""
+    """Return the kernel of a region whose first input is the sums of the product, and the index of the value that loads them."""
     formula = formula_of(region, (product, *(None if m is None else m.type for m in layout.operands[2:])))
     assert formula is not None, "the row refuses other regions"
     first = Place.dense(product)

@@ -1,6 +1,6 @@
-"""Elements that lie at strides on a device, made dense there: views of its arrays, and strided arrays of its own library.
+"""Elements that lie at strides on a device, made dense there: views of its arrays, and strided arrays of its library.
 
-It is a kernel of the loop language that moves bits, so it asks nothing of a dtype; each combination of dims and strides is built
+It is a kernel of the loop language that moves bits, so it works for every dtype; each combination of dims and strides is built
 once.
 """
 
@@ -32,7 +32,7 @@ _BITS: Final[Mapping[int, DType]] = {1: i8, 2: i16, 4: i32, 8: i64}
 
 @frozen
 class _Problem:
-    """What is copied: the bits of a type's elements, from strides."""
+    """The description of a copy: the bits of a type's elements, from strides."""
 
     type: TensorType
     strides: Strides
@@ -40,11 +40,11 @@ class _Problem:
 
 
 class Rearranger:
-    """The copies of one device; called with where the first element lies, its type and strides, and where the dense copy goes.
+    """Copies to dense arrays on one device; called with the source's address, type and strides, and the target's address.
 
     Args:
-        device: Where all of it lies.
-        language: What its kernels are written in.
+        device: The device of both arrays.
+        language: The language of its kernels.
     """
 
     def __init__(self, device: Device, language: Language) -> None:

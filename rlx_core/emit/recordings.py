@@ -1,7 +1,7 @@
-"""Launches that were recorded: submitted as one thing as long as everything lies where it lay.
+"""Recorded launches: submitted as one unit as long as all addresses are unchanged.
 
 A run may bring other memory, and outputs on the device are new in every run; but a pool gives the same few places out again and
-again. So what was recorded is kept under the places of inputs and outputs, and recorded when the same places come a second time:
+again. So recordings are cached by the addresses of inputs and outputs, and made when the same addresses occur a second time:
 a program that runs once, or never twice on the same memory, records nothing. Places are addresses, so nothing keeps memory.
 """
 
@@ -18,12 +18,12 @@ from rlx_core.system.records import define
 __all__ = ["MOST", "Recordings"]
 
 MOST: Final = 16
-"""Combinations of places that are remembered; those that came first are forgotten."""
+"""Maximum number of address combinations that are cached; the oldest are evicted first."""
 
 
 @define(eq=False)
 class Recordings:
-    """What launches of one frame that follow one another were recorded as.
+    """The recordings of consecutive launches of one frame.
 
     Attributes:
         driver: The device.
@@ -34,7 +34,7 @@ class Recordings:
     known: dict[tuple[int, ...], Sequence[Any] | None] = field(factory=dict)
 
     def of(self, places: tuple[int, ...], launches: Sequence[Any]) -> Sequence[Any]:
-        """What to submit where inputs and outputs lie at these places: a recording, or the launches themselves."""
+        """Return the launches to submit for these addresses of inputs and outputs: a recording, or the launches themselves."""
         if places not in self.known:
             if len(self.known) == MOST:
                 del self.known[next(iter(self.known))]

@@ -1,4 +1,4 @@
-"""The rows of a GPU's kernel table for scatters: the thread of a result's element combines what goes there, in index order."""
+"""The rows of a GPU's kernel table for scatters: the thread of each result element combines its updates, in index order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(Scatter, ScatterAdd, when=is_there, accepts_strides=False, name="scatter_by_owners")
     def scatter_by_owners(node: Node, layout: Layout) -> Emitted:
-        """Every element of the result combines the updates that go there; many updates are sorted first."""
+        """Combine, for every element of the result, the updates of that element; many updates are sorted first."""
         op: Any = node.op
         problem = problem_of(op, layout)
         size = problem.extents[problem.axis]

@@ -1,8 +1,8 @@
-"""The row for evenly spaced numbers on devices without f64: pairs of f32 hold what one would round away.
+"""The row for evenly spaced numbers on devices without f64: pairs of f32 hold the bits that a single f32 would round away.
 
-`Linspace` means a line in f64 that is rounded once. Here a position is two numbers of twelve digits, and so is the step but for
-a rest, so that products are exact; what sums lose is added at the end. The result is the rounded one or its neighbour, and off
-by 2^-34 of the ends where they cancel.
+`Linspace` means a line in f64 that is rounded once. Here a position is two numbers of twelve digits, and so is the step except
+for a remainder, so that products are exact; the rounding errors of sums are added at the end. The result is the rounded one or
+its neighbour, and off by 2^-34 of the ends where they cancel.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rlx_core.pipeline.select.kernels import Condition
 __all__ = ["spacing_rows"]
 
 _DIGITS = 12
-"""Half of those of an f32: the product of two such numbers is exact."""
+"""Half of the bits of an f32: the product of two such numbers is exact."""
 
 
 @define_op
 class PairedLinspace(Creation):
-    """What `Linspace` means, in f32 alone, for a known number of numbers."""
+    """The semantics of `Linspace`, in f32 alone, for a known number of numbers."""
 
     category: ClassVar = "elementwise"
     start: float
@@ -63,7 +63,7 @@ def halved(number: float) -> float:
 
 
 def exact_sum(x: Value, y: Value | float) -> tuple[Value, Value]:
-    """x + y and what its rounding lost."""
+    """Return x + y and its rounding error."""
     total = x + y
     other = total - x
     return total, (x - (total - other)) + (y - other)

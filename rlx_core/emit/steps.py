@@ -1,4 +1,4 @@
-"""The steps of a plan that run on the device: what each becomes, and where its operands and results lie."""
+"""The steps of a plan that run on the device: the code of each, and the layout of its operands and results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Emissions", "emissions", "padded"]
 
 @frozen(eq=False)
 class Emissions:
-    """What the steps of a plan become.
+    """The device code of the steps of a plan.
 
     Attributes:
-        steps: By the step's number; those that are missing run on the host, or have nothing to do.
+        steps: By the step's number; missing ones run on the host, or have nothing to do.
         functions: All functions that they call, each once.
     """
 
@@ -42,7 +42,7 @@ class Emissions:
 
 
 def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
-    """What the steps of a plan become; equal steps become the same."""
+    """Return the device code of the steps of a plan; equal steps share theirs."""
     known: dict[object, Emitted] = {}
     steps: dict[int, Emitted] = {}
     for number, step in enumerate(lir.steps):
@@ -59,7 +59,7 @@ def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
 
 
 def _emitted(emit: Emit, step: Step, layout: Layout, kernels: KernelTable) -> Emitted:
-    """What an emitter makes of a step; what it raises names its row."""
+    """Return an emitter's code for a step; its exceptions name the row."""
     row = kernels.get(step.kernel)
     with contained("kernels", row.name, f"the code of {step.node.op.name}", row.plugin or kernels.target):
         made = emit(step.node, layout)
@@ -69,7 +69,7 @@ def _emitted(emit: Emit, step: Step, layout: Layout, kernels: KernelTable) -> Em
 
 
 def aligned_layout(step: Step, lir: Lir) -> Layout:
-    """Where a step's operands and results lie; views may begin in the middle of what several elements are read or written as."""
+    """Return the layout of a step's operands and results with alignments; views may begin at addresses unaligned for vectors."""
     layout = layout_of(step, lir)
     operands = zip(step.node.operands, layout.operands, strict=True)
     return Layout(

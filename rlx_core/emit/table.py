@@ -1,4 +1,4 @@
-"""A kernel table of devices, and the rows that every one starts with: whatever is one loop kernel runs as one.
+"""A kernel table of devices, and the rows that every one starts with: each op that is one loop kernel runs as one.
 
 Structured kernels (products, attention, sorts) are rows of their ops and come before these, because a row of an op comes before
 those of its base class.
@@ -27,7 +27,7 @@ __all__ = ["GENERATED", "LIBRARY", "TIERS", "DeviceTable", "loop_rows", "reads_i
 GENERATED, LIBRARY = "generated", "library"
 
 TIERS = (GENERATED, LIBRARY, "host")
-"""Where the steps of a device's programs run, best first."""
+"""The tiers of the steps of a device's programs, best first."""
 
 _E = TypeVar("_E", bound=Emit)
 _R = TypeVar("_R", bound=Callable[..., None])
@@ -81,7 +81,7 @@ def loop_rows(table: DeviceTable, language: Language) -> None:
     is_loop = Condition("a meaning that is one loop kernel", lambda node: reason(node) is None, reason)
 
     def loop(node: Node, layout: Layout) -> Emitted:
-        """A kernel generated from the op's own meaning."""
+        """Return a kernel generated from the op's own definition."""
         formula = formula_of(node.op, node.operand_types)
         assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
         return language.loop(check_kernel(kernel_of(formula, layout.operands, layout.results)))
@@ -104,7 +104,7 @@ _ROWS = (softmax.Softmax, softmax.LogSoftmax, normalization.LayerNorm, normaliza
 
 
 def _may_take_over(node: Node) -> bool:
-    """Whether the results of a fused loop may take the bytes of operands.
+    """Return whether the results of a fused loop may take the bytes of operands.
 
     With several results they may not: threads come to a row's later steps after others have written an earlier result of it, and
     read an operand again there.

@@ -1,5 +1,5 @@
-"""Files of arrays and programs: readers and writers that believe nothing a file says before it is held against the file.
+"""Files of arrays and programs: readers and writers that verify every header field against the file before they use it.
 
-This layer knows bytes and names. Which reader a file gets is decided by its suffix, through the plugin hooks
+This layer handles bytes and names. The suffix of a file selects its reader through the plugin hooks
 `rlx_importers` and `rlx_exporters` (see `rlx_core/files/load_save.py`).
 """

@@ -1,4 +1,4 @@
-"""`rlx.load` and `rlx.save`: the suffix of a file says which plugin reads or writes it."""
+"""`rlx.load` and `rlx.save`: the suffix of a file selects the plugin that reads or writes it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def load(
     mapped: bool = True,
     host: PluginHost | None = None,
 ) -> Any:
-    """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), a compiled function
-    with its code (`.rlxpack`), or what a plugin's reader returns, an `rlx.Model` of another system's file, say.
+    """Load the contents of a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), a compiled
+    function with its code (`.rlxpack`), or the value of a plugin's reader, such as an `rlx.Model` of another system's file.
 
-    A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
+    A compiled function is compiled here, for any target; its weights stay in the mapped file. The file must not be
     changed while they are in use; replacing it (as `rlx.save` does) is safe.
 
     Args:
@@ -51,24 +51,24 @@ def load(
             which of its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
-            such a tree, in memory of their own. Without it they are views of the mapped file, by name.
+            such a tree, in newly allocated memory. Without it they are views of the mapped file, by name.
         sha256: For a package, the digest of the file that is meant, as hex digits. A package holds machine code, which runs only
             with this digest, with `trusted=True`, or if the package is known: made by this user here, or added by `rlx trust`.
-        trusted: For a package, `True` to run its code whatever the file holds, if nobody else can write or exchange it; `False`
+        trusted: For a package, `True` to run its code whatever its digest is, if no other user can write or exchange it; `False`
             to run none of its code, and compile its program instead.
-        mapped: Whether large files are mapped. The system ends a process that reads a mapped file which somebody shortened since;
-            without it, files are read into memory, for those that others write while they are in use.
+        mapped: Whether large files are mapped. The system ends a process that reads a mapped file that was shortened since; pass
+            `False` to read files into memory, if others write them while they are in use.
         host: The plugins to use; everything installed by default.
 
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
-        FormatError: The file is not what its suffix says, is damaged, or holds other arrays than `like`.
+        FormatError: The contents do not match the suffix, are damaged, or hold other arrays than `like`.
         FileError: It cannot be read: it is not there, say (an OSError); or it is a package that others may have written,
-            or whose code nobody has agreed to run; the message has its digest and what to do.
+            or whose code the user has not agreed to run; the message has its digest and the remedy.
         DeviceError: None of a package's code runs here, and its program cannot be compiled.
         BudgetError: The file is larger than `budget.read`, or causes more work than the rest of `[budget]` allows.
         ConfigError: A target, a configuration, classes, a digest or `trusted` for something that does not take it; `like` for
-            what are no arrays.
+            a file without arrays.
     """
     from rlx_core.pipeline.set_up import working_on  # here, because a process that reads no file needs no configuration
 
@@ -110,7 +110,7 @@ def opened(
     anything else as it is.
 
     Raises:
-        ConfigError: It is something else, which nothing is said about.
+        ConfigError: It is something else, to which target, configuration and classes do not apply.
     """
     from rlx_core.files.packages.container import Container  # here, because few files are packages
     from rlx_core.ir.bundle import Bundle  # here, because a file of arrays is read without the compiler
@@ -140,7 +140,7 @@ def opened(
 
 
 def is_model(stored: Any) -> bool:
-    """Whether a reader returned a model, which has the compiler behind it."""
+    """Return whether a reader returned a model, which has the compiler behind it."""
     from rlx_core.functions.model import Model  # as in `opened`
 
     return isinstance(stored, Model)
@@ -151,7 +151,7 @@ def to_bytes(value: Any) -> bytes:
     """The bytes of a `.rlx` file with a compiled function, a graph, a module, or a part of one; pickles hold these bytes.
 
     Raises:
-        FormatError: It is none of these, or holds something that cannot be stored.
+        FormatError: It is none of these, or contains a value that cannot be stored.
     """
     from rlx_core.ir.bundle import Bundled  # here, because a file of arrays is written without the compiler
     from rlx_core.ir.serialize import save
@@ -175,7 +175,7 @@ def from_bytes(
     classes: Iterable[type[Any]] = (),
     host: PluginHost | None = None,
 ) -> Any:
-    """What `to_bytes` was given, checked as a file is; nothing in the bytes is executed, and arrays lie in them.
+    """Return the value that was passed to `to_bytes`, checked like a file; no code is executed, and arrays are views of `data`.
 
     Arguments and errors are those of `load`.
     """
@@ -194,15 +194,15 @@ def _hint_for(data: object) -> str | None:
 @checked_call
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
     """Write a file: a pytree of arrays (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`),
-    a compiled function with its code for this machine (`.rlxpack`; see `rlx.package`), or what a plugin's writer takes.
+    a compiled function with its code for this machine (`.rlxpack`; see `rlx.package`), or a value that a plugin's writer accepts.
 
-    The arrays of a pytree are named by their places, `params.w` or `state.0.mu.w`; `load(path, like=tree)` makes the tree again.
+    The arrays of a pytree are named by their tree paths, `params.w` or `state.0.mu.w`; `load(path, like=tree)` restores the tree.
 
     The file appears as a whole, or on an error stays as it was.
 
     Args:
         path: The file; its suffix, in any case, chooses the writer.
-        value: What to write.
+        value: The value to write.
         host: The plugins to use; everything installed by default.
 
     Raises:
@@ -220,7 +220,7 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[
     """The first reader or writer that works, and the name of its record; those before it are left out with a warning.
 
     Raises:
-        PluginError: None does; the error is that of the first.
+        PluginError: None of them works; the error is the first one's.
     """
     registry = host.registry()
     for spec in specs[:-1]:
@@ -239,10 +239,10 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> tuple[
 
 
 def path_of(what: str, path: str | os.PathLike[str]) -> Path:
-    """What somebody gave as a path.
+    """Return a path argument as a `Path`.
 
     Raises:
-        FileError: No file can be called that; the message begins with `what`.
+        FileError: It is not a valid path; the message begins with `what`.
     """
     found = Path(path)
     try:
@@ -286,7 +286,7 @@ def writing(what: str, path: Path) -> Iterator[None]:
 
 
 def _neighbour(path: Path) -> str | None:
-    """The hint for a misspelt file: the one in its directory that is called nearly so."""
-    with contextlib.suppress(OSError):  # the error that it is a hint for says what the system refuses
+    """Return the hint for a misspelt file: the file in its directory with the nearest name."""
+    with contextlib.suppress(OSError):  # the error that this hint belongs to reports the reason of the system
         return None if path.exists() else nearest(path.name, sorted(each.name for each in path.parent.iterdir()))
     return None

@@ -35,7 +35,7 @@ def export_file(path: Path, value: Any, host: PluginHost) -> None:
     """Write a compiled function, a module or a graph.
 
     Raises:
-        FormatError: It is none of these, or holds something that cannot be stored.
+        FormatError: It is none of these, or contains a value that cannot be stored.
     """
     if not isinstance(value, Module | Graph | Bundle | Bundled):
         raise FormatError(

@@ -1,4 +1,4 @@
-"""The bytes of a file: mapped, so that arrays in it take no memory of the process's own, or read into memory.
+"""The bytes of a file: mapped, so that arrays in it take no private memory, or read into memory.
 
 A page of a mapped file that was shortened since cannot be read: the operating system ends the process with SIGBUS. Small files
 are therefore read, and `in_memory` reads the others too.
@@ -31,7 +31,7 @@ _READS_ALL: ContextVar[bool] = ContextVar("files are read, not mapped", default=
 
 @contextmanager
 def in_memory(wanted: bool = True) -> Iterator[None]:
-    """Read every file that is opened inside of the block into memory, if `wanted`."""
+    """Read every file that is opened in the block into memory, if `wanted` is true."""
     token = _READS_ALL.set(wanted or _READS_ALL.get())
     try:
         yield
@@ -52,12 +52,12 @@ def mapped(path: Path) -> np.ndarray:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Open a file. A pipe, which may never have an end or a writer, and a device are none.
+    """Open a regular file. Pipes, which may have no end or no writer, and devices are refused.
 
     Raises:
         OSError: It cannot be opened, or is no regular file.
     """
-    # Without waiting, because a pipe is open when somebody has begun to write.
+    # Non-blocking, because opening a pipe blocks until a writer opens it.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -84,10 +84,10 @@ def mapped_file(file: BinaryIO) -> np.ndarray:
 
 
 def aligned_copy(data: bytes) -> np.ndarray:
-    """Return bytes in memory of the process's own that is aligned as a mapped file would be, read-only."""
+    """Return a read-only copy of bytes in private memory with the alignment of a mapped file."""
     if not data:
         return np.frombuffer(b"", np.uint8)
     raw = np.empty(len(data) + ALIGNMENT, np.uint8)
     made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
     made[:] = np.frombuffer(data, np.uint8)
-    return np.frombuffer(made.data.toreadonly(), np.uint8)  # nobody can make this writable
+    return np.frombuffer(made.data.toreadonly(), np.uint8)  # no one can make this writable

@@ -4,8 +4,8 @@
     ...       header: JSON, one object; name → {"dtype", "shape", "data_offsets": [begin, end]}, and "__metadata__"
     ...       data, to which the offsets are relative; the tensors lie in it without holes and without overlaps
 
-Arrays are views of the mapped file, so a model's weights take no memory of the process's own and several processes share
-them. Everything the header says is held against the file before an array is made of it.
+Arrays are views of the mapped file, so a model's weights take no private memory of the process, and several processes share
+them. Every field of the header is verified against the file before an array is created from it.
 
 Source:
     The format's description in the README of github.com/huggingface/safetensors, version 0.4.
@@ -98,7 +98,7 @@ def _array(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
 
 
 def _opened(path: Path) -> tuple[np.ndarray, list[TensorEntry], dict[str, str]]:
-    """The data as bytes, what lies in them, and the metadata; every fault names the file."""
+    """Return the data as bytes, the entries in it, and the metadata; every fault names the file."""
     try:
         whole = mapped(path)
         header, start = _header(whole)
@@ -188,7 +188,7 @@ def _naturals(name: str, what: str, found: Any, count: int | None = None) -> tup
 
 
 def _nbytes(name: str, shape: Sequence[int], of: DType) -> int:
-    """The bytes of a dense tensor; sizes besides a zero are multiplied too, because NumPy refuses them as well."""
+    """Return the bytes of a dense tensor; sizes are multiplied even if one is zero, because NumPy refuses such overflows too."""
     strides, total = of.itemsize, of.itemsize
     for size in shape:
         strides, total = strides * max(size, 1), total * size
@@ -305,7 +305,7 @@ def export_file(path: Path, value: Any, host: object) -> None:
     """`save_safetensors` in the form of an exporter, which takes any pytree of arrays.
 
     Raises:
-        FormatError: The value is no container, or its places have no names; besides what `save_safetensors` raises.
+        FormatError: The value is not a container, or its paths have no names; also the errors of `save_safetensors`.
     """
     if optree.tree_is_leaf(value):
         raise FormatError(

@@ -1,7 +1,7 @@
 """Pytrees of arrays in files of named arrays: parameters, the state of an optimiser, keys, the number of a step.
 
-A leaf is named by its place, `params.layers.0.w` or `state.0.mu.w`: keys of dictionaries, places in lists and tuples, fields of
-named tuples. A file holds no classes, so whoever reads one says what it is to be like.
+A leaf is named by its path in the tree, `params.layers.0.w` or `state.0.mu.w`: keys of dictionaries, indices of lists and tuples,
+fields of named tuples. A file holds no classes, so the caller who reads one passes the structure as `like`.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def _word(entry: optree.PyTreeEntry) -> str:
 
 
 def restored(arrays: Any, like: Any) -> Any:
-    """Arrays by name as the pytree that they were saved from, in memory of their own: a donated one can be overwritten.
+    """Return named arrays as the pytree that they were saved from, in newly allocated memory: a donated one can be overwritten.
 
     Args:
-        arrays: What a file holds.
+        arrays: The contents of a file.
         like: A pytree of the same structure, of arrays, `rlx.spec`s or Python numbers, of which only the types are read.
 
     Raises:
         ConfigError: The file holds something else than arrays by name.
-        FormatError: A name is missing or is not asked for, or an array has another type.
+        FormatError: A name is missing or unexpected, or an array has another type.
     """
     if not isinstance(arrays, Mapping):
         raise ConfigError(f"load: like is for arrays by name, not a {type(arrays).__name__}", hint="load it without")

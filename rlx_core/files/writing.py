@@ -1,4 +1,4 @@
-"""Replacing a file as a whole: whoever opens it sees the old contents or the new ones, never a part."""
+"""Atomic replacement of a file: a reader sees the old contents or the new ones, never a part."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Chunk = bytes | memoryview
 
 
 def replace_file(path: Path, chunks: Iterable[Chunk], mode: int = 0o666) -> None:
-    """Write `chunks` to a new file beside `path`, sync it, and rename it to `path`.
+    """Write `chunks` to a new file in the directory of `path`, sync it, and rename it to `path`.
 
     Args:
-        mode: Who may do what with it at most; the process's mask takes from that.
+        mode: The maximum permissions of the file; the process's umask takes from that.
 
     Raises:
-        OSError: The directory cannot be written to; `path` is as it was, and nothing is left beside it.
+        OSError: The directory cannot be written to; `path` is unchanged, and no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     # Not `tempfile`, whose files only their owner may read: a saved file gets the permissions that `open` would give it.

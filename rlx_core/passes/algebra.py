@@ -84,7 +84,7 @@ def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n
 
 
 def unchanged(x: Value, match: Match) -> Value | None:
-    """A movement whose result has its operand's type moves nothing (a transposition is decided by its axes instead)."""
+    """A movement whose result has its operand's type is the identity (a transposition is decided by its axes instead)."""
     return x if x.type == match.root.types[0] else None
 
 
@@ -116,7 +116,7 @@ def broadcast(x: Value, match: Match) -> Value:
 
 
 def holds_all_values(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is a value of `wide`, so that casting there and back loses nothing."""
+    """Return whether every value of `narrow` is a value of `wide`, so that casting there and back loses nothing."""
     if wide is narrow or narrow is bool_:
         return True
     if narrow.is_complex:

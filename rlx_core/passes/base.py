@@ -1,4 +1,4 @@
-"""What a pass is, for authors: `Pass`, its `Context` and its `Result`. (`engine/base.py`)"""
+"""The interface of a pass, for authors: `Pass`, its `Context` and its `Result`. (`engine/base.py`)"""
 
 from __future__ import annotations
 

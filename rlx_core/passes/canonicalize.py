@@ -1,4 +1,4 @@
-"""Canonical form: one spelling for what can be spelt in several ways, so that later passes look for one."""
+"""Canonical form: one of several equivalent forms of a computation, so that later passes look for one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def from_the_front(axes: Any, rank: int) -> Any:
 
 
 def is_out_of_order(node: Node) -> bool:
-    """Whether the op is commutative, a constant is on its left, and none is on its right."""
+    """Return whether the op is commutative, a constant is on its left, and none is on its right."""
     if not node.op.is_commutative or len(node.operands) != 2:
         return False
     is_constant = [v is not None and isinstance(v.node.op, Constant) for v in node.operands]

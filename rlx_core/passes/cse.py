@@ -25,7 +25,7 @@ class CommonSubexpressions(Pass):
 
 
 def merge_equal(graph: Graph) -> Result:
-    """`graph` with equal nodes merged into the first of them; nested graphs are left alone."""
+    """Return `graph` with equal nodes merged into the first of them; nested graphs are left alone."""
     representative: dict[Value, Value] = {}
     names: dict[Node, str] = {}
     first: dict[Hashable, Node] = {}
@@ -58,7 +58,7 @@ def may_merge(node: Node) -> bool:
 
 
 def node_key(node: Node, representative: dict[Value, Value]) -> Hashable:
-    """What makes a node's computation what it is, with operands named by their representatives."""
+    """Return a key that is equal for nodes with the same computation, with operands named by their representatives."""
     operands = [None if v is None else representative[v] for v in node.operands]
     places = [(-1, 0) if v is None else (v.node.index, v.index) for v in operands]
     if node.op.is_commutative:

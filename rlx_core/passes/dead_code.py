@@ -1,4 +1,4 @@
-"""Dead code: what neither an output nor a declared effect needs (see `engine/sweep.py`)."""
+"""Dead code: nodes that neither an output nor a declared effect needs (see `engine/sweep.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities of the reals that floating point does not keep. They run only where a pipeline names them."""
+"""Identities of the reals that are not exact in floating point. They run only where a pipeline names them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["fast_math"]
 
 @ruleset("fast-math")
 def fast_math(x: Any, y: Any, z: Any) -> Iterator[RewriteRule]:
-    """Each says what it gives up; the error that that can make is unbounded where it says NaN or infinity."""
+    """Each rule declares the law that it violates; its error is unbounded if the law concerns NaN or infinity."""
     yield rewrite("add-zero", x + 0).to(x).when(is_float).giving_up("signed zero")  # -0.0 + 0 is +0.0
     yield rewrite("mul-zero", x * 0).to(zeros_of).when(is_float).giving_up("NaN, infinities, signed zero")
     yield rewrite("sub-same", x - x).to(zeros_of).when(is_float).giving_up("NaN, infinities")

@@ -1,4 +1,4 @@
-"""Constant folding: what depends on literal data alone is computed now, in the op's own dtype, to the bits of the target."""
+"""Constant folding: computations on literal data alone run now, in the op's own dtype, to the bits of the target."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FoldConstants(Pass):
 
 
 def fold(graph: Graph, limit: int, functions: Functions = no_functions) -> Result:
-    """`graph` with constant expressions of at most `limit` bytes replaced by literals; nested graphs are left alone."""
+    """Return `graph` with constant expressions of at most `limit` bytes replaced by literals; nested graphs are left alone."""
     if not any(may_fold(n, limit) and all(isinstance(v.node.op, Constant) for v in n.present()) for n in graph.nodes):
         return Result.unchanged(graph)
     folded = 0

@@ -1,8 +1,8 @@
-"""What a Scan computes in every step and need not: it is computed before the loop.
+"""Hoisting from Scan loops: computations that need not run in every step move before the loop.
 
-Two things go. What depends on constants alone is the same in every step. And the product of few rows of an x with a constant is
-one of many for all steps at once: `xs @ w` reads `w` once, where the loop would read it in every step. The cotangents of a
-recurrent net are full of such products, because a step is computed again in its own derivative.
+Two kinds are moved. Values that depend on constants alone are the same in every step. And products of few rows of an x with a
+constant become one product for all steps: `xs @ w` reads `w` once, where the loop would read it in every step. The cotangents
+of a recurrent net are full of such products, because a step is computed again in its own derivative.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MOST_ROWS: Final = 16
 """Rows of a product of one step from which it reads its constant often enough itself."""
 
 MOST_GROWTH: Final = 8
-"""How many times as large as what it is made of a hoisted value may be: it has to be kept, and read again."""
+"""Maximum ratio of a hoisted value's bytes to its operands' bytes: it has to be stored, and read again."""
 
 
 @define_pass("hoist-from-loops")
 class HoistFromLoops(Pass):
-    """Compute before a Scan what depends on its constants alone, and products of its xs with constants.
+    """Compute before a Scan the values that depend on its constants alone, and products of its xs with constants.
 
     Loops whose number of steps is not known, or 0, stay as they are: nothing is computed that would not have been.
     """
@@ -41,7 +41,7 @@ class HoistFromLoops(Pass):
 
 
 def hoist(graph: Graph) -> Result:
-    """`graph` with smaller loops; nested graphs are left alone."""
+    """Return `graph` with smaller loops; nested graphs are left alone."""
     found = {node: hoisting for node in graph.nodes if (hoisting := hoisting_of(node)) is not None}
     if not found:
         return Result.unchanged(graph)
@@ -55,7 +55,7 @@ def hoist(graph: Graph) -> Result:
 
 
 def hoisting_of(node: Node) -> Hoisting | None:
-    """What can be computed before a loop; `None` if it is nothing, or the node is no loop."""
+    """Return the computations that can move before a loop; `None` if none can, or the node is no loop."""
     op = node.op
     if not isinstance(op, Scan) or not isinstance(op.length, int) or op.length < 1:
         return None
@@ -91,7 +91,7 @@ def constant_of(value: Value) -> Value:
 
 
 def is_product(node: Node, per_step: set[Value], steady: set[Value]) -> bool:
-    """Whether a node is a product of few rows of an x with what is the same in every step."""
+    """Return whether a node is a product of few rows of an x with a loop-invariant value."""
     if not isinstance(node.op, MatMul):
         return False
     left, right = node.present()
@@ -107,7 +107,7 @@ def is_product(node: Node, per_step: set[Value], steady: set[Value]) -> bool:
 def kept_of(values: Sequence[Value], weights: set[Value]) -> Iterator[Value]:
     """The values to hand in, so that a step has these.
 
-    A view, and what is far larger than its operands, is made of those in the step. Of constants it is weights that are handed
+    A view, and a value far larger than its operands, is computed from these in the step. Of constants, the weights are passed
     in, because they are packed for the loop then.
     """
     waiting, seen = list(reversed(values)), set(values)
@@ -124,11 +124,11 @@ def kept_of(values: Sequence[Value], weights: set[Value]) -> Iterator[Value]:
 
 @frozen(eq=False)
 class Hoisting:
-    """What of a loop's body is computed before the loop.
+    """The part of a loop's body that is computed before the loop.
 
     Attributes:
         same: The values that are the same in every step, and become constants.
-        products: Those that become xs.
+        products: The products that become xs.
     """
 
     op: Scan
@@ -151,7 +151,7 @@ class Hoisting:
         return builder.finish(values[v] for v in body.outputs)
 
     def _nodes(self, wanted: set[Value], *, effects: bool) -> Iterator[Node]:
-        """The nodes that some values need, backwards, and those with effects; inputs and what is handed in need none."""
+        """Yield the nodes that some values need, backwards, and the ones with effects; inputs and values passed in need none."""
         given = {*self.op.body.inputs, *self.same, *self.products} if effects else set(self.op.body.inputs)
         for node in reversed(self.op.body.nodes):
             is_wanted = any(v in wanted and v not in given for v in node.results)
@@ -160,7 +160,7 @@ class Hoisting:
                 yield node
 
     def place(self, operands: Sequence[Value]) -> tuple[Value, ...]:
-        """The loop and what comes before it, in the graph under construction."""
+        """Return the results of the loop and its hoisted computations, in the graph under construction."""
         op, body = self.op, self.op.body
         carries, consts, xs = op.split(operands)
         before: dict[Value, Value] = dict(zip(body.inputs[op.carries :], (*consts, *xs), strict=True))

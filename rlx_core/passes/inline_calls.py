@@ -1,5 +1,5 @@
-"""Inlining: a call of a nested graph becomes the graph's nodes, in place; so do functions with derivatives of their own,
-and choices and loops that are decided.
+"""Inlining: a call of a nested graph becomes the graph's nodes, in place; so do functions with custom derivatives,
+and conditionals and loops with constant conditions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InlineCalls(Pass):
 
 
 def inline_calls(graph: Graph) -> Result:
-    """`graph` with the calls in it replaced; nested graphs are left alone."""
+    """Return `graph` with the calls in it replaced; nested graphs are left alone."""
     calls = sum(is_call(n) for n in graph.nodes)
     if not calls:
         return Result.unchanged(graph)
@@ -53,7 +53,7 @@ def inline_calls(graph: Graph) -> Result:
 
 
 def is_call(node: Node) -> bool:
-    """Whether it is known which graph a node runs, and that it does so at most once."""
+    """Return whether it is known which graph a node runs, and that it does so at most once."""
     op = node.op
     if isinstance(op, If):
         return node.operands[0] is not None and isinstance(node.operands[0].node.op, Constant)
@@ -61,7 +61,7 @@ def is_call(node: Node) -> bool:
 
 
 def called(op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The results of such a node, by the nodes of its graph."""
+    """Return the results of such a node, from the nodes of its graph."""
     if isinstance(op, If):
         pred, *rest = operands
         assert isinstance(pred.node.op, Constant), "its predicate is known"

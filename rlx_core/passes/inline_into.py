@@ -26,7 +26,7 @@ def insert(
     Raises:
         MissingInputError: Inputs are not bound; all of them are listed.
         UnknownNameError: A binding names nothing in `source`.
-        ShapeError, DtypeError: A value has another type than what it is bound to.
+        ShapeError, DtypeError: A value has another type than the leaf it is bound to.
         FormatError: A param of `source` has the name of a leaf of the target.
     """
     bound = bindings(source, inputs, params or {})
@@ -52,11 +52,11 @@ def inline_into(
     *,
     outputs: Sequence[Value] | None = None,
 ) -> tuple[Result, tuple[Value, ...]]:
-    """`target` with `source` appended to it.
+    """Return `target` with `source` appended to it.
 
     Args:
         target: Its nodes come first; the result's map is about its values.
-        source: What is copied; see `insert`.
+        source: The graph to copy; see `insert`.
         inputs: Input of `source` → value of `target`.
         params: Param of `source` → value of `target`.
         outputs: Values of `target` or `source` that the whole gives; the target's outputs, then the source's, if not given.

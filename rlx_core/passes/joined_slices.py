@@ -22,11 +22,11 @@ from rlx_core.system.records import frozen
 __all__ = ["whole_of_slices"]
 
 DEEPEST: Final = 64
-"""The most ops one after another that are looked through; a longer chain stays as it is."""
+"""Maximum length of a chain of ops that is examined; a longer chain is unchanged."""
 
 
 def whole_of_slices(match: Match) -> Value | Declined | None:
-    """What a concatenation is without being one; declined where others need what is computed of a slice."""
+    """Return the value that a concatenation of slices equals; declined where other nodes need values computed from a slice."""
     op, parts = match.root.op, tuple(match.root.present())
     assert isinstance(op, Concat), "the rule begins with concatenations"
     if len(parts) < 2:
@@ -44,7 +44,7 @@ class Joining:
 
     Attributes:
         chains: The nodes between the concatenation and the slices.
-        made: What values are end to end, each group once; `None` where they stay apart.
+        made: The concatenation of values, each group once; `None` where they are not adjacent slices.
     """
 
     match: Match
@@ -60,7 +60,7 @@ class Joining:
         return self.made[group]
 
     def of_chains(self, parts: Sequence[Value], axis: int, depth: int) -> Value | None:
-        """Results of one element-wise op: its result for the joined operands; what is repeated along the axis stays."""
+        """Apply one element-wise op to the joined operands of its results; operands that broadcast along the axis are not cut."""
         self.chains.update(v.node for v in parts)
         operands: list[Value] = []
         for several in zip(*(v.node.present() for v in parts), strict=True):

@@ -25,7 +25,7 @@ class LegalizeBroadcast(Pass):
 
     Attributes:
         form: `equal` gives every operand the result's shape; `suffix` also leaves an operand that is the trailing dims of
-            the result ([n] beside [b, n]) and scalars as they are.
+            the result ([n] next to [b, n]) and scalars as they are.
     """
 
     form: Form = field(default="suffix", validator=in_(("equal", "suffix")))
@@ -35,7 +35,7 @@ class LegalizeBroadcast(Pass):
 
 
 def write_out(graph: Graph, form: Form) -> Result:
-    """`graph` with implicit broadcasts written out; nested graphs are left alone."""
+    """Return `graph` with implicit broadcasts written out; nested graphs are left alone."""
     count = 0
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:

@@ -1,4 +1,4 @@
-"""Lowering of HIR as a pass: every block becomes ops, by the lowering that the fusion policy asks for."""
+"""Lowering of HIR as a pass: every block becomes ops, by the lowering of the fusion policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LowerHir(Pass):
 
     Attributes:
         policy: `fusable` gives chains of simple ops in which fusion passes find their patterns, `direct` the fused ops
-            themselves where the block has them. What the configuration's `fusion.policy` says, if not given.
+            themselves where the block has them. Default: the configuration's `fusion.policy`.
     """
 
     stage: ClassVar[Stage] = "hir"
@@ -36,6 +36,6 @@ class LowerHir(Pass):
 
 
 def blocks_in(graph: Graph) -> int:
-    """How many blocks there are, those of nested graphs included."""
+    """Return the number of blocks, the ones of nested graphs included."""
     inner = (blocks_in(body) for node in graph.nodes for body in nested_graphs(node.op).values())
     return sum(isinstance(node.op, Block) for node in graph.nodes) + sum(inner)

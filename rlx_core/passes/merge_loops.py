@@ -1,4 +1,4 @@
-"""Two Whiles that go through the same states: one loop carries what both do.
+"""Fusion of two Whiles that go through the same states: one loop has the carries of both.
 
 Forward mode makes such pairs: the program's own loop, and one that carries the same state with its tangents. The two run for as
 many steps, because the same values decide when they end.
@@ -31,7 +31,7 @@ class MergeLoops(Pass):
 
 
 def merge(graph: Graph) -> Result:
-    """`graph` with loops merged pair by pair, while there are pairs; nested graphs are left alone."""
+    """Return `graph` with loops merged pair by pair, while there are pairs; nested graphs are left alone."""
     result = last = merge_pairs(graph)
     while last.counts:
         last = merge_pairs(result.graph)
@@ -40,7 +40,7 @@ def merge(graph: Graph) -> Result:
 
 
 def merge_pairs(graph: Graph) -> Result:
-    """`graph` with loops merged, none of them twice."""
+    """Return `graph` with loops merged, none of them twice."""
     grouping = Grouping(graph)
     loops = [WhileLoop(node, node.op) for node in graph.nodes if isinstance(node.op, While) and node.op.is_pure]
     for one, other in combinations(loops, 2):
@@ -52,7 +52,7 @@ def merge_pairs(graph: Graph) -> Result:
 
 @frozen(eq=False)
 class WhileLoop:
-    """A While as its node shows it: what is carried first, and what is the same in every step."""
+    """A While with its carries and its loop-invariant operands."""
 
     node: Node
     op: While
@@ -91,7 +91,7 @@ class Pair:
         return Group((one.node, other.node), (*begins, *other.consts, *one.consts), outputs, self.loop, "merge")
 
     def loop(self, *operands: Value) -> tuple[Value, ...]:
-        """The results of the second loop and then of the first, by one that carries what both do."""
+        """Return the results of the second loop and then of the first, from one loop with the carries of both."""
         count, types = self.other.op.carries + len(self.rest), [v.type for v in operands]
         body = merge_equal(made(self.other.op.body.name, types, self.step)).graph
         cond = made(self.other.op.cond.name, types, lambda *x: results_of(self.other.op.cond, self.split(x)[1]))
@@ -104,20 +104,20 @@ class Pair:
         return (*results_of(self.other.op.body, seconds), *(after[i] for i in self.rest))
 
     def split(self, x: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """What the graphs of the first loop take, and those of the second, from what the merged loop's do."""
+        """Split the arguments of the merged loop's graphs into the arguments of the first loop's graphs and of the second's."""
         count = self.other.op.carries
         first_const = len(x) - len(self.one.consts)
         consts = x[count + len(self.rest) : first_const]
         return (*self.firsts(x), *x[first_const:]), (*x[:count], *consts)
 
     def firsts(self, carried: Sequence[Value]) -> Iterator[Value]:
-        """What the first loop carries, from what both do."""
+        """Return the carries of the first loop from the carries of the merged loop."""
         own = iter(carried[self.other.op.carries :])
         return (next(own) if place is None else carried[place] for place in self.places)
 
 
 def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
-    """How two loops go through the same states; `None` if they do not, or share no more than counters."""
+    """Return the correspondence of two loops with the same states; `None` if they differ, or share no more than counters."""
     if one.op.max_steps != other.op.max_steps:
         return None
     candidates = [[i for i, v in enumerate(other.begins) if v is begin] for begin in one.begins]
@@ -133,7 +133,7 @@ def pair_of(one: WhileLoop, other: WhileLoop) -> Pair | None:
 
 
 def differing_carries(pair: Pair) -> list[int]:
-    """The carries for which the second loop has a place, and whose next values are not the same there."""
+    """Return the carries with a counterpart in the second loop whose next values differ there."""
     one, other = pair.one.op.body, pair.other.op.body
     same = with_equal_nodes(known_inputs(pair, one, other), one, other)
     after = zip(one.outputs, pair.places, strict=True)

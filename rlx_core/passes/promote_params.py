@@ -17,7 +17,7 @@ class PromoteParams(Pass):
     """Make params inputs, under the same names and in the same places.
 
     Attributes:
-        names: The params; naming one that is none is an error, whatever the others are.
+        names: The params; a name that is not a param is an error.
     """
 
     names: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class PromoteParams(Pass):
 
 
 def promote_params(graph: Graph, names: Collection[str]) -> Result:
-    """`graph` with the params in `names` as inputs.
+    """Return `graph` with the params in `names` as inputs.
 
     Raises:
         UnknownNameError: A name is no param; the params are listed.

@@ -1,6 +1,6 @@
-"""What a Scan computes again that an earlier one has computed: the earlier one returns it, and the later one reads it.
+"""Reuse between loops: a value that a Scan computes again is returned by the earlier Scan, and the later one reads it.
 
-The derivative of a loop goes over the trajectory of its carries and computes each step again. That is little but for the
+The derivative of a loop iterates over the trajectory of its carries and computes each step again. That is cheap except for the
 products of the step, which cost as much as the derivative's own. Two loops of as many steps have the same value where the later
 one's xs are results of the earlier one, or both read the same xs and constants, and the same ops follow.
 """
@@ -26,12 +26,12 @@ LEAST_TERMS: Final = 32
 """Terms of a product's sums from which reading one takes less time than adding it up again."""
 
 MOST_GROWTH: Final = 8
-"""How many times as large as its left side a product may be that is kept for all steps."""
+"""Maximum size, relative to its left side, of a product that is stored for all steps."""
 
 
 @define_pass("reuse-from-loops")
 class ReuseFromLoops(Pass):
-    """Keep the products of a Scan's steps, and what is at once made of them, for a later Scan that would compute them again."""
+    """Keep the products of a Scan's steps, and values computed directly from them, for a later Scan that would recompute them."""
 
     def run(self, graph: Graph, context: Context) -> Result:
         return each_graph(graph, reuse)
@@ -39,11 +39,11 @@ class ReuseFromLoops(Pass):
 
 @define(eq=False)
 class Sharing:
-    """What one Scan gives and takes.
+    """The values that one Scan provides and reads.
 
     Attributes:
-        given: Values of its body that it returns besides its own, one a step, and their places among these.
-        taken: Value of its body → the Scan that returns it, and the place among what that one gives.
+        given: Values of its body that it returns in addition to its results, one a step, and their places among these.
+        taken: Value of its body → the Scan that returns it, and the index among the values that that one provides.
     """
 
     given: dict[Value, int] = field(factory=dict)
@@ -51,7 +51,7 @@ class Sharing:
 
 
 def reuse(graph: Graph) -> Result:
-    """`graph` with loops that read what earlier ones made; nested graphs are left alone."""
+    """Return `graph` with loops that read values computed by earlier ones; nested graphs are left alone."""
     sharing: dict[Node, Sharing] = {}
     for node in graph.nodes:
         for earlier in earlier_loops(node):
@@ -82,7 +82,7 @@ def reuse(graph: Graph) -> Result:
 
 
 def earlier_loops(node: Node) -> Iterator[Node]:
-    """The Scans of as many steps whose results a Scan goes over."""
+    """Yield the Scans of as many steps over whose results a Scan iterates."""
     op = node.op
     if isinstance(op, Scan) and isinstance(op.length, int) and op.length > 0:
         makers = dict.fromkeys(v.node for v in op.split([*node.present()])[2])
@@ -113,7 +113,7 @@ def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
-    """The known values of the later body that are products, or all that is made of one."""
+    """Yield the known products of the later body, each extended by known values of its size along its single uses."""
     assert isinstance(later.op, Scan), "a loop"
     body = later.op.body
     for node in body.nodes:
@@ -126,13 +126,13 @@ def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
 
 
 def is_long(node: Node) -> bool:
-    """Whether reading a product takes less time than computing it, and keeping it for all steps not too much memory."""
+    """Return whether reading a product takes less time than computing it, and keeping it for all steps not too much memory."""
     left, _ = node.present()
     return left.shape[-1] >= LEAST_TERMS and node.type.size <= MOST_GROWTH * left.type.size
 
 
 def only_use(body: Graph, value: Value) -> Value:
-    """The one result of the one node that reads a value; the value itself where there are others."""
+    """Return the one result of the only reader of a value; the value itself where it has others."""
     users = dict.fromkeys(body.uses[value])
     if len(users) != 1 or value in body.output_set:
         return value
@@ -141,7 +141,7 @@ def only_use(body: Graph, value: Value) -> Value:
 
 
 def shared_body(body: Graph, sharing: Sharing) -> Graph:
-    """A body that reads what is taken as further xs, and returns what is given after its own results."""
+    """Return a body that reads the taken values as further xs, and returns the given values after its own results."""
     builder = Builder(body.name)
     builder.add_guards(body.guards)
     values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate((*body.inputs, *sharing.taken))}
@@ -156,7 +156,7 @@ def shared_body(body: Graph, sharing: Sharing) -> Graph:
 
 
 def nodes_for(body: Graph, outputs: Sequence[Value], given: Mapping[Value, Value]) -> Iterator[Node]:
-    """The nodes that outputs need, backwards, where some values are given; and those with effects."""
+    """Yield the nodes that outputs need, backwards, where some values are given; and the ones with effects."""
     wanted = {v for v in outputs if v not in given}
     for node in reversed(body.nodes):
         if isinstance(node.op, GraphArgument):

@@ -1,4 +1,4 @@
-"""What a rewrite rule is, for authors: a left side, a right side, and the licence to exchange them. (`engine/rules.py`)"""
+"""The interface of rewrite rules, for authors: a left side, a right side, and their licence. (`engine/rules.py`)"""
 
 from __future__ import annotations
 

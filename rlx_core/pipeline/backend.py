@@ -1,4 +1,4 @@
-"""What a backend is, for authors of one. (`select/backend.py`)"""
+"""The interface of a backend, for authors of one. (`select/backend.py`)"""
 
 from __future__ import annotations
 

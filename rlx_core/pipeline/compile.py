@@ -54,12 +54,12 @@ def compile_graph(
 
     Args:
         graph: The program; it is not consumed.
-        target: The device; by default what the configuration says, else the preferred one that is available.
+        target: The device; by default the configured one, else the preferred one that is available.
         config: The configuration; see `Config`.
         host: The plugins to use; everything installed by default.
         donations: Inputs whose arrays the program may overwrite, each with the output that is its next value.
-        output_names: What the outputs are called.
-        cache: Where to look first, and what to add to, for a configuration.
+        output_names: Names of the outputs.
+        cache: Returns the cache to look up and to fill, for a configuration.
 
     Raises:
         ConfigError, PassOrderError: The configuration is wrong.
@@ -104,8 +104,8 @@ def find_or_compile(
 ) -> tuple[CompiledProgram, Literal["compiled", "memory", "disk"]]:
     """The result of a job, and where it came from; a new one is kept in the cache.
 
-    Nothing is kept of a program with ops from a lone file or a notebook: they may mean something else the next time. What
-    other plugins without a stamp have a say in is kept for this process.
+    Programs with ops from a lone file or a notebook are not cached: the ops may change before the next run. Programs that
+    other plugins without a stamp affect are cached for this process only.
     """
     if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"
@@ -134,7 +134,7 @@ def find_or_compile(
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
-    """Where the user made each input and parameter."""
+    """Return the source line where the user made each input and parameter."""
     return {leaf_name(v): v.node.origin.source for v in (*graph.inputs, *graph.params)}
 
 

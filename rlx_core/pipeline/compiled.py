@@ -1,4 +1,4 @@
-"""What a compilation gives, and where such results are kept."""
+"""The result of a compilation, and the cache of such results."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class CompiledProgram:
         lir: The plan.
         backend: The target's compiler.
         target: The target, with the kernels that plugins contribute.
-        memory: How a template's memory is planned again.
-        report: What the compilation came to.
-        objects: Where its machine code is kept between processes, or `None`.
-        code: What the backend made of it, for the programs of whoever asks next; all copies of this share it.
-        preparing: What computes its parameters from the caller's, once that was asked for; shared in the same way.
-        sources: Where the user made each input and parameter.
-        lines: Those of the program that the plan was made from, which are the ones that its nodes name.
+        memory: The memory configuration for specialising a template.
+        report: The record of the compilation.
+        objects: The cache of its machine code between processes, or `None`.
+        code: The backend's code of it, from which further programs are created; all copies of this share it.
+        preparing: The program that computes its parameters from the caller's, once it was needed; shared in the same way.
+        sources: The source line of each input and parameter.
+        lines: Lines of the program that the plan was made from; the nodes of the plan refer to these.
     """
 
     lir: Lir
@@ -76,10 +76,10 @@ class CompiledProgram:
         return made
 
     def planned_program(self, lir: Lir) -> tuple[Lir, Program]:
-        """A program for a plan, with the plan that it was made of.
+        """Return a program for a plan, with the plan that it implements.
 
-        That is another one where the code of a row could not be made, although the row said that it takes the node: the row is
-        passed over with a warning, and the steps that had it get the next one.
+        The plan differs if the code of a kernel could not be generated, although its row accepts the node: the row is
+        skipped with a warning, and its steps get the next kernel.
         """
         while True:
             try:
@@ -92,7 +92,7 @@ class CompiledProgram:
             lir = replanned(lir, self.target, plan_options(self.memory))
 
     def _pass_over(self, error: PluginError) -> bool:
-        """Whether an error is about the code of a row that can be passed over, which is done."""
+        """Return whether an error is about the code of a row that can be passed over, which is done."""
         fault, table = error.fault, self.target.kernels
         if not isinstance(fault, ContributionFault) or fault.kind != "kernels":
             return False
@@ -100,7 +100,7 @@ class CompiledProgram:
         return table.has_failed(fault.name) or table.fail(table.get(fault.name), "", error)
 
     def program_for(self, lir: Lir) -> Program:
-        """What the backend makes of a planned program: nothing is bound to it, and nothing that changes is anybody else's."""
+        """Return the backend's program for a plan, with no parameters bound and no mutable state shared with other programs."""
         start = time.perf_counter()
         made = self._another(lir)
         if made is None:
@@ -110,7 +110,7 @@ class CompiledProgram:
         return made
 
     def to_prepare(self, prepare: Graph) -> CompiledProgram:
-        """What a prepare graph computes, as a program for the same target."""
+        """Return the program that computes a prepare graph on the same target."""
         if prepare is not self.lir.prepare:
             return self._preparing(prepare)
         if not self.preparing:
@@ -126,7 +126,7 @@ class CompiledProgram:
         return evolve(self, lir=lir, code=[], preparing=[])
 
     def _another(self, lir: Lir) -> Program | None:
-        """A program of the code that was made before, if there is some."""
+        """Return a program from code that was made before; `None` if no such code exists."""
         for code in self.code if lir is self.lir else ():
             return self.backend.another(lir, self.target, lir.options, code)
         return None
@@ -144,7 +144,7 @@ class CompiledProgram:
         log_event(event, {"program": self.report.name, "target": self.target.name, **facts})
 
     def report_for(self, lir: Lir, program: Program | None = None) -> CompilationReport:
-        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        """Return the report with the memory plan of a specialised program, and the origin of its code, if it has any."""
         stages = {**self.report.stages, "LIR steps": len(lir.steps)}
         if program is None:
             return evolve(self.report, lir=lir, stages=stages, code=None)
@@ -155,11 +155,11 @@ class CompiledProgram:
 
 
 class ProgramCache(Protocol):
-    """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+    """A cache of compiled programs; `rlx_core.runtime.cache.CompileCache` is one."""
 
     @property
     def objects(self) -> ObjectStore | None:
-        """Where backends keep machine code between processes."""
+        """The backends' cache of machine code between processes."""
 
     def get_or_compile(
         self,
@@ -173,7 +173,7 @@ class ProgramCache(Protocol):
 
 @cache
 def plan_options(memory: MemoryConfig) -> PlanOptions:
-    """How memory is planned, for a configuration of it."""
+    """Return the options of memory planning for a configuration."""
     from rlx_core.pipeline.planning.planner import PlanOptions  # here, because a cached program has its plan
 
     return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)

@@ -1,4 +1,4 @@
-"""Configuration as it is read, for programs that print what a plan comes to. (`config/reading.py`)"""
+"""Reading of configuration, for programs that print the plan of a configuration. (`config/reading.py`)"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What each kind of contribution must turn out to be when its address is imported.
+"""Checks of contributions: the required type of each kind of contribution when its address is imported.
 
-Whoever uses a contribution asks the question of its kind (`EXPECTED`); the command line asks all of them at once.
+Code that uses a contribution runs the check of its kind (`EXPECTED`); the command line runs all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rlx_core.public import CORE, FUNCTIONS
 __all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
 
 Complaint = Callable[[Any, Any, Registry], str | None]
-"""From what a record led to, the record and the registry to what is wrong, or `None`."""
+"""From an imported object, its record and the registry to the fault, or `None`."""
 
 
 def expectation(kind: str, spec: Contribution, registry: Registry) -> Callable[[Any], str | None]:
-    """What is wrong with the thing that a record leads to, as a question about the thing alone."""
+    """Return the check of a record as a function of the imported object alone, which returns the fault or `None`."""
     return lambda thing: EXPECTED[kind](thing, spec, registry)
 
 
@@ -57,7 +57,7 @@ def legalization_tables(registry: Registry, target: str) -> tuple[LegalizationTa
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------------------------ what is expected
+# ------------------------------------------------------------------------------------------------ checks
 
 
 def op_fault(thing: Any, spec: OpSpec, registry: Registry) -> str | None:
@@ -107,7 +107,7 @@ def backend_fault(thing: Any, spec: Contribution, registry: Registry) -> str | N
 
 
 def method_fault(owner: type, name: str, parameters: str) -> str | None:
-    """Why a method cannot be called as rlx calls it, or `None` if it can."""
+    """Return the reason why a method cannot be called as rlx calls it, or `None` if it can."""
     method: Any = getattr(owner, name)
     if accepts(method, parameters.count(",") + 1):
         return None
@@ -115,7 +115,7 @@ def method_fault(owner: type, name: str, parameters: str) -> str | None:
 
 
 def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | None:
-    """What is wrong with a table of kernels; one wrong row is enough."""
+    """Return the fault of a table of kernels, or `None`; one wrong row is enough."""
     if not isinstance(thing, Iterable) or isinstance(thing, str | bytes | Mapping):
         return f"it is {described(thing)}, not a KernelTable"
     if isinstance(thing, Iterator):
@@ -131,7 +131,7 @@ def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | Non
 def kernel_fault(row: Any) -> str | None:
     if not isinstance(row, Kernel):
         return f"a row is {described(row)}, not a Kernel"
-    op, run = attrgetter("op", "run")(row)  # of whatever type: nothing has checked what a stranger put there
+    op, run = attrgetter("op", "run")(row)  # of any type: nothing has validated the plugin's values
     if not (isinstance(op, type) and issubclass(op, Op)):
         return f"kernel {row.name} is for {described(op)}, which is no op"
     if callable(run) and accepts(run, 1 + len(op.operands), ("out", "workspace")):
@@ -142,7 +142,7 @@ def kernel_fault(row: Any) -> str | None:
 
 
 def called_with(count: int, what: str) -> Complaint:
-    """The question whether something can be called with so many arguments, which `what` describes."""
+    """Return the check whether an object can be called with so many arguments, which `what` describes."""
 
     def fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
         if not callable(thing):
@@ -163,7 +163,7 @@ def command_fault(thing: Any, spec: Contribution, registry: Registry) -> str | N
 
 
 def described(thing: object) -> str:
-    """A thing in a few words: what it is, and how it shows itself."""
+    """Return a short description of an object: its repr and its type."""
     shown = repr(thing)
     return f"{shown if len(shown) <= 40 else shown[:39] + '…'} ({type(thing).__name__})"
 
@@ -183,4 +183,4 @@ EXPECTED: Final[Mapping[str, Complaint]] = {
     "functions": function_fault,
     "events": called_with(1, "a CompileEvent"),
 }
-"""The question for each kind whose records lead somewhere; pipelines and options are what they say."""
+"""The check of each kind whose records have an address; pipelines and options are plain data."""

@@ -1,4 +1,4 @@
-"""What a target answers for a node, for authors who add to the answers. (`select/dispatch.py`)"""
+"""The answer of a target for a node, for authors who add legalisations. (`select/dispatch.py`)"""
 
 from __future__ import annotations
 

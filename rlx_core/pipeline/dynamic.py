@@ -1,7 +1,7 @@
-"""Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound how many there are.
+"""Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound the number of plans.
 
 Specialising substitutes sizes everywhere, infers and verifies again, and plans memory; nothing else is optimised, so the
-result is what compiling the bound graph would have given.
+result equals the compilation of the bound graph.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
-    """Every size that a binding of `template` must give."""
+    """Return every size that a binding of `template` must contain."""
     graphs = [template.graph, *([template.prepare] if template.prepare else [])]
     in_nodes: frozenset[SizeSymbol] = frozenset().union(*(g.symbols for g in graphs))
     in_guards = free_symbols(*(d for g in graphs for guard in g.guards for d in (guard.left, guard.right)))
@@ -51,7 +51,7 @@ def template_symbols(template: Lir) -> frozenset[SizeSymbol]:
 
 
 def _symbols_of(template: Lir) -> frozenset[SizeSymbol]:
-    """The symbols of a template, which every binding asks for."""
+    """Return the symbols of a template, which every binding needs."""
     found = _symbols.get(template)
     return _symbols.setdefault(template, template_symbols(template)) if found is None else found
 
@@ -60,7 +60,7 @@ _symbols: WeakKeyDictionary[Lir, frozenset[SizeSymbol]] = WeakKeyDictionary()
 
 
 def binding_key(binding: DimBinding, symbols: Iterable[SizeSymbol]) -> str:
-    """The sizes of `symbols` as text that is the same in every process: by name, and without sizes nobody asked for.
+    """Return the sizes of `symbols` as text that is the same in every process: by name, without sizes of other symbols.
 
     >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
     'BATCH=2 SEQ=8'
@@ -84,7 +84,7 @@ def specialize(
         BindingError: A symbol of the template has no size, or a quotient is not exact.
         GuardError: The sizes break a relation that the program relies on; checked before anything else.
         ShapeError: A node does not fit its bound operands.
-        LegalizeError: No kernel takes a bound node, nor what it decomposes to.
+        LegalizeError: No kernel takes a bound node, nor its decomposition.
     """
     symbols = _symbols_of(template)
     missing = sorted(s.name for s in symbols if s not in binding.sizes)
@@ -111,7 +111,7 @@ def specialize(
     try:
         made = plan(graph, flow=_flow_of(template))
     except NoKernelError:
-        # Of no elements some ops mean something else: a gather from nothing is no longer a loop, nor what it was fused with.
+        # With zero elements some ops change their meaning: a gather from an empty array is no longer a loop, and its fusions end.
         from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
 
         return plan(legalize(graph, Dispatcher(target)).graph)
@@ -140,7 +140,7 @@ def replanned(lir: Lir, target: Target, options: PlanOptions | None = None) -> L
 
 
 def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
-    """Chooses for the nodes of a bound graph: kernels that take the template's node whatever its sizes are, are found once."""
+    """Return the kernel choice for a bound graph: kernels that take the template's node for all sizes are looked up once."""
     kernels, unbound = _settled_kernels(template, target), dict(zip(graph.nodes, template.graph.nodes, strict=True))
     empty = {type for node in graph.nodes for type in node.types if 0 in type.shape}
 
@@ -167,7 +167,7 @@ _settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = Wea
 
 
 def _flow_of(template: Lir) -> Flow:
-    """What scheduling reads of all bindings of a template."""
+    """Return the size-independent scheduling data of all bindings of a template."""
     found = _flows.get(template)
     return found or _flows.setdefault(template, Flow.of(template.graph))
 
@@ -176,7 +176,7 @@ _flows: WeakKeyDictionary[Lir, Flow] = WeakKeyDictionary()
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:
-    """The graph with its sizes bound; itself where it has none, so that what it computes is known to be the same for all."""
+    """Return the graph with its sizes bound; the same object if it has none, so that its results are known to be equal."""
     return bind(graph, binding)[0] if graph.symbols or graph.guards else graph
 
 
@@ -189,13 +189,13 @@ def _donations(template: Lir) -> dict[str, int | None]:
 
 
 class DynamicDimCompileCache(Generic[T]):
-    """Executables by template and binding: each pair is specialised and compiled once, and the oldest unused go first.
+    """Executables by template and binding: each pair is specialised and compiled once, and the least recently used are evicted.
 
     Args:
-        target: What is compiled for.
+        target: The target of the compilation.
         compile: A planned program → the executable that is kept.
-        capacity: How many executables to keep.
-        options: How to plan.
+        capacity: Maximum number of executables.
+        options: The options of planning.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class BucketedCompileCache(Generic[T]):
 
 
 def validity_mask(lengths: Sequence[int], size: int) -> np.ndarray:
-    """A bool mask [batch, size] that is true where a row padded to `size` has elements of its own.
+    """Return a bool mask [batch, size] that is false where a row is padding to `size`.
 
     Raises:
         LengthMismatchError: A row is longer than `size`, or has a negative length.

@@ -1,6 +1,6 @@
-"""Telling plugins, `logging` and the line at the terminal what a compile does.
+"""Events of a compilation for plugins, `logging` and the progress line at the terminal.
 
-Listeners see facts and change nothing; one that raises is named in a warning.
+Listeners get facts and change nothing; one that raises is named in a warning.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class CompileEvent:
     Attributes:
         event: compile-start, cache-hit, cache-miss, pass-start, pass-end or compile-end.
         program: The name of the graph.
-        target: What it is compiled for.
-        facts: What else is known, by name: pass, nodes, seconds, source, key.
+        target: The target of the compilation.
+        facts: Further data, by name: pass, nodes, seconds, source, key.
     """
 
     event: str
@@ -45,7 +45,7 @@ class CompileEvent:
 
 @frozen(eq=False)
 class Events:
-    """The listeners of one compile, and what it does at the moment."""
+    """The listeners of one compilation, and its current phase."""
 
     registry: Registry
     program: str
@@ -60,7 +60,7 @@ class Events:
             if listener is None:
                 continue
             happened = CompileEvent(event, self.program, self.target, facts)
-            with fork_safepoint:  # a listener may wait for locks of its own
+            with fork_safepoint:  # a listener may wait for its locks
                 outcome = attempt(partial(listener, happened))  # a compile does not depend on it, not even on its exit
             if outcome.failure is not None:
                 owner = self.registry.owner("events", spec.name)
@@ -68,7 +68,7 @@ class Events:
                 warnings.warn(f"{owner}: its listener to {event} {raised}", RuntimeWarning, stacklevel=3)
 
     def on_pass(self, happened: PassEvent) -> None:
-        """Pass on what the runner of passes says."""
+        """Forward the events of the pass runner."""
         if happened.event == "pass-start":
             self.phase.now = happened.name
         details = {"name": happened.name, "nodes": happened.nodes, "seconds": happened.seconds}

@@ -31,7 +31,7 @@ def transforming_for(config: Config, host: PluginHost | None) -> Iterator[None]:
 
 
 def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepare:
-    """What to run on a function before it is differentiated."""
+    """Return the passes on a function before it is differentiated."""
 
     @cache
     def passes() -> tuple[Pass, ...]:
@@ -42,7 +42,7 @@ def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepa
         from rlx_core.passes.engine.base import Context  # here, as below: few programs are differentiated
         from rlx_core.passes.engine.runner import run_one
 
-        # No target: what is recognised is mathematics. A target without a kernel for it takes it apart again.
+        # No target: the recognised ops are mathematics. A target without a kernel for one decomposes it again.
         for each in passes():
             graph = run_one(each, graph, Context()).graph
         return graph

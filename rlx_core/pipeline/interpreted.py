@@ -1,7 +1,7 @@
-"""Where no backend is installed: programs run on the reference interpreter, node by node with NumPy, and one warning says so.
+"""Execution without an installed backend: programs run on the reference interpreter, node by node with NumPy, with one warning.
 
-It is no plugin, because it is no choice: a backend that is installed is preferred to it whatever its priority, and where one is
-installed and cannot be used, the reason is an error.
+It is not a plugin, because it is never chosen: a backend that is installed is preferred to it whatever its priority, and
+where one is installed and cannot be used, the reason is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One compilation: what decides its result, the name of the result in caches, and the passes and the plan that make it."""
+"""One compilation: its inputs, the name of the result in caches, and the passes and the plan that produce it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ __all__ = ["Job"]
 
 @frozen(eq=False)
 class Job:
-    """One compilation: everything that decides its result.
+    """One compilation: all inputs that determine its result.
 
     Attributes:
         graph: The program as it was given.
-        configuration: What was said about it.
+        configuration: Its configuration.
         target: The device with all contributed kernels.
         backend: Its compiler.
-        registry: Everybody who takes part.
+        registry: The active plugins.
     """
 
     graph: Graph
@@ -70,37 +70,37 @@ class Job:
 
     @cached_property
     def plan(self) -> CompilationPlan:
-        """The resolved pipeline; a result that is found in a cache does without."""
+        """The resolved pipeline; not needed for a result from a cache."""
         from rlx_core.pipeline.plan import resolve_plan  # here, because a cached program has its plan
 
         return resolve_plan(self.configuration, self.registry, self.target)
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """The packages of the program's ops: what they decompose into is their code's, whether a plugin offers them or not."""
+        """The packages of the program's ops: these contain the decompositions, whether a plugin offers them or not."""
         return frozenset(package_of(type(op)) for op in ops_inside(self.graph))
 
     @cached_property
     def lines(self) -> Lines:
-        """Where the user wrote each node."""
+        """The source line of each node."""
         return tuple(lines_of(self.graph))
 
     @cached_property
     def has_nameless_ops(self) -> bool:
-        """Whether there is an op whose code has no stamp."""
+        """Whether the code of an op has no stamp."""
         return stamp_of(self.packages) is None
 
     @cached_property
     def stamp(self) -> str | None:
-        """What stands for all code that has a say in the result; `None` where some of it has no stamp."""
+        """Return the hash of all code that affects the result; `None` where some of it has no stamp."""
         return self.host.stamp(self.packages)
 
     @cached_property
     def key(self) -> str:
         """Hex digest of all of it: the name of the result in caches.
 
-        What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
-        it resolved to find out.
+        The resolved pipeline follows from the configuration and the plugins. Only where plugins have no stamp is
+        it resolved for the key.
         """
         if self.stamp is None:
             resolved = {"plan": self.plan.hash}
@@ -120,7 +120,7 @@ class Job:
 
     @property
     def backend_digest(self) -> str:
-        """What stands for the backend; the interpreter is the core's own, whose version is in the key."""
+        """Return the hash of the backend; the interpreter belongs to the core, whose version is in the key."""
         if isinstance(self.backend, Interpreter):
             return self.target.name
         return self.registry.digest("backends", self.target.name)
@@ -162,7 +162,7 @@ class Job:
         return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
 
     def stored(self, compiled: CompiledProgram) -> bytes | None:
-        """The bytes of a compiled program that another process can go on from.
+        """Return the bytes of a compiled program, from which another process can restore it.
 
         `None` where tables for the target could not be used: once they can, the program is another one. And where it calls
         functions of this process.
@@ -178,7 +178,7 @@ class Job:
     def restore(self, data: bytes) -> CompiledProgram:
         """The compiled program from its bytes; any fault in them raises.
 
-        The plan was verified before it was stored, and its digest says that it is still the same.
+        The plan was verified before it was stored, and its digest proves that it is unchanged.
         """
         with self.timed("read"):
             lir = load_plan(data, HostOps(self.host), self.lines)
@@ -195,8 +195,8 @@ class Job:
         return evolve(found, lir=lir, lines=self.lines, report=report)
 
     def survey(self, lir: Lir) -> DispatchReport:
-        """How each op of a program from the cache comes to be run."""
-        from rlx_core.pipeline.legalize import survey  # here, because few reports are asked for it
+        """Return the dispatch of each op of a program from the cache."""
+        from rlx_core.pipeline.legalize import survey  # here, because few reports need it
         from rlx_core.pipeline.select.dispatch import DispatchReport
 
         dispatcher = self.plan.dispatcher
@@ -235,11 +235,11 @@ class Job:
 
 
 SILENT = frozenset({"origins", "unknown_settings", "printing", "cache", "budget"})
-"""What a configuration says that changes no program."""
+"""Sections of a configuration that do not affect the program."""
 
 
 def settled(configuration: Configuration, target: Target) -> str:
-    """The digest of what decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
+    """Return the digest of the inputs of pipeline resolution except the plugins: configuration and properties of the target."""
     device = [target.name, target.alignment, target.accepts_views, target.region_limits, dict(target.properties)]
     for known, known_device, found in _latest:
         if known is configuration and known_device == device:

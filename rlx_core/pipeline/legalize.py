@@ -1,8 +1,8 @@
-"""Legalisation: rounds of rewriting what the target cannot run, then a verdict on what is left.
+"""Legalisation: rounds of rewriting nodes that the target cannot run, then one error for the remaining illegal nodes.
 
 Each round walks the graph once and replaces every node that has no kernel by a target rewrite or by its decomposition, one
-level. Legal graphs pass unchanged, so it is idempotent. Whatever is still illegal when nothing changes any more is one
-error that lists all of it.
+level. Legal graphs pass unchanged, so it is idempotent. The nodes that are still illegal at the fixed point are listed in one
+error.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Offender:
 
 @define_pass("legalize")
 class Legalize(Pass):
-    """Replace what the target has no kernel for: by a target rewrite, else by its decomposition, one level a round.
+    """Replace nodes without a kernel on the target: by a target rewrite, else by the decomposition, one level a round.
 
-    The answers for all nodes are in the dispatch report (`rlx why`). What the target runs on the host is what the configuration
-    allows under `dispatch.allow-host`. Without a target nothing is done.
+    The answers for all nodes are in the dispatch report (`rlx why`). The target runs a node on the host if the configuration
+    allows its op under `dispatch.allow-host`. Without a target nothing is done.
     """
 
     requires: ClassVar = frozenset({LOWERED})
@@ -119,14 +119,14 @@ def one_round(graph: Graph, dispatcher: Dispatcher) -> tuple[Result, list[Dispat
 def replacement(
     node: Node, operands: tuple[Value | None, ...], answer: Answer, dispatcher: Dispatcher
 ) -> tuple[Sequence[Value] | None, Answer]:
-    """The results of `node` by its target rewrite or its decomposition, and the answer that was really given."""
+    """Return the results of `node` by its target rewrite or its decomposition, and the answer that was actually used."""
     if answer.means == "rewritten":
         for table in dispatcher.tables:
             rule = table.find(node.op)
             made = None if rule is None else rewritten(rule, node, operands, table)
             if made is not None:
                 return place(made, node, table.name), evolve(answer, reason=f"by {table.name}")
-        # Every rewrite declined this node, so it is dealt with as if there were none.
+        # Every rewrite declined this node, so it is handled as if the target had none.
         answer = dispatcher.without_kernel(node, answer.refusals)
     if answer.means != "common-ir":
         return None, answer
@@ -155,7 +155,7 @@ def rewritten(
 
 
 def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
-    """The draft in the graph, once its types are known to be the node's own."""
+    """Insert the draft into the graph, once its types are known to be the node's own."""
     if made.types != node.types:
         raise VerifyError(
             f"{node.op.name}: {by} changed its type from {listed(node.types)} to {listed(made.types)}",
@@ -168,7 +168,7 @@ def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
 
 
 def enters_bodies(node: Node, answer: Answer, dispatcher: Dispatcher) -> bool:
-    """Whether the node's kernel runs its nested graphs as programs, so that they must be legal as well."""
+    """Return whether the node's kernel runs its nested graphs as programs, so that they must be legal as well."""
     if answer.means != "native" or answer.kernel is None or not nested_graphs(node.op):
         return False
     return dispatcher.target.kernels.get(answer.kernel).runs_nested
@@ -189,7 +189,7 @@ def legal_bodies(node: Node, dispatcher: Dispatcher, rows: list[Dispatch]) -> Op
 
 
 def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[Offender]]:
-    """The answers for a graph as it stands, and the nodes that cannot run."""
+    """Return the answers for a graph without rewriting it, and the nodes that cannot run."""
     rows: list[Dispatch] = []
     illegal: list[Offender] = []
     for node in graph.nodes:
@@ -212,16 +212,16 @@ def survey(graph: Graph, dispatcher: Dispatcher) -> tuple[list[Dispatch], list[O
 
 
 def offenders(graph: Graph, dispatcher: Dispatcher) -> list[Offender]:
-    """Every node that could not run if nothing were rewritten, with its reason."""
+    """Return every node that could not run without rewriting, with its reason."""
     found = [(n, dispatcher.answer(n)) for n in graph.nodes if not n.is_leaf]
     return [Offender(n, a) for n, a in found if not a.is_final]
 
 
 def require_legal(illegal: Sequence[Offender], target: Target) -> None:
-    """Require that nothing is left.
+    """Require that no illegal node is left.
 
     Raises:
-        LegalizeError: Something is; one fact a node, with what was tried and where a kernel or a decomposition goes.
+        LegalizeError: A node is illegal; one fact a node, with the attempts and the module for a kernel or a decomposition.
     """
     if not illegal:
         return

@@ -1,4 +1,4 @@
-"""The ops of a plugin host as a table by name, for whoever reads a program from a file."""
+"""The ops of a plugin host as a table by name, for readers of programs in files."""
 
 from __future__ import annotations
 

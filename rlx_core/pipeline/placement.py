@@ -1,4 +1,4 @@
-"""Where contributed passes stand: `before` and `after` of their records put one that is included in its place, and bind one
+"""Positions of contributed passes: `before` and `after` of their records put one that is included in its place, and bind one
 that is listed.
 
 A pipeline lists many passes several times, so that both mean one time each: `after` wants some run of it
@@ -21,7 +21,7 @@ __all__ = ["Line", "check_places", "with_included"]
 
 @frozen
 class Line:
-    """One line of a pipeline: the list it is in, where it is written, and what it says."""
+    """One line of a pipeline: its list, its source, and its entry."""
 
     stage: str
     where: str
@@ -34,11 +34,11 @@ class Line:
 
 
 def with_included(lines: Sequence[Line], configuration: Configuration, registry: Registry) -> list[Line]:
-    """The lines with those that the configuration includes, each where its record says.
+    """Return the lines with the ones that the configuration includes, each at the position of its record.
 
     Raises:
-        ConfigError: A record does not say where its pass belongs in this pipeline.
-        PassOrderError: There is no such place.
+        ConfigError: A record does not determine a position for its pass in this pipeline.
+        PassOrderError: No position satisfies the record.
     """
     found = list(lines)
     wanted = [(f"include[{i}]", entry) for i, entry in enumerate(configuration.include)]
@@ -48,14 +48,14 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
         first, _ = added.setdefault(name, (where, entry))
         if first != where:
             raise ConfigError(f"include: {name} is listed twice", Fact("first", first), Fact("second", where))
-    # In the registry's order, which heeds what they say about one another, and not in that of the configuration.
+    # In the registry's order, which respects the relations between records, and not in the order of the configuration.
     known = [*registry.passes, *registry.rulesets]
     for name in sorted(added, key=lambda each: known.index(each) if each in known else len(known)):
         where, entry = added[name]
         spec = record_of(registry, name)
         stage = (spec.stage if isinstance(spec, PassSpec) else None) or "mir"
         line = Line(stage, where, entry)
-        if spec is None:  # resolving the line says who does not provide it
+        if spec is None:  # resolving the line reports the missing provider
             found.append(line)
             continue
         places = [i for i, each in enumerate(found) if each.stage == stage]
@@ -65,7 +65,7 @@ def with_included(lines: Sequence[Line], configuration: Configuration, registry:
 
 
 def place_for(spec: Contribution, listed: Sequence[str], stage: str, configuration: Configuration) -> int:
-    """Before which of the listed passes a new one belongs: right after what it must follow, else right before the rest."""
+    """Return the index of a new pass in the list: right after the last pass of its `after`, else before the first of `before`."""
     later_than = [listed.index(name) + 1 for name in spec.after if name in listed]
     sooner_than = [listed.index(name) for name in spec.before if name in listed]
     if not later_than and not sooner_than:
@@ -87,7 +87,7 @@ def place_for(spec: Contribution, listed: Sequence[str], stage: str, configurati
 
 
 def check_places(names: Sequence[str], origins: Mapping[int, str], registry: Registry) -> None:
-    """Require that each pass of one list stands where its record says.
+    """Require that each pass of one list is at a position that its record allows.
 
     Raises:
         PassOrderError: One does not.

@@ -48,8 +48,8 @@ class PlannedPass:
     Attributes:
         stage: The list that it is in.
         made: The pass with its options.
-        origin: Where the pipeline was written, and the place in it.
-        plugin: Who provides it: name, distribution and version.
+        origin: The source of the pipeline, and the position in it.
+        plugin: Its provider: name, distribution and version.
         digest: The digest of the record that provides it.
     """
 
@@ -70,7 +70,7 @@ class PlannedPass:
 
 @frozen
 class Extension:
-    """What a plan uses besides passes: the target, a table of kernels, a table of target rewrites; and who provides it."""
+    """A part of a plan that is not a pass, with its provider: the target, a table of kernels, or a table of target rewrites."""
 
     kind: str
     name: str
@@ -80,16 +80,16 @@ class Extension:
 
 @frozen(eq=False)
 class CompilationPlan:
-    """What will happen to a program; see the module's docstring.
+    """The resolved plan of a compilation; see the module's docstring.
 
     Attributes:
         pipeline: The name of the pipeline, and in `source` where it is written.
-        passes: Every pass in order, HIR, then MIR, then LIR; before them those that run on what is differentiated.
-        target: What is compiled for; `None` for a plan that only cleans.
+        passes: Every pass in order, HIR, then MIR, then LIR; before them the ones that run before differentiation.
+        target: The target of the compilation; `None` for a plan that only cleans.
         dispatcher: The target's answers under the configured policy.
-        configuration: What it was resolved from.
+        configuration: The configuration that was resolved.
         left_out: Passes that the pipeline lists and that do not run, each with the reason.
-        extensions: Whose target and tables it uses.
+        extensions: The providers of its target and tables.
     """
 
     pipeline: str
@@ -124,7 +124,7 @@ class CompilationPlan:
 
     @cached_property
     def context(self) -> Context:
-        """What the passes get to know."""
+        """The context of the passes."""
         settings: dict[str, Any] = {
             "fusion-policy": self.configuration.fusion.policy,
             "fusion": self.configuration.fusion,
@@ -157,7 +157,7 @@ class CompilationPlan:
 
     @cached_property
     def kernel_digest(self) -> str:
-        """The digest of which kernels the target has, who brings them, and what they take."""
+        """The digest of the target's kernels, their providers, and the types that they take."""
         if self.target is None:
             return ""
         rows = sorted(
@@ -216,7 +216,7 @@ def plan_hash(summary: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it; what is no plain data is shown as text."""
+    """Return a value as plain JSON data; other objects are converted to text."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in sorted(value.items())}
     if isinstance(value, tuple | list):
@@ -234,7 +234,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
 
     Raises:
         ConfigError: A pass has no such option, or a value of the wrong kind; a name stands in the wrong stage.
-        PassOrderError: A pass requires what does not hold where it stands, or the result would not be legal.
+        PassOrderError: A pass requires a property that its position does not have, or the result would not be legal.
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
@@ -279,7 +279,7 @@ def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pa
     To a pass of this list a block is an op like any other, which its patterns do not know.
 
     Raises:
-        ConfigError, UnknownNameError, PassOrderError: As for `resolve_plan`.
+        ConfigError, UnknownNameError, PassOrderError: See `resolve_plan`.
     """
     name, table, source = find_pipeline(configuration, registry)
     planned = [plan_pass(configuration, registry, source, line) for line in lines_of(name, table, "forward")]
@@ -326,7 +326,7 @@ def plan_pass(configuration: Configuration, registry: Registry, source: str, lin
 
 
 def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
-    """The record that a table says; see `config_structure.structure`."""
+    """Return the record of a table; see `config_structure.structure`."""
     made = plainly(table, cls)
     if made is not None:
         return made
@@ -336,7 +336,7 @@ def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -
 
 
 def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
-    """Whether a name is a pass or a rule set.
+    """Return whether a name is a pass or a rule set.
 
     Raises:
         UnknownNameError: It is neither; the nearest of both are looked through.
@@ -406,6 +406,6 @@ def extensions(registry: Registry, target: Target | None) -> tuple[Extension, ..
 
 
 def provider(registry: Registry, kind: str, name: str) -> str:
-    """Who provides something: distribution and version."""
+    """Return the provider of a contribution: distribution and version."""
     owner = registry.owner(kind, name)
     return f"{owner.distribution} {owner.version}"

@@ -1,4 +1,4 @@
-"""Profiles: what each step of each run takes, collected by whatever executes the steps, on the host and on devices.
+"""Profiles: the time of each step of each run, collected by the executors of steps, on the host and on devices.
 
 >>> with profiled() as profile:                                # doctest: +SKIP
 ...     fast(x)
@@ -54,7 +54,7 @@ class StepTime:
     """One step in one run.
 
     Attributes:
-        step: Which one.
+        step: The step.
         seconds: From the first thread's start to the last thread's end; on a device, the time of all its launches.
         idle: Seconds that a thread waited for the others, on average.
         start: Seconds of the profile's clock at which it began.
@@ -81,7 +81,7 @@ class StepTime:
 
     @property
     def source(self) -> Source | None:
-        """The user's line that asked for it; of several lines in one fused step, that of its result."""
+        """Return the user's line of the step; of several lines in one fused step, the line of its result."""
         return self.step.node.origin.source
 
 
@@ -124,7 +124,7 @@ class Profile(Shown):
     Attributes:
         times: Of steps.
         runs: Of whole programs.
-        result: What the profiled call returned, if `rlx.profile` made the profile.
+        result: The result of the profiled call, if `rlx.profile` made the profile.
         origin: The time of `time.perf_counter` that is zero in traces.
     """
 
@@ -192,7 +192,7 @@ class Profile(Shown):
         return "\n".join([head, *(_line(line, total) for line in lines), f"{'':6} {total * 1e6:9.1f}  in all"])
 
     def by_line(self) -> list[tuple[Source | None, float, int]]:
-        """The user's lines with the seconds and the number of the steps that they asked for, longest first."""
+        """Return the user's lines with the seconds and the number of their steps, longest first."""
         rows = self._grouped(lambda t: t.source)
         return [(line[0].source, sum(t.seconds for t in line), len(line)) for line in rows]
 

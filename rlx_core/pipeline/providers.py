@@ -1,4 +1,4 @@
-"""Who provides options, a pipeline and its passes: their plugins are activated before anything is resolved."""
+"""Providers of options, a pipeline and its passes: their plugins are activated before anything is resolved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def activate_options(host: PluginHost, named: frozenset[str]) -> Registry:
 
 
 def named_by_variables(host: PluginHost, environ: Iterable[str]) -> Iterator[str]:
-    """The plugins that a variable is called after, so that it may set an option of theirs."""
+    """Yield the plugins whose name begins a variable, because it may set one of their options."""
     variables = list(environ)
     for entry in host.entries:
         beginnings = option_variables(entry.name)
@@ -48,7 +48,7 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
 
 
 def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
-    """The lines of the configured pipeline, none of them checked yet; resolving it says what is wrong with it."""
+    """Return the entries of the configured pipeline, none of them checked yet; resolving it reports the errors."""
     own = configuration.pipeline.get(configuration.use)
     if own is not None:
         return [*own.forward, *own.hir, *own.mir, *own.lir, *configuration.include]

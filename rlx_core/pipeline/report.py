@@ -1,4 +1,4 @@
-"""What a compilation came to, for people and as data: stages, passes, memory, who serves which op, and times."""
+"""The result of a compilation, for people and as data: stages, passes, memory, kernels of each op, and times."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class CompilationReport(Shown):
         name: The program.
         target: The device it was compiled for.
         stages: Stage → number of nodes (LIR: steps).
-        passes: What each pass did.
-        survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
+        passes: The changes of each pass.
+        survey: Computes `dispatch` on demand: the nodes of a program from a cache have not been dispatched.
         lir: The plan; a template if sizes are still unknown.
-        cache: Where the program came from: "compiled", "memory" or "disk".
-        code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached",
+        cache: The origin of the program: "compiled", "memory" or "disk".
+        code: The origin of its machine code, once this process compiled or read it: "compiled" or "cached",
             and how much of it serves all sizes.
-        checked: Why even plain calls go through the checks in Python, where those of other programs do not.
+        checked: The reason why all calls take the checked path in Python, if other programs have a fast path.
         seconds: Times of the parts of the compilation, by part.
-        fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
+        fusion: Fusions and near misses; `None` for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
-        traffic: What crossed between the host and the device that the program runs on, once it ran; `None` for a target in the
+        traffic: Bytes transferred between the host and the device of the program, once it ran; `None` for a target in the
             host's memory.
-        left_out: Contributions that could not be used, by kind and name; it grows while others are found.
+        left_out: Contributions that could not be used, by kind and name; it grows while others are discovered.
     """
 
     name: str
@@ -65,7 +65,7 @@ class CompilationReport(Shown):
 
     @cached_property
     def dispatch(self) -> DispatchReport:
-        """How each op came to be run, with the candidates that were passed over."""
+        """The dispatch of each op, with the candidates that were skipped."""
         return self.survey()
 
     @property
@@ -103,13 +103,13 @@ class CompilationReport(Shown):
 
     @property
     def _preparation(self) -> str:
-        """Where values are computed from parameters."""
+        """A description of the values computed from parameters: their bytes, and the device that computes them."""
         place = "the host" if self.device is None or self.device.device is None else self.device.device.name
         return f"{human_bytes(self.prepared_nbytes)} computed on {place} from parameters when they are bound"
 
     @cached_property
     def tiers(self) -> Tiers | None:
-        """How many steps run on which tier of the target, and why some do not run on the best; `None` if it has no tiers."""
+        """The number of steps on each tier of the target, and the reasons for lower tiers; `None` if the target has no tiers."""
         from rlx_core.pipeline.select.tiers import tiers_of  # as above
 
         return None if self.device is None else tiers_of(self.lir, self.device)
@@ -120,7 +120,7 @@ class CompilationReport(Shown):
         return Counter((s.node.op.name, s.kernel, self._plugin_of(s.kernel)) for s in self.lir.steps)
 
     def _plugin_of(self, kernel: str) -> str:
-        """Whose a kernel is; what runs on the host is nobody's."""
+        """Return the plugin of a kernel; empty for kernels that run on the host."""
         from rlx_core.pipeline.select.kernels import HOST  # as above
 
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""

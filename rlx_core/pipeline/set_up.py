@@ -1,4 +1,4 @@
-"""The plugins and the configuration that a caller means."""
+"""The plugins and the configuration of a call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rlx_core.system.budget import CountedWork, current_work, working
 __all__ = ["Config", "set_up", "working_on"]
 
 Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
-"""How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
+"""Forms of a configuration: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
     """The plugins and the configuration of a compilation.
 
-    The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
+    The configuration selects the plugins, unless the caller passes a host, and plugins define the options that a
     configuration may have: so its `[plugins]` table is read first.
 
     Raises:
-        ConfigError: `config` is nothing of the kind, or what it says is not what a configuration may say.
+        ConfigError: `config` has an invalid type, or a setting is invalid.
     """
     if not isinstance(config, Configuration | Mapping | str | os.PathLike | None):
         raise ConfigError(
@@ -48,7 +48,7 @@ def working_on(task: str, config: Config = None, host: PluginHost | None = None)
     """Count the work of reading a file, under the budget of a configuration; a reader that another one calls is part of its work.
 
     Raises:
-        ConfigError: As of `set_up`.
+        ConfigError: See `set_up`.
         BudgetError: It takes too long.
     """
     outer = current_work()
@@ -61,7 +61,7 @@ def working_on(task: str, config: Config = None, host: PluginHost | None = None)
 
 
 def host_for(config: PluginConfig) -> PluginHost:
-    """The host that a `[plugins]` table describes: the default one if it says nothing of its own."""
+    """Return the host for a `[plugins]` table: the default one if the table is empty."""
     if config == PluginConfig():
         return default_host()
     policy = PluginPolicy.of(

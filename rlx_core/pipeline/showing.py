@@ -1,4 +1,4 @@
-"""What `[printing]` in a configuration shows of a compilation, while it runs and afterwards."""
+"""Output of a compilation for `[printing]` in a configuration, while it runs and afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["dump", "show", "watch_for"]
 
 
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
-    """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
+    """Return the observer of a run of passes: listeners, and graphs printed around the named passes."""
     from rlx_core.ir.text import print_graph  # here, because a cached program runs no pass
     from rlx_core.passes.engine.runner import Watch
 
@@ -34,7 +34,7 @@ def watch_for(printing: PrintingConfig, events: Events) -> Watch:
 
 
 def show(compiled: CompiledProgram, printing: PrintingConfig) -> CompiledProgram:
-    """Print what the configuration asks to see of a compilation."""
+    """Print the parts of a compilation that the configuration selects."""
     if printing.verbose:
         for done in compiled.report.passes:
             print(f"{done.name:<28} {done.seconds * 1e3:8.2f} ms  {done.nodes_before} -> {done.nodes_after} nodes")

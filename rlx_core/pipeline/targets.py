@@ -1,4 +1,4 @@
-"""Which backend compiles: the one that was asked for, or the preferred one, with the kernels that other plugins bring for it."""
+"""Choice of the backend: the requested one, or the preferred one, with the kernels that other plugins bring for it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def numbered(wanted: str) -> tuple[str, int | None]:
     """A target as users write it, `rocm` or `rocm:1`, as its name and the number of the device.
 
     Raises:
-        DeviceError: It is no text, or what follows the colon is no number.
+        DeviceError: It is no text, or the text after the colon is not a number.
     """
     if not isinstance(wanted, str):
         raise DeviceError(f"target: one is asked for by its name, not by {wanted!r} ({type(wanted).__name__})")
@@ -66,10 +66,10 @@ def numbered(wanted: str) -> tuple[str, int | None]:
 
 
 def opened(host: PluginHost, name: str, *, even_unavailable: bool = False) -> Backend:
-    """The backend of a target, ready to be asked.
+    """Return the backend of a target, loaded and instantiated.
 
     Args:
-        even_unavailable: Whether it is wanted though it cannot be used here.
+        even_unavailable: Whether it is returned even if it cannot be used here.
 
     Raises:
         PluginError: It does not load, is no backend, or raises when it is made. And see `find_target`.
@@ -94,15 +94,15 @@ def opened(host: PluginHost, name: str, *, even_unavailable: bool = False) -> Ba
 def preferred_target(host: PluginHost) -> tuple[str, Backend]:
     """The available target of the highest priority, and its backend; among equals the first by name.
 
-    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
-    which of them are active depends on what else the process did, and the choice must not. One that cannot be used is left
+    Plugins with the condition `target` offer theirs as a default. The others are considered only if there is no such default:
+    the set of active ones depends on the history of the process, and the choice must not. One that cannot be used is left
     out with a warning.
 
-    Where none is installed it is the reference interpreter, and a warning says so.
+    Where none is installed it is the reference interpreter, with a warning.
 
     Raises:
         DeviceError: Backends are installed, and none can be used here.
-        PluginError: There are some, and none works; the error is that of the first.
+        PluginError: Backends are available, and none works; the error is the first one's.
     """
     first: RlxError | None = None
     for name in offered(host):
@@ -120,7 +120,7 @@ def preferred_target(host: PluginHost) -> tuple[str, Backend]:
 
 
 def offered(host: PluginHost) -> list[str]:
-    """The targets that may be taken where none is asked for, best first."""
+    """Return the targets that may be chosen by default, best first."""
     registry = host.activate_for(TARGET)
     if not registry.backends:
         registry = host.activate_all()
@@ -130,7 +130,7 @@ def offered(host: PluginHost) -> list[str]:
 
 
 def no_backend(host: PluginHost) -> DeviceError:
-    """The error where no backend can be used: what those that are installed lack, what switched them off, or what to install."""
+    """Return the error if no backend can be used: unmet requirements of installed ones, what disabled them, or the remedy."""
     reasons = unusable_backends(host)
     if reasons:
         hints = [hint for _, hint in reasons if hint]
@@ -163,7 +163,7 @@ def install_command() -> str | None:
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
-    """The target with the kernels that other plugins bring for it, in a table of its own.
+    """Return the target with the kernels that other plugins bring for it, in a separate table.
 
     A table that does not load, or has a row that cannot be a kernel, is left out as a whole.
     """
@@ -190,9 +190,9 @@ def fill(target: Target, registry: Registry, table: KernelTable) -> None:
 
 
 def as_guest(row: Kernel, target: Target, plugin: str) -> Kernel | None:
-    """A row as another plugin brings it: it is that plugin's, whatever table it was made in, and what the target makes of it.
+    """Return a row of another plugin: its `plugin` is that plugin, whatever table it came from, and the target converts it.
 
-    A target that does not say it knows nothing of a guest's row, which is then called as a function, on the last tier.
+    A target without `adopt` knows nothing of a plugin's row, which is then called as a function, on the last tier.
     """
     its = evolve(row, plugin=plugin)
     if target.adopt is not None:

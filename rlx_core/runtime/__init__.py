@@ -1,5 +1,5 @@
 """Running programs: executables with bound parameters, compiled functions, sessions and the compile caches.
 
-This layer knows how a compiled program is fed and kept. How it was compiled is the pipeline's business, and what it runs on
-is the backend's.
+This layer passes arguments to compiled programs and caches the programs. Compilation belongs to the pipeline; the device
+belongs to the backend.
 """

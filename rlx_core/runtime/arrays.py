@@ -1,4 +1,4 @@
-"""What a caller passed, as arrays that a program may run on: of the declared type, native, safe to write where donated."""
+"""Conversion of arguments to arrays that a program can run on: declared dtype, native byte order, writable if donated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ArgumentMemory(Protocol):
     name: str
 
     def adopt(self, data: Any) -> Placed | None:
-        """An array of the device library's own as it lies; `None` for everything else."""
+        """Return an array of the device library as an array of this device without a copy; `None` for everything else."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class Declared:
 
     @property
     def fact(self) -> Fact:
-        """What errors say of it."""
+        """Return the fact that errors show for it."""
         return Fact("declared", self.type, self.source)
 
 
@@ -57,7 +57,7 @@ def checked(entry: Declared, data: Any, memory: ArgumentMemory | None = None) ->
     """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
 
     Args:
-        memory: Where the program runs, if not in the host's memory: an array that lies there is taken as it lies.
+        memory: The device of the program, if not the host: an array in its memory is used in place.
 
     Raises:
         DtypeError, ShapeError: It has others.
@@ -65,7 +65,7 @@ def checked(entry: Declared, data: Any, memory: ArgumentMemory | None = None) ->
         TraceError: It is not an array.
     """
     if type(data) is np.ndarray and data.dtype is entry.stored and data.shape == entry.dims:
-        return data  # what nearly every call brings, without another look
+        return data  # fast path: the usual argument, without further checks
     data = unwrapped(data)
     placed = None if memory is None else memory.adopt(data)
     if placed is not None:
@@ -180,11 +180,11 @@ Span = tuple[int, int]
 
 @frozen(eq=False)
 class ParameterMemory:
-    """Where the parameters lie that a program reads while it runs.
+    """Addresses of the parameters that a program reads while it runs.
 
     Attributes:
         spans: All of them, from the first to the last byte.
-        written: Those that runs write to, because they were donated.
+        written: Spans of the parameters that runs write to, because they were donated.
     """
 
     spans: tuple[Span, ...] = ()
@@ -200,13 +200,13 @@ class ParameterMemory:
 def separated(
     entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: ParameterMemory | None = None
 ) -> list[np.ndarray]:
-    """Arrays of a program with donations: each donated one can be written, and shares no byte with another of them or a held one.
+    """Return the arrays of a program with donations; each donated one is writable and shares no byte with another or a parameter.
 
-    What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old
+    Arrays that cannot be donated, because they are read-only, strided or passed twice, are copied; their owner keeps the old
     contents. So is an input that lies in a parameter which the run writes to.
 
     Args:
-        held: Parameters that stay where they are.
+        held: Memory of the bound parameters, which do not move.
     """
     held = held or ParameterMemory()
     # Arrays on a device are its program's matter.
@@ -221,7 +221,7 @@ def separated(
 
 
 def _sharing(spans: Mapping[int, Span], others: Sequence[Span]) -> set[int]:
-    """Which of some spans share a byte with another of them, or with one of the others; these are -1."""
+    """Return the indices of spans that share a byte with another span, or with one of `others`."""
     found: set[int] = set()
     # Along the starts, a span overlaps an earlier one exactly if it begins before the furthest end so far.
     furthest, owner = 0, -1

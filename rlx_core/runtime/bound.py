@@ -31,7 +31,7 @@ __all__ = ["BoundProgram", "BoundPrograms", "Weights"]
 _versions: Final = count(1)
 
 _PROGRAMS_KEPT: Final = 64
-"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
+"""Maximum number of cached bindings of sizes; each has its own program and memory, and the least recently used is evicted."""
 
 
 @frozen(eq=False)
@@ -41,8 +41,8 @@ class Weights:
     Attributes:
         arrays: By name.
         immutable: The names of those that are read-only.
-        version: Tells programs to bind again; no two states have one.
-        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
+        version: Unique number of the state; a program whose version differs binds again.
+        prepared: The bindings of programs, once computed: the arrays, or the outputs of the template's prepare program.
     """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
@@ -67,14 +67,14 @@ class BoundProgram:
 
 @define(eq=False)
 class BoundPrograms:
-    """What clones of an executable share. Mutable under its lock; whoever runs sees one state of the weights.
+    """State that the clones of an executable share. Mutable under its lock; every run sees one consistent state of the weights.
 
     Attributes:
-        inputs, params: What the program declares, by name.
+        inputs, params: The declared inputs and parameters of the program, by name.
         donated: The parameters that runs write to.
         has_donations: Whether they write to those, or to inputs.
         latest: The program that ran last.
-        door: Where its entry stands open, for calls that need no checking.
+        door: The current entry, for calls on the fast path.
     """
 
     compiled: CompiledProgram
@@ -113,13 +113,13 @@ class BoundPrograms:
                 known = dict(zip(known, apart, strict=True))
                 for name in self.donated & ready.keys():
                     if isinstance(known[name], np.ndarray):
-                        known[name] = known[name].view()  # given anew, even if it is the array that was given before
+                        known[name] = known[name].view()  # a new view, even if it is the array that was passed before
             others = self.weights.immutable - ready.keys()
             self.weights = Weights(known, next(_versions), (others | immutable) - self.donated)
             self.door.entry = None
 
     def bound(self, arrays: Sequence[np.ndarray]) -> BoundProgram:
-        """The program for the sizes of some inputs, with the weights of now.
+        """Return the program for the sizes of some inputs, with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -134,7 +134,7 @@ class BoundPrograms:
         return found
 
     def open(self, bound: BoundProgram) -> None:
-        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
+        """Create the entry of a program that has just run, for the fast path: by now its frame can become the entry's."""
         if bound.runs >= RUNS_BEFORE_ENTRY and self.door.entry is bound.entry:
             return
         with self.lock:
@@ -146,7 +146,7 @@ class BoundPrograms:
             self.door.entry = bound.entry
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -157,7 +157,7 @@ class BoundPrograms:
         return lir, self._prepared(lir, weights)
 
     def _newly_bound(self, arrays: Sequence[np.ndarray], binding: DimBinding, given: Weights) -> BoundProgram:
-        """The program for sizes that were read off the inputs and the weights that are `given`."""
+        """Return the program for sizes that were read off the inputs and the weights `given`."""
         with self.lock, collecting_seldom():  # once, although planning and building each ask for it
             weights = self.weights
             if weights is not given:  # another thread has bound others
@@ -177,7 +177,7 @@ class BoundPrograms:
             return bound
 
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
-        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
+        """Return the bindings of a program: one object for all sizes, unless sizes had to be bound in the prepare program."""
         if lir.prepare is not self.compiled.lir.prepare:
             return prepared(self.compiled, lir, weights.arrays, weights.immutable)
         if not weights.prepared:

@@ -1,6 +1,6 @@
 """Compiled programs kept for the next call and the next process.
 
-Two layers under one key: a cache of the last used in memory, and files on disk. The key (`pipeline.job.Job.key`) says
+Two layers under one key: an LRU cache in memory, and files on disk. The key (`pipeline.job.Job.key`) covers
 everything that may change the result, so an entry is never stale; it can only be missing or damaged, and both mean
 "compile again".
 """
@@ -29,9 +29,9 @@ class CompileCache:
     """Compiled programs by key: in memory, and on disk if there is a directory for it.
 
     Args:
-        capacity: How many programs to keep in memory.
-        disk: Where their bytes are kept between processes, or `None`.
-        objects: Where backends keep machine code, or `None`.
+        capacity: Maximum number of programs in memory.
+        disk: The disk cache of their bytes, or `None`.
+        objects: The backends' cache of machine code, or `None`.
     """
 
     def __init__(self, capacity: int = 128, disk: DiskCache | None = None, objects: ObjectStore | None = None) -> None:
@@ -50,10 +50,10 @@ class CompileCache:
         """The program for `key`: from memory, else read from disk, else compiled and kept in both.
 
         Args:
-            key: What names it: a digest, 64 hex digits.
-            compile: Makes the program; what it raises is raised here, and nothing is kept.
-            to_bytes, from_bytes: How it is written and read; without them, or where `to_bytes` gives `None`, it stays in
-                memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
+            key: The key: a digest, 64 hex digits.
+            compile: Compiles the program; its exceptions are propagated, and nothing is cached then.
+            to_bytes, from_bytes: Its serialisation; without them, or where `to_bytes` gives `None`, it stays in
+                memory only. Any exception of `from_bytes` counts as damage: the entry is dropped and the program compiled.
         """
 
         def make() -> object:
@@ -82,14 +82,14 @@ class CompileCache:
 
 
 KINDS: Final = ("programs", "objects")
-"""What is kept on disk, each kind in a directory of its own."""
+"""The kinds of files on disk; each has a separate directory."""
 
 _caches: dict[CacheConfig, CompileCache] = {}
 _lock = Lock("the list of caches")
 
 
 def default_cache(configuration: Configuration) -> CompileCache:
-    """The process's cache for what a configuration says of caches: equal settings share one."""
+    """Return the process-wide cache for the cache settings of a configuration: equal settings share one."""
     settings = configuration.cache
     with _lock:
         if settings not in _caches:
@@ -99,7 +99,7 @@ def default_cache(configuration: Configuration) -> CompileCache:
 
 
 def disk_caches(settings: CacheConfig) -> list[DiskCache | None]:
-    """The files of a cache, of programs and of objects; where they cannot be kept safely, one warning says why."""
+    """Return the disk caches of programs and of objects; where files cannot be stored safely, one warning gives the reason."""
     base = Path(settings.directory) if settings.directory else cache_directory()
     found: list[DiskCache | None] = []
     reasons: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""`compile`: a Python function compiled ahead of time with its parameters bound, and what comes of it."""
+"""`compile`: a Python function compiled ahead of time with its parameters bound, and the resulting `CompiledFunction`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ R_co = TypeVar("R_co", covariant=True)
 class CompiledFunction(Bundled, Generic[P, R_co]):
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`.
 
-    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has programs and state of its own, and a
-    deep one weights of its own too.
+    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has separate programs and state, and a
+    deep copy also separate weights.
 
     Args:
-        executable: What was compiled.
+        executable: The compiled program.
         graph: The program that it was compiled from.
-        signature: How it is called.
+        signature: The structure of its arguments and results.
         options: Of the compilation: target, config, host, donations.
     """
 
@@ -80,11 +80,11 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
 
     @property
     def report(self) -> CompilationReport:
-        """What was compiled; after a run, for the sizes of the latest run."""
+        """The compilation report; after a run, for the sizes of the latest run."""
         return self.executable.report
 
     def emit(self, level: str, step: int | str | None = None) -> str:
-        """What was compiled, as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
+        """Return the program as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
         return self.executable.emit(level, step)
 
     def bundle(self) -> Bundle:
@@ -223,10 +223,10 @@ def compile_function(
         args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s. A graph or module takes none.
         donate: Names of inputs, or of leaves of them, whose arrays the program may overwrite and return, as for `rlx.jit`: state
             that is kept between calls. Files do not hold it. A graph or module takes none.
-        target: The device; by default what the configuration says, else the preferred one that is available.
+        target: The device; by default the configured one, else the preferred one that is available.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
-        outputs: Where results lie: on the "host" or the "device"; by default on the device if an input lies there.
+        outputs: The location of results: on the "host" or the "device"; by default on the device if an input lies there.
 
     Raises:
         ConfigError: One argument mixes arrays and specs; or a graph is given names to donate.
@@ -268,12 +268,12 @@ def compile_bundle(
 
     Args:
         bundle: The program with its weights; these are used where they lie.
-        target, config, host: As for `rlx.compile`.
+        target, config, host: See `rlx.compile`.
         donations: Inputs that runs may overwrite, each with the output that is its next value.
         classes: The named tuples among its arguments and results.
 
     Raises:
-        FormatError: It cannot be called as it says, or has a named tuple that is not among `classes`.
+        FormatError: The stored signature does not fit the program, or a named tuple is not among `classes`.
     """
     graph = bundle.graph
     inputs, params = ([leaf_name(value) for value in values] for values in (graph.inputs, graph.params))
@@ -285,7 +285,7 @@ def compile_bundle(
 
 
 def _is_input(name: str, argument: Any) -> bool:
-    """Whether an argument is fed on every call; ConfigError if only a part of it is."""
+    """Return whether an argument is fed on every call; ConfigError if only a part of it is."""
     leaves, _ = flatten_arguments({name: argument})
     kinds = {isinstance(leaf, TensorType) for leaf in leaves if not is_static_leaf(leaf)}
     if len(kinds) == 2:

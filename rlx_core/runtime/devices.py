@@ -1,4 +1,4 @@
-"""The devices there are, and arrays on them, as users ask for them by name."""
+"""The available devices, and arrays on them, by the names that users write."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class DeviceName:
     """A device that programs can be compiled for.
 
     Attributes:
-        target: What to write as `target=`: `rocm:1`.
-        name: What its maker calls it.
+        target: The value for `target=`: `rocm:1`.
+        name: The vendor's name.
     """
 
     target: str
@@ -42,7 +42,7 @@ def devices(target: str | None = None, *, host: PluginHost | None = None) -> lis
     """The devices of a target, or of all targets that can be used here, in the order of their names.
 
     Raises:
-        DeviceError, DeviceUnavailableError: No plugin has the target that is asked for, or it cannot be used here.
+        DeviceError, DeviceUnavailableError: No plugin has the requested target, or it cannot be used here.
 
     >>> [device.target for device in devices("cpu")]
     ['cpu:0']
@@ -56,7 +56,7 @@ def devices(target: str | None = None, *, host: PluginHost | None = None) -> lis
     for name in sorted(plugins.activate_all().backends):
         try:
             found += _of(name, plugins)
-        except RlxError:  # `rlx doctor` and asking for it by name say what is missing
+        except RlxError:  # `rlx doctor` and an explicit request by name report the missing dependency
             continue
     return found
 
@@ -66,11 +66,11 @@ def device_put(x: Any, target: str, *, host: PluginHost | None = None) -> Any:
     """A copy of an array on a device: `rlx.device_put(x, "rocm:1")`.
 
     On a target in the host's memory it is a NumPy array, the same one if `x` is one already; an array that lies on the device
-    is given back as it is, and one on another device goes there by the host.
+    is returned unchanged, and one on another device is copied through the host.
 
     Raises:
         DeviceError, DeviceUnavailableError: There is no such device, or it cannot be used here.
-        DtypeError, OutOfMemoryError: It lacks the dtype, or the room.
+        DtypeError, OutOfMemoryError: The device does not support the dtype, or has not enough memory.
     """
     plugins, configuration = set_up(None, host)
     _, backend, _ = find_target(plugins, target)

@@ -54,7 +54,7 @@ class Executable:
         traced: Graph | None = None,
     ) -> None:
         self._compiled = compiled
-        self._traced = traced  # the program before all passes, whose nodes are those that the user wrote
+        self._traced = traced  # the program before all passes, whose nodes are the ones that the user wrote
         self._memory = compiled.target.device
         self._wanted = None if outputs == "host" and self._memory is None else outputs
         self._shared = shared or BoundPrograms.of(compiled)
@@ -64,17 +64,17 @@ class Executable:
         self._entries = tuple(self._inputs.values())
         self._successors = dict(_successors(compiled.lir))
 
-    # ------------------------------------------------------------------------------- what it is
+    # ------------------------------------------------------------------------------- properties
 
     @property
     def report(self) -> CompilationReport:
-        """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
+        """The compilation report: stages, passes, memory, the plugin of each op; for the sizes of the latest run."""
         latest = self._shared.latest
         return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
 
     @property
     def door(self) -> Door:
-        """Where the entry of the latest program stands open, for calls that need no checking."""
+        """The holder of the latest program's entry, for calls on the fast path."""
         return self._shared.door
 
     @property
@@ -99,11 +99,11 @@ class Executable:
 
     @property
     def compiled(self) -> CompiledProgram:
-        """What it runs."""
+        """The compiled program that it runs."""
         return self._compiled
 
     def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
-        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+        """Return the plan for one binding of the sizes, and the bindings of its program with the current weights.
 
         Raises:
             MissingInputError: A parameter was never bound.
@@ -112,12 +112,12 @@ class Executable:
         return self._shared.planned(binding)
 
     def emit(self, level: str, step: int | str | None = None) -> str:
-        """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
+        """Return the program as text at a level of its lowering: `mir`, `lir`, `loops`, then the target's own.
 
-        With symbolic sizes, what is below `lir` is of the latest run.
+        With symbolic sizes, the levels below `lir` show the latest run.
 
         Args:
-            level: Which; an unknown one is answered with those that there are.
+            level: The level; the error for an unknown one lists the available ones.
             step: The number of one step of the plan, or an op or a kernel whose steps are meant.
 
         Raises:
@@ -139,7 +139,7 @@ class Executable:
         return self.page(list(self.outputs))
 
     def page(self, outputs: Sequence[str], title: str = "") -> str:
-        """What a notebook shows of the program, for whoever knows more of it: what its outputs are called, or a title."""
+        """Return the HTML of the program for notebooks, with names of its outputs or a title that only the caller knows."""
         from rlx_core.draw.pages import callable_html  # here, because programs are run more often than looked at
 
         results = dict(zip(outputs, self.outputs.values(), strict=True))
@@ -167,7 +167,7 @@ class Executable:
         self.set_params({name: array})
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
-        """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
+        """Bind several parameters together: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
         self._shared.bind(ready, frozenset(name for name, array in arrays.items() if is_immutable(array)))
@@ -187,7 +187,7 @@ class Executable:
 
         Args:
             inputs: NumPy arrays, or whatever converts to them without a copy; on a device's target also its own arrays.
-            outputs: Where results lie: on the "host" or the "device". By default what the compilation said, else on the
+            outputs: The location of results: on the "host" or the "device". By default as compiled, else on the
                 device if an input lies there.
 
         Raises:
@@ -237,7 +237,7 @@ class Executable:
         return results
 
     def _take_donations(self, arrays: Sequence[Any], ready: list[Any]) -> None:
-        """Replace donated inputs by what the run may overwrite: the elements of an array, copies of NumPy's arrays."""
+        """Replace donated inputs by arrays that the run may overwrite: the elements of a `HostArray`, copies of NumPy arrays."""
         donated = [n for n, e in enumerate(self._entries) if e.is_donated and isinstance(ready[n], np.ndarray)]
         owned = [number for number in donated if type(arrays[number]) is HostArray]
         for number in donated:
@@ -250,7 +250,7 @@ class Executable:
     def _run_observed(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         """Run a program step by step, and report the run to the profile that is active, if one is."""
         checks = self._traced is not None and nonfinite.active() is not None
-        # A run may overwrite what is donated to it; the program is evaluated again with what it was given.
+        # A run may overwrite its donated inputs, so the copies are kept to evaluate the program again with the original values.
         given = [copy.copy(a) if e.is_donated and checks else a for e, a in zip(self._entries, ready, strict=True)]
         weights = {n: copy.copy(a) if n in self._shared.donated and checks else a for n, a in self.weights.items()}
         profile, start = active(), time.perf_counter()
@@ -267,7 +267,7 @@ class Executable:
         return results
 
     def _run_program(self, bound: BoundProgram, ready: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
-        """The results of a program that a backend made; those of its first run are compared with what is declared.
+        """Run a backend's program and return its results; the results of the first run are compared with the declared types.
 
         Raises:
             PluginError: The program raised, or its results have other types.
@@ -325,7 +325,7 @@ class Executable:
             self._handles[name] = kept
 
     def read_handle(self, name: str) -> np.ndarray:
-        """What a handle holds now.
+        """Return the current value of a handle.
 
         Raises:
             UnknownNameError: It was never bound.
@@ -335,17 +335,17 @@ class Executable:
         return wrapped(self._handles[name])
 
     def clone(self) -> Executable:
-        """An executable that shares this one's weights and programs and has handles of its own."""
+        """Return an executable that shares this one's weights and programs and has separate handles."""
         return Executable(self._compiled, self._shared, outputs=self._wanted, traced=self._traced)
 
     def __copy__(self) -> Executable:
-        """An executable with programs and handles of its own. Weights are shared as long as no run writes to them."""
+        """Return an executable with separate programs and handles. Weights are shared as long as no run writes to them."""
         known = self._shared.weights.arrays
         own = {name: array.copy(order="K") if name in self._shared.donated else array for name, array in known.items()}
         return self._with(own, {name: array.copy(order="K") for name, array in self._handles.copy().items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
-        """An executable with programs, handles and weights of its own."""
+        """Return an executable with separate programs, handles and weights."""
         return self._with(
             copy.deepcopy(dict(self._shared.weights.arrays), memo), copy.deepcopy(self._handles.copy(), memo)
         )
@@ -365,7 +365,7 @@ class Executable:
     # --------------------------------------------------------------------------------- details
 
     def _given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """All inputs: those that are passed, and the handles of the others."""
+        """Return all inputs: the ones that are passed, and the handles of the others."""
         for name in inputs:
             self._entry(name, self._inputs, "input")
         handles = {name: array for name, array in self._handles.copy().items() if name in self._inputs}
@@ -385,7 +385,7 @@ class Executable:
 
     @property
     def _latest(self) -> Lir:
-        """The plan of the latest run; before any, that of the program, which may be a template."""
+        """Return the plan of the latest run; before any run, the plan of the program, which may be a template."""
         latest = self._shared.latest
         return self._compiled.lir if latest is None else latest.lir
 
@@ -432,7 +432,7 @@ def _output_number(name: str) -> int | None:
 
 
 def expect_results(lir: Lir, results: Sequence[Any]) -> None:
-    """Require what a program declares of its results.
+    """Require that the results have the types that a program declares.
 
     Raises:
         TypeError: There are more or fewer, or one has another dtype or another shape; the backend's own fault.

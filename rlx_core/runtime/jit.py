@@ -45,7 +45,7 @@ Rest = ParamSpec("Rest")
 Owner = TypeVar("Owner")
 
 _MANY_VARIANTS = 32
-"""Compiled variants of one function after which a warning says why there are so many."""
+"""Number of compiled variants of one function after which a warning explains why there are so many."""
 
 
 _STRAIGHT_VARIANTS = 4
@@ -54,9 +54,9 @@ _STRAIGHT_VARIANTS = 4
 
 @frozen(eq=False)
 class Variant:
-    """One compiled variant of a function: how its arguments and results are put together.
+    """One compiled variant of a function: how its arguments and results are flattened and unflattened.
 
-    `lifted` are arrays that the program reads besides the arguments.
+    `lifted` are the arrays that the program reads in addition to the arguments.
     """
 
     executable: Executable
@@ -74,11 +74,11 @@ class Jitted(Generic[P, R_co]):
     """A function that is compiled on its first call with each combination of types; see `rlx.jit`.
 
     Args:
-        function: What is traced.
+        function: The function to trace.
         options: Of the compilation.
         donate: Names of donated arguments.
-        made: How to make it again, for pickles; nothing for what no user gets hold of.
-        outputs: Where results lie.
+        made: Call that creates it again, for pickles; `None` for internal functions.
+        outputs: The location of results.
         prefers_device: Whether results lie on the device by default, if its memory is not the host's.
         static: Arguments that are no arrays, if there are such.
     """
@@ -133,7 +133,7 @@ class Jitted(Generic[P, R_co]):
         return self._called(variant, leaves, kwargs)
 
     def _called(self, variant: Variant, leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The results of a checked call, after which calls like it take the fast path."""
+        """Return the results of a checked call, after which similar calls take the fast path."""
         results = variant(leaves)
         if not kwargs:
             # Names and positions are one only where all arguments are by position.
@@ -155,7 +155,7 @@ class Jitted(Generic[P, R_co]):
         return made_again(self, self._made)
 
     def __copy__(self) -> Jitted[P, R_co]:
-        """The same function made again, with nothing compiled yet."""
+        """Return a new function of the same definition, with nothing compiled yet."""
         return self if self._made is None else self._made()
 
     def __deepcopy__(self, memo: object) -> Jitted[P, R_co]:
@@ -168,7 +168,7 @@ class Jitted(Generic[P, R_co]):
 
     @property
     def report(self) -> CompilationReport:
-        """What the latest variant was compiled to.
+        """Return the compilation report of the latest variant.
 
         Raises:
             ConfigError: The function was not called yet, so nothing was compiled.
@@ -219,7 +219,7 @@ class Jitted(Generic[P, R_co]):
         return Variant(executable, traced, inputs, straight)
 
     def _kept(self, key: Any, variant: Variant, most: int) -> Variant:
-        """The variant, which is kept under its key in place of the oldest where there are `most` of them."""
+        """Return the variant after storing it under its key; the oldest is evicted if there are `most` of them."""
         while len(self._variants) >= most:
             del self._variants[next(iter(self._variants))]
         self._variants[key] = variant
@@ -239,7 +239,7 @@ class Jitted(Generic[P, R_co]):
 
 
 def leaf_key(name: str, leaf: Any) -> Any:
-    """What an argument's leaf is to the key of a compiled variant: a type, or the exact value of a Python scalar."""
+    """Return the part of a variant's cache key for one leaf of an argument: a type, or the exact value of a Python scalar."""
     if is_static_leaf(leaf):
         return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
     if is_array(leaf):
@@ -255,7 +255,7 @@ def leaf_key(name: str, leaf: Any) -> Any:
 
 
 class JitDecorator(Protocol):
-    """What `rlx.jit(donate=…)` returns: it takes the function."""
+    """The decorator that `rlx.jit(donate=…)` returns: it takes the function."""
 
     def __call__(self, function: Callable[P, R], /) -> Jitted[P, R]: ...
 
@@ -300,17 +300,17 @@ def jit(
     """Compile a function for the types it is called with, once for each combination; the last 1,024 (`budget.variants`) are kept.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
-    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. What else is
-    no array (a function, a configuration) is a constant too where it is said to be static. Inside another traced function
+    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. A leaf that is
+    not an array (a function, a configuration) is a constant too if it is declared static. Inside another traced function
     the call is traced in place.
 
     Args:
-        function: What to compile; without it, a decorator is returned.
+        function: The function to compile; without it, a decorator is returned.
         donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
             An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
-        static_argnums, static_argnames: Parameters whose arguments are constants of the program whatever they are: anything
-            with a hash. Equal ones, of one type, share what is compiled.
-        target, config, host, outputs: As for `rlx.compile`.
+        static_argnums, static_argnames: Parameters whose arguments are constants of the program: any value that is
+            hashable. Equal arguments of one type share a compiled variant.
+        target, config, host, outputs: See `rlx.compile`.
 
     Raises:
         UnknownNameError, AxisError: There is no such parameter.
@@ -332,5 +332,5 @@ def jit(
 
 
 def run_compiled(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what `function(*args)` returns: a part of the program that is traced, or a program that is compiled and run."""
+    """Return the result of `function(*args)`, traced as a part of the current program, or compiled and run."""
     return function(*args) if ambient_builder() is not None else Jitted(function, {}, ())(*args)

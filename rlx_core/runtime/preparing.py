@@ -1,7 +1,7 @@
-"""What programs are bound to: the caller's parameters, or what the prepare program of a plan makes of them.
+"""Computation of the bindings of programs: the caller's parameters, or the outputs of a plan's prepare program.
 
-It is computed where the programs run: on a device by kernels of its own, so that only what the caller gave crosses; on the host
-by the interpreter, or compiled where it has loops, whose steps take the interpreter some 20 µs each.
+The prepare program runs on the target: on a device with its kernels, so that only the caller's parameters are transferred; on
+the host with the interpreter, or compiled if it has loops, whose steps take the interpreter some 20 µs each.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def prepared_on_host(lir: Lir, arrays: Mapping[str, Any], functions: ElementFunc
 
 
 def _bound_program(compiled: CompiledProgram, prepare: Graph, arrays: Mapping[str, Any]) -> Program:
-    """A prepare program for the same target: a new one each time, because a program keeps what it is bound to."""
+    """Return a prepare program for the same target: a new one each time, because a program keeps its bindings alive."""
     preparing = compiled.to_prepare(prepare)
     _, program = preparing.planned_program(preparing.lir)
     program.bind(Bindings({name: arrays[name] for name in preparing.lir.graph.param_types}))
@@ -72,7 +72,7 @@ def _bound_program(compiled: CompiledProgram, prepare: Graph, arrays: Mapping[st
 
 
 def _with_computed(lir: Lir, arrays: Mapping[str, Any], computed: Iterator[Any]) -> Bindings:
-    """Parameters as they were given, and the others as they were computed, in the order of the prepare graph's results."""
+    """Return unchanged parameters and computed ones, in the order of the prepare graph's results."""
     assert lir.prepare is not None, "there is something to compute"
     pairs = zip(lir.graph.param_types, lir.prepare.outputs, strict=True)
     return Bindings(

@@ -1,4 +1,4 @@
-"""Compiling a program that exists already, a graph or a module, where `compiled_function.py` compiles what a function does."""
+"""Compilation of existing programs (graphs and modules); `compiled_function.py` compiles traced functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def compile_program(
 
 
 def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a HIR or MIR module, and what compiling it calls for."""
+    """Return the graph of a HIR or MIR module, and the arguments for compiling it."""
     if module.stage is IrStage.HIR:
         return module.hir, {"fusion.policy": module.policy}
     return module.mir, {}

@@ -1,4 +1,4 @@
-"""Functions in pickles: Python code does not travel, its name does, so it must be found under its name."""
+"""Functions in pickles: they are serialised by name, not as code, so the name must be importable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
 
 
 def is_found(found: Any) -> bool:
-    """Whether an object is what its module and its qualified name lead to."""
+    """Return whether importing its module and its qualified name gives the same object."""
     place: Any = sys.modules.get(found.__module__ or "")
     for name in getattr(found, "__qualname__", "").split("."):  # some things that can be called have no name
         place = getattr(place, name, None)
@@ -23,7 +23,7 @@ def is_found(found: Any) -> bool:
 
 
 def expect_importable(function: Any) -> None:
-    """Require that a plain function can be found by another process.
+    """Require that another process can import a plain function by its name.
 
     Raises:
         FormatError: It is a lambda, is defined inside another function, or its name means something else by now.
@@ -40,10 +40,10 @@ def expect_importable(function: Any) -> None:
 
 
 def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
-    """What `__reduce__` of a staged function returns: its name where that is enough (a decorated one), else how it is made.
+    """Return the value of `__reduce__` for a staged function: its name if it suffices (a decorated one), else its constructor.
 
     Raises:
-        FormatError: Its function cannot be imported, or it has plugins of its own.
+        FormatError: Its function cannot be imported, or it uses plugins that only this process has.
     """
     if is_found(staged):
         return staged.__qualname__

@@ -33,13 +33,13 @@ class Session:
 
     Args:
         device: The target's name; the preferred one that is available by default.
-        precision: What float32 programs compute in: "f32".
+        precision: The compute precision of float32 programs: "f32".
         config: Overrides of the configuration, as a table.
         host: The plugins to use.
 
     Raises:
         DeviceError: No plugin has that device (a ValueError).
-        DeviceUnavailableError: It is known but cannot be used here; the message has what to install (a RuntimeError).
+        DeviceUnavailableError: It is known but cannot be used here; the message has the package to install (a RuntimeError).
         ConfigError: The precision is not known (a ValueError).
     """
 
@@ -71,7 +71,7 @@ class Session:
         The program is not consumed. A HIR module's own fusion policy holds unless the session's configuration has one.
 
         Args:
-            program: What to compile.
+            program: The program to compile.
             args: For a function, as for `rlx.compile`: arrays to bind and `rlx.spec`s to feed.
             binding: For a graph or a module: sizes of symbols that are known now, by name.
             donations: For a graph or a module: inputs that runs may overwrite, each with the output that is its next value.
@@ -99,7 +99,7 @@ class Session:
         )
 
     def devices(self) -> list[str]:
-        """What there is behind the session's target, in words."""
+        """Descriptions of the devices of the session's target."""
         with contained("backends", self.device.partition(":")[0], "listing its devices"):
             return self._backend.devices()
 
@@ -111,7 +111,7 @@ class Session:
         return self
 
     def __deepcopy__(self, memo: object) -> Session:
-        return self  # it has no state of its own
+        return self  # it has no mutable state
 
     def __repr__(self) -> str:
         return f"Session({self.device!r}, precision={self.precision!r})"
@@ -119,7 +119,7 @@ class Session:
 
 @checked_call
 def available_devices(host: PluginHost | None = None) -> list[str]:
-    """The targets of which there is a device here; `rlx.devices()` lists the devices."""
+    """Return the targets with a device here; `rlx.devices()` lists the devices."""
     found = host or default_host()
     names = sorted(found.activate_all().backends)
     return [name for name in names if is_available(name, found)]
@@ -127,7 +127,7 @@ def available_devices(host: PluginHost | None = None) -> list[str]:
 
 @checked_call
 def is_available(device: str, host: PluginHost | None = None) -> bool:
-    """Whether a device can be used here: its plugin can, and there is one.
+    """Return whether a device can be used here: its plugin can, and there is one.
 
     Raises:
         DeviceError: No plugin has it.

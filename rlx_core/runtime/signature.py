@@ -1,4 +1,4 @@
-"""How a compiled function is called: the structure of its arguments and results, and what was fixed when it was compiled."""
+"""Signatures of compiled functions: the structure of arguments and results, and the values that were fixed at compilation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Signature"]
 
 @frozen(eq=False)
 class Signature:
-    """How a compiled function is called.
+    """The signature of a compiled function.
 
     Attributes:
         arguments: The structure of each argument, a tree over the tuple of it alone, in the order of the function's.
-        free: Those that are given on each call; the others were bound.
+        free: The arguments that are passed on each call; the others were bound.
         statics: Leaves that are constants of the program, and their values.
-        results: The structure of what the function returns.
+        results: The structure of the function's result.
     """
 
     arguments: Mapping[str, Tree]
@@ -129,10 +129,10 @@ class Signature:
         outputs: int,
         classes: Iterable[type[Any]] = (),
     ) -> Signature:
-        """The signature that was stored beside a program.
+        """Return the signature that was stored with a program.
 
         Args:
-            form: What `Signature.form` gave.
+            form: The value of `Signature.form`.
             inputs, params, outputs: The program's, by name, and how many outputs it has.
             classes: The named tuples that may occur.
 
@@ -175,7 +175,7 @@ def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
     """Named tuples by the names that files call them.
 
     Raises:
-        ConfigError: One is none, or two have one name.
+        ConfigError: A class is not a named tuple, or two have one name.
     """
     found: dict[str, type[Any]] = {}
     for each in classes:

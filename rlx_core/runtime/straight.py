@@ -1,7 +1,7 @@
-"""Calls that need no checking: from a function's arguments to its program's entry, and from the outputs to its result.
+"""The fast path of calls, without checks: from a function's arguments to its program's entry, and from the outputs to its result.
 
-A call is straight if it is by position, has the structure that was compiled, and the entry takes what is in it. Everything else
-is `NotImplemented`, and takes the checked path, which converts, copies or says what is wrong.
+A call takes the fast path if it is by position, has the compiled structure, and the entry accepts its leaves. For all other
+calls the result is `NotImplemented`; they take the checked path, which converts, copies or reports the error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlx_core.trees.flatten import Tree
 __all__ = ["RUNS_BEFORE_ENTRY", "Door", "StraightCall"]
 
 RUNS_BEFORE_ENTRY: Final = 2
-"""Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
+"""Checked runs of a program before its entry is created, so that a program that runs once does not pay for one."""
 
 
 @define(eq=False)
@@ -30,7 +30,7 @@ class Door:
     """The entry of the program that ran last, for the weights that are bound now.
 
     Mutable, because it is closed when weights change and opened again by the next run; one attribute is all of its state, so
-    whoever reads it while that happens sees one program or none.
+    concurrent readers see one program or none.
     """
 
     entry: Callable[..., Any] | None = None
@@ -41,15 +41,15 @@ class StraightCall:
     """The fast path of one compiled variant.
 
     Attributes:
-        door: Where the entry is.
-        structure: That of the arguments, as a tuple.
+        door: Holds the entry.
+        structure: Structure of the arguments, as a tuple.
         is_flat: Whether each argument is one array.
-        inputs: Which leaves are inputs, in the order of the program's.
-        statics: Leaves that are constants of the program: number, type, and what tells the value from any other.
+        inputs: Indices of the leaves that are inputs, in the program's order.
+        statics: Leaves that are constants of the program: number, type, and a token that distinguishes the value from all others.
         scalars: Numbers of the inputs without axes: an entry takes arrays alone, and NumPy's scalars are made into such.
         donated: Numbers of the inputs that runs overwrite.
         pack: From the outputs to the result.
-        lifted: Arrays that the program reads besides the arguments.
+        lifted: Arrays that the program reads in addition to the arguments.
         is_plain: Whether the arguments are the entry's inputs as they are.
     """
 
@@ -105,7 +105,7 @@ class StraightCall:
             return None
         for number in self.donated:
             if type(given[number]) is not HostArray:
-                return None  # the checked path copies what may not be overwritten
+                return None  # the checked path copies arrays that must not be overwritten
         for number in self.scalars:
             if isinstance(given[number], np.generic):
                 given[number] = np.asarray(given[number])
@@ -113,14 +113,14 @@ class StraightCall:
         return given
 
     def _leaves(self, args: tuple[Any, ...]) -> list[Any] | None:
-        """The inputs among the leaves of the arguments; `None` if these are not those that were compiled."""
+        """Return the inputs among the leaves of the arguments; `None` if the structure is not the compiled one."""
         if self.is_flat:
             return list(args) if len(args) == len(self.inputs) else None
         tree: Any = args
         try:
             leaves, structure = optree.tree_flatten(tree)
         except RecursionError:
-            return None  # the long way says what is wrong
+            return None  # the checked path reports the error
         if structure != self.structure:
             return None
         if not self.statics:

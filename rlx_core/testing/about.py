@@ -1,4 +1,4 @@
-"""What a law is about: which programs it is asked of, and which contributed rules it tries."""
+"""The domain of a law: the programs that it applies to, and the contributed rules that it tries."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _F = TypeVar("_F", bound=Callable[..., None])
 
 @frozen
 class About:
-    """Which programs a law is asked of.
+    """The programs that a law applies to.
 
     Attributes:
-        holds: Whether a program is one of them.
-        rules: The kinds of contributed rules that the law tries; of a rule of another kind it is not asked.
-        widens: Whether it tries the op in f64 alone, so that of programs that differ in the width of a dtype one is enough.
-        variants: The variations of samples that it is asked of as well: those that may make a difference to it.
+        holds: Returns whether a program is one of them.
+        rules: The kinds of contributed rules that the law tries; it does not apply to rules of other kinds.
+        widens: Whether it tries the op in f64 alone, so that one of the programs that differ in the width of a dtype is enough.
+        variants: The variations of samples that it applies to as well, because they may affect its result.
     """
 
     holds: Callable[[OpProgram], bool]
@@ -45,7 +45,7 @@ class About:
     variants: frozenset[Variation] = frozenset()
 
     def asks(self, program: OpProgram) -> bool:
-        """Whether the law tries what the program is there for; whether the program is one for it, `holds` says."""
+        """Return whether the law tries the rule and the variation of a program; `holds` decides whether it applies to it."""
         tries_it = not program.rule or program.rule in self.rules
         return tries_it and (program.variation is None or program.variation in self.variants)
 
@@ -67,7 +67,7 @@ def about(
 
 
 def asked_of(law: Any) -> About:
-    """What a law is about; one that does not say it is asked of every sample."""
+    """Return the domain of a law; a law without one applies to every sample."""
     found: About = getattr(law, "about", About(lambda program: True))
     return found
 
@@ -81,7 +81,7 @@ def differentiable(program: OpProgram) -> bool:
 
 
 def refuses_derivatives(program: OpProgram) -> bool:
-    """Whether the op leaves its derivative to its users, and says so."""
+    """Return whether the op leaves its derivative to its users and declares so."""
     op = program.node.op
     kinds: tuple[Kind, ...] = ("vjp", "jvp", "decompose")
     return (

@@ -1,6 +1,6 @@
-"""How generated programs lead one value to where another is wanted: by views, casts and squashing into a range.
+"""Adaptation of one value to the type and range that an operand needs, in generated programs: by views, casts and squashing.
 
-All of it is ordinary ops, so what stands between two samples in a generated graph is itself a test of views and chains.
+All of it is ordinary ops, so the path between two samples in a generated graph is itself a test of views and chains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Way = Callable[[Value], Value]
 def led_to(
     rng: np.random.Generator, have: TensorType, array: np.ndarray, want: TensorType, limits: tuple[float, float]
 ) -> Way | None:
-    """How a value of type `have`, which is `array`, becomes one of type `want` between `limits`; `None` if it cannot."""
+    """Return a conversion of a value of type `have`, which is `array`, to type `want` between `limits`; `None` if none exists."""
     shaped = shaped_as(rng, have.static_shape, want.static_shape)
     if shaped is None:
         return None
@@ -52,7 +52,7 @@ def led_to(
 
 
 def shaped_as(rng: np.random.Generator, have: Sequence[int], want: Sequence[int]) -> Way | None:
-    """How a value gets other dims: itself, reshaped, broadcast, or a slice of it; `None` if it has too few elements."""
+    """Return a conversion to other dims: identity, reshape, broadcast, or a slice; `None` if it has too few elements."""
     have, want = tuple(have), tuple(want)
     if have == want:
         return lambda value: value
@@ -70,7 +70,7 @@ def shaped_as(rng: np.random.Generator, have: Sequence[int], want: Sequence[int]
 
 
 def broadcasts(have: Sequence[int], want: Sequence[int]) -> bool:
-    """Whether dims become others by broadcasting alone."""
+    """Return whether dims become others by broadcasting alone."""
     pairs = zip(reversed(have), reversed(want), strict=False)
     return len(have) <= len(want) and all(a in (1, b) for a, b in pairs)
 

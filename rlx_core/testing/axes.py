@@ -17,12 +17,12 @@ NAMES: Final = re.compile(r"(.*_)?(axis|axes|dim|dims)")
 
 
 def has_axis(program: OpProgram) -> bool:
-    """Whether an attribute names axes, all counted from the start."""
+    """Return whether an attribute names axes, all counted from the start."""
     return program.is_static and bool(axes_of(program.sample.attributes))
 
 
 def axes_of(attributes: Mapping[str, Any]) -> dict[str, int | tuple[int, ...]]:
-    """The attributes that are called after axes and hold some, counted from the start."""
+    """Return the attributes whose names refer to axes and that contain some, counted from the start."""
     return {name: value for name, value in attributes.items() if NAMES.fullmatch(name) and counts_from_start(value)}
 
 

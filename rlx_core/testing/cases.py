@@ -1,4 +1,4 @@
-"""From the samples that ops bring along to programs and arrays: what each law is tried on."""
+"""Programs and arrays for the laws, from the samples that ops provide."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rejections(ops: Iterable[type[Op]]) -> list[Case]:
 
 @cache
 def programs(ops: tuple[type[Op], ...]) -> list[OpProgram]:
-    """A program for every sample that must work; made once, because every law asks for them."""
+    """Return a program for every sample that must work; cached, because every law needs them."""
     return [OpProgram(case) for case in cases_of(ops) if isinstance(case.sample, Sample)]
 
 
@@ -49,8 +49,8 @@ class OpProgram:
     Attributes:
         case: The op and the sample.
         rule: The kind of the contributed rule that is tried ("vjp", "batch", …); nothing where it is the op's own class.
-        variation: What of a sample that the author wrote is varied (see `variants.py`); `None` for those themselves.
-        varied: How, in words.
+        variation: The varied property of the author's sample (see `variants.py`); `None` for the sample itself.
+        varied: The description of the variation.
     """
 
     case: Case
@@ -73,12 +73,12 @@ class OpProgram:
 
     @cached_property
     def engine(self) -> Engine:
-        """Where rules come from: a contributed one is found as users find it, and an op is tried on its own."""
+        """The source of rules: a contributed one is looked up as for users, and an op is tried with its own rules."""
         return engine_for(self.graph) if self.rule else STANDARD
 
     @cached_property
     def failure(self) -> Exception | None:
-        """What the call raises, in type inference or on the values."""
+        """The exception of the call, in type inference or on the values."""
         try:
             graph = self.graph
             if self.is_static:
@@ -89,7 +89,7 @@ class OpProgram:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the op says no in the way that users can read."""
+        """Whether the op refuses the call with a typed error."""
         return isinstance(self.failure, RlxError)
 
     @cached_property
@@ -104,7 +104,7 @@ class OpProgram:
 
     @cached_property
     def widened_key(self) -> str:
-        """What two programs share of which a law that widens its programs needs only one."""
+        """A key that is equal for programs of which a law that widens its programs needs only one."""
         sample = self.sample
         types = [None if t is None else t.with_dtype(t.dtype.wide) for t in sample.types]
         attributes = sorted(sample.attributes.items(), key=str)
@@ -113,7 +113,7 @@ class OpProgram:
 
     @cached_property
     def node(self) -> Node:
-        """The node of the op itself; beside it there may be casts that its `prepare` put there."""
+        """The node of the op itself; the graph may also contain casts that its `prepare` inserted."""
         found = [n for n in self.graph.nodes if type(n.op) is self.op]
         return found[-1]
 
@@ -136,12 +136,12 @@ class OpProgram:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether an operand is f16 or bf16; in float64 it says nothing that f32 does not."""
+        """Whether an operand is f16 or bf16; in float64 such a program tests the same as one in f32."""
         return any(t is not None and t.dtype.is_narrow for t in self.sample.types)
 
     def draw(self, variant: int = 0) -> list[np.ndarray]:
         """Arrays for the inputs; variant 0 is the sample's own draw, the others are further examples of it."""
-        with np.errstate(all="ignore"):  # what is made for a wide dtype may overflow in a narrow one
+        with np.errstate(all="ignore"):  # values for a wide dtype may overflow in a narrow one
             arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
         return [a for a in arrays if a is not None]
 
@@ -203,7 +203,7 @@ def typed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def refusal(case: Case) -> RlxError | None:
-    """What the call of a case is refused with, or `None` if it is not."""
+    """Return the error that refuses the call of a case, or `None` if it is accepted."""
     try:
         program_of(case)
     except RlxError as error:

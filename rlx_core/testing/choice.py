@@ -1,4 +1,4 @@
-"""Which programs a law tries: all that it is about, or of each op one."""
+"""Choice of the programs that a law tries: all that it applies to, or one per op."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _T = TypeVar("_T")
 
 
 def tried(programs: Sequence[OpProgram], about: About, law: str, amount: Amount) -> list[OpProgram]:
-    """The programs that a law is asked of.
+    """Return the programs that a law tries.
 
     Args:
         programs: The samples.
-        about: What the law is about.
+        about: The domain of the law.
         law: Its name, by which the choice of one rotates.
         amount: All samples and accepted variants, or of each op, or contributed rule, a single one.
     """
@@ -43,7 +43,7 @@ def candidates(group: Sequence[OpProgram], about: About, law: str) -> Iterator[O
 
 
 def varied(programs: Sequence[OpProgram], about: About) -> list[OpProgram]:
-    """The variants of some samples that a law is asked of, if the op takes them."""
+    """Return the variants of some samples that a law tries, if the op takes them."""
     return [v for base in bases(programs) for v in variants(base) if about.asks(v)]
 
 
@@ -57,14 +57,14 @@ def first(programs: Iterable[OpProgram], about: About) -> OpProgram | None:
 
 
 def is_asked(about: About, program: OpProgram) -> bool:
-    """Whether the law is about the program. Of a sample that fails every law is asked, so that the failure is seen."""
+    """Return whether the law applies to the program. All laws apply to a sample that fails, so that the failure is reported."""
     if not about.asks(program):
         return False
     return about.holds(program) if program.failure is None else program.variation is None
 
 
 def one_of_each(items: Sequence[_T], key: object, law: str) -> list[_T]:
-    """Of the items with equal keys one, another one for each law."""
+    """Return one of the items with equal keys, another one for each law."""
     return [group[rotation(str(k), law) % len(group)] for k, group in grouped(items, key).items()]
 
 

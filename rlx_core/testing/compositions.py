@@ -27,7 +27,7 @@ __all__ = ["FIRST_TYPE", "OTHER_TYPES", "Composition", "compositions", "generate
 
 FIRST_TYPE: Final = spec("f32[2, 5]")
 OTHER_TYPES: Final = tuple(map(spec, ("bf16[5]", "f16[1]", "f64[5, 1]", "i32[5]", "bool[5]")))
-"""Types in which a program is compared besides, where its ops take them: narrow dtypes, sizes 1 and 5."""
+"""Further types in which a program is compared, where its ops take them: narrow dtypes, sizes 1 and 5."""
 
 GENERATED: Final = 24
 CONSTANTS: Final = (0, 1, 2, -1, 0.5)
@@ -40,7 +40,7 @@ class Composition:
     Attributes:
         name: The program as an expression.
         make: The results, from the operands.
-        arity: How many operands it has.
+        arity: Its number of operands.
     """
 
     name: str

@@ -15,7 +15,7 @@ X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
 
 def attend(x: Any) -> Any:
-    """Two heads of four features, each query seeing itself and what is before it."""
+    """Two heads of four features with causal attention."""
     q = x[None]
     return nn.attention(q, q * 0.5, q + 1.0, num_heads=2, is_causal=True)
 

@@ -25,10 +25,10 @@ LAWS: Final = {
     "non-finite": ("nan", "inf", "overflow", "underflow"),
     "sign of zero": ("signed zero", "sign of zero", "underflow"),
 }
-"""What a stated law excuses, and the words that state it."""
+"""The differences that a stated law excuses, and the words that state it."""
 
 RANGES: Final = {"ordinary": (-2.0, 2.0), "positive": (0.5, 2.0), "tails": (-40.0, 40.0)}
-"""The ranges of floats that are drawn; integers are drawn from the same ranges, and from their limits."""
+"""The ranges of random floats; integers have the same ranges, and their limits."""
 
 
 @frozen(eq=False)
@@ -85,7 +85,7 @@ def special(rng: np.random.Generator, type: TensorType) -> np.ndarray:
 def difference(
     before: Graph, after: Graph, fed: Inputs, *, law: str | None = None, is_exact: bool = False
 ) -> str | None:
-    """Where two programs differ on some inputs, in words; `None` if they do not.
+    """Return a description of the difference of two programs on some inputs; `None` if they do not.
 
     Args:
         law: The floating-point law that the rewrite states it violates.
@@ -122,12 +122,12 @@ def difference(
 
 
 def states(law: str | None, kind: str) -> bool:
-    """Whether a stated law covers a kind of difference."""
+    """Return whether a stated law covers a kind of difference."""
     return law is not None and any(word in law.lower() for word in LAWS[kind])
 
 
 def near(a: np.ndarray, b: np.ndarray, exact: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Which elements of `b` are those of the program's own result, or of its exact result, to its own rounding."""
+    """Return a mask of the elements of `b` that equal the program's own result, or its exact result, up to its own rounding."""
     with np.errstate(all="ignore"):
         x, y = a.astype(exact.dtype), b.astype(exact.dtype)
         same = (x == y) | (np.isnan(x) & np.isnan(y)) | (y == exact)
@@ -135,7 +135,7 @@ def near(a: np.ndarray, b: np.ndarray, exact: np.ndarray, allowed: np.ndarray) -
 
 
 def zeros_agree(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which elements are not zeros of opposite signs."""
+    """Return a mask of the elements that are not zeros of opposite signs."""
     if a.dtype.kind == "c":
         return zeros_agree(a.real, b.real) & zeros_agree(a.imag, b.imag)
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -143,7 +143,7 @@ def zeros_agree(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def elements_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which elements are equal bits, except that any NaN equals another."""
+    """Return a mask of the elements with equal bits; any NaN equals another."""
     if a.dtype.kind == "c":
         return elements_equal(a.real, b.real) & elements_equal(a.imag, b.imag)
     if a.dtype.kind in "biu":

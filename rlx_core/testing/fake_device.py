@@ -1,8 +1,8 @@
-"""A device that is none: it runs loop kernels with NumPy when somebody waits, records what it was asked for, and checks it.
+"""A simulated device: it runs loop kernels with NumPy on synchronisation, records the calls of its driver, and checks them.
 
 Its language is the loop language itself: a module's source is the text of kernels, which it parses and interprets. So everything
-around kernels (memory, launches, transfers, faults, caches, threads) is tested without a driver, and what a real one would
-answer with a crash or with wrong numbers is an assertion here. `fake_host` is a host with it as the target `fake`.
+around kernels (memory, launches, transfers, faults, caches, threads) is tested without a driver, and errors that a real one
+answers with a crash or with wrong numbers are assertions here. `fake_host` is a host with it as the target `fake`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ OPS = {op.name: op for op in standard_ops()}
 
 @define(eq=False)
 class FakeBuffer:
-    """Memory of the fake device; all ones until it is written, and gone when it was freed and nobody waits for it."""
+    """Memory of the fake device; all ones until it is written, and released once it is freed and no queued operation uses it."""
 
     data: np.ndarray
     is_free: bool = False
@@ -103,8 +103,8 @@ class FakeDriver(Driver):
 
     Attributes:
         place: The device's name, for errors.
-        records: What it was asked for, in order: a word and a number or a name.
-        is_lost: Whether it answers nothing any more.
+        records: The calls, in order: a word and a number or a name.
+        is_lost: Whether the device is lost.
         allocations: Bytes of buffers that were not freed.
         fails_at: The number of the submitted launch at which the device is lost.
         can_record: Whether it has something like graphs.
@@ -239,7 +239,7 @@ class FakeDriver(Driver):
                 self._replay(launch)
                 continue
             self.records.append(("launch", launch.name))
-            arguments = tuple(launch.arguments)  # what it has now: they may be set again before it runs
+            arguments = tuple(launch.arguments)  # a copy of the current values: they may be set again before it runs
 
             def run(launch: FakeLaunch = launch, arguments: tuple[Argument, ...] = arguments) -> None:
                 execute(launch.kernel, arguments)
@@ -279,11 +279,11 @@ class FakeDriver(Driver):
 
     @property
     def waiting(self) -> int:
-        """How much was asked for that nobody waited for."""
+        """The number of operations that are queued and not synchronised."""
         return len(self._queue)
 
     def count(self, what: str) -> int:
-        """How often it was asked for something."""
+        """Return the number of calls of a kind."""
         return sum(word == what for word, _ in self.records)
 
     def _ask(self, run: Callable[[], None]) -> None:
@@ -350,7 +350,7 @@ def used_buffers(kernel: Kernel) -> tuple[int, ...]:
 
 
 class LoopLanguage(Language):
-    """The loop language as a device's own."""
+    """The loop language as a device language."""
 
     level = Level("fake", "the loop language, as the recording device reads it")
     identity = "loops 1"
@@ -399,16 +399,16 @@ class FakeBackend(DeviceBackend):
 def fake_host(
     count: int = 2, *, facts: DeviceFacts = FACTS, is_lost: bool = False, drivers: list[FakeDriver] | None = None
 ) -> PluginHost:
-    """A host that has the target `fake` besides everything installed.
+    """Return a host with the target `fake` in addition to everything installed.
 
     Args:
-        count: How many devices it has.
-        facts: What each of them is.
+        count: Its number of devices.
+        facts: The facts of each of them.
         is_lost: Whether the first one does not answer.
-        drivers: Where to put the drivers that are opened, in the order of opening.
+        drivers: The list to which opened drivers are appended, in the order of opening.
     """
 
-    # Programs are cached by what their device is, and these devices are nobody else's.
+    # Programs are cached by the facts of their device, and these facts must be unique to this host.
     own = evolve(facts, driver=f"{facts.driver}, host {next(_hosts)}")
 
     def opening(number: int) -> Callable[[], Driver]:
@@ -441,7 +441,7 @@ class Fake:
 
 
 def run_on_fake(graph: Graph, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """A graph on the fake device with poisoned memory; what it has no kernel for runs on the host."""
+    """Run a graph on the fake device with poisoned memory; ops without a kernel run on the host."""
     config = {"dispatch.allow-host": ["*"], "options": {"fake.poison": True}}
     executable = Executable(compile_graph(graph, target="fake", host=_host_of_laws(), config=config))
     return executable.run(dict(zip(graph.input_types, arrays, strict=True)))

@@ -1,8 +1,8 @@
 """Generated programs on a target: each way of compiling one against float64, ways that must agree to the bit, and both modes
 of differentiation.
 
-`python -m rlx_core.testing.fuzz --seconds 60` goes on with new seeds until the time is over; what fails is reduced, printed,
-and written where `--keep` says. A target that can run one program in several ways names them: `--ways PACKAGE.MODULE:NAME`.
+`python -m rlx_core.testing.fuzz --seconds 60` tries new seeds until the time is over; a failing program is reduced, printed,
+and written to the folder of `--keep`. A target that can run one program in several ways names them: `--ways PACKAGE.MODULE:NAME`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from rlx_core.testing.yardstick import yardstick
 __all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
 
 MODES = 4  # of so many programs one is differentiated in both modes
-CHUNK = 40  # programs a process: one that dies takes no more with it
-MOST = 500  # programs a process that is told how many: drivers map every kernel they load, and a process may have 65,530 maps
+CHUNK = 40  # programs per process without --count: a crash loses no more than these
+MOST = 500  # maximum programs per process with --count: drivers map every kernel they load, and a process may have 65,530 maps
 TOGETHER = 20  # programs whose code is made at once, where a backend makes it sooner so
 
 
@@ -52,10 +52,10 @@ class Way:
     """One way of compiling a program.
 
     Attributes:
-        name: What reports call it.
+        name: Its name in reports.
         config: The configuration.
         repeats: The earlier way whose bits it must give again.
-        is_apart: It is the plan of the way that it repeats, made anew so that no result takes over another's bytes.
+        is_apart: It is the plan of the way that it repeats, planned again so that no result takes over another's bytes.
         every: It is tried on seeds that are a multiple of this; it may cost more than it finds.
     """
 
@@ -66,23 +66,23 @@ class Way:
     every: int = 1
 
     def tries(self, program: Generated) -> bool:
-        """Whether a program is compiled this way."""
+        """Return whether a program is compiled this way."""
         return program.seed < 0 or program.seed % self.every == 0
 
 
 HOST: Mapping[str, Any] = {"dispatch.allow-host": ["*"]}
-"""What a target has no kernel for runs on the host: ways are about results, not about what is refused."""
+"""Ops without a kernel on the target run on the host: ways are about results, not about refusals."""
 
 WAYS = (
     Way("as it is", HOST),
     Way("nothing in place", HOST, repeats="as it is", is_apart=True),
     Way("without passes", {"use": "none", **HOST}),
 )
-"""How programs are tried on a target that nothing more is known of."""
+"""The default ways of compiling programs for a target."""
 
 
 class Objects:
-    """Machine code by key, so that ways of a program which differ only in running share it."""
+    """A cache of machine code by key, so that ways of a program which differ only in running share it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -122,7 +122,7 @@ def planned(
     host: PluginHost | None,
     objects: Objects,
 ) -> CompiledProgram:
-    """The plan of one way, of those of earlier ways where it repeats one."""
+    """Return the plan of one way; a way that repeats another reuses its plan."""
     if way.repeats is None:
         return compiled_for(program, way, target, host, objects)
     return repeated(plans[way.repeats], way, program)
@@ -133,11 +133,11 @@ def repeated(compiled: CompiledProgram, way: Way, program: Generated) -> Compile
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
     lir = evolve(compiled.lir, options=options)
     made = apart(lir, compiled.target, program.donations) if way.is_apart else lir
-    return evolve(compiled, lir=made, code=[])  # what was made of the other plan is not this one's
+    return evolve(compiled, lir=made, code=[])  # the code of the other plan does not fit this one
 
 
 def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
-    """A plan with the same kernels in which results lie in bytes of their own, and none after another in the arena."""
+    """Return a plan with the same kernels in which each result has separate bytes, at distinct addresses of the arena."""
     kernels = {id(step.node): target.kernels.get(step.kernel) for step in lir.steps}
     return make_lir(
         lir.graph,
@@ -177,10 +177,10 @@ def complaint(
     objects: Objects | None = None,
     ready: Mapping[str, CompiledProgram] | None = None,
 ) -> str | None:
-    """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is.
+    """Return the failure of a program, in one line: a result, a bit, or an error; `None` if it passes.
 
     Args:
-        objects: Where machine code is kept for programs that have much of it in common; for this one alone if not given.
+        objects: The cache of machine code, shared by programs with much common code; a new one if not given.
         ready: Plans that were made before, by the way's name.
     """
     if program.seed < 0 or program.seed % MODES == 0:
@@ -215,7 +215,7 @@ def complaint(
 def reduced(
     program: Generated, ways: Sequence[Way] = WAYS, *, target: str | None = None, host: PluginHost | None = None
 ) -> tuple[Generated, str]:
-    """The smallest program that fails in the way in which `program` does, and what is wrong with it."""
+    """Return the smallest program that fails in the way in which `program` does, and the description of the failure."""
     first = complaint(program, ways, target=target, host=host)
     assert first is not None, "only what fails is reduced"
     name, kind = first.split(":")[0], first.split(":")[1][:8]
@@ -276,13 +276,13 @@ def entered(name: str | None) -> AbstractContextManager[Any]:
 
 
 def found_at(name: str) -> Any:
-    """What `module:name` means."""
+    """Return the object that `module:name` names."""
     module, _, attribute = name.partition(":")
     return vars(importlib.import_module(module))[attribute]
 
 
 def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep: Path | None) -> int:
-    """Try some seeds here; prints the number of each before it, so that a crash can be told."""
+    """Try some seeds in this process; prints the number of each before it, so that a crash can be attributed."""
     failures = 0
     for start in range(0, len(numbers), TOGETHER):
         some = [generate(seed) for seed in numbers[start : start + TOGETHER]]
@@ -298,7 +298,7 @@ def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep:
 
 
 def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path | None) -> None:
-    """Print the smallest program that fails as this one does, and keep it."""
+    """Print the smallest program that fails as this one does, and store it."""
     smallest, why = reduced(program, ways, target=target)
     print(report(program.seed, smallest, why), flush=True)
     if keep is not None:
@@ -306,7 +306,7 @@ def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path
 
 
 def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, CompiledProgram]:
-    """The plans of a program by the way's name; what cannot be planned is missing, and complains when it is tried."""
+    """Return the plans of a program by the way's name; ways that fail to plan are missing, and fail again when they are tried."""
     plans: dict[str, CompiledProgram] = {}
     kept = Objects()
     for way in ways:
@@ -317,7 +317,7 @@ def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dic
 
 
 def built_together(plans: Sequence[Mapping[str, CompiledProgram]]) -> ExitStack:
-    """While it is open, the code of all plans is there; what does not build complains when it is tried alone."""
+    """Return a context in which the code of all plans is built; code that does not build fails when it is tried alone."""
     stack = ExitStack()
     every = [plan for each in plans for plan in each.values()]
     if every:
@@ -328,14 +328,14 @@ def built_together(plans: Sequence[Mapping[str, CompiledProgram]]) -> ExitStack:
 
 
 def command(chosen: argparse.Namespace, seed: int, count: int) -> list[str]:
-    """What tries some seeds in a process of their own."""
+    """Return the command that tries some seeds in a separate process."""
     given = {"--target": chosen.target, "--ways": chosen.ways, "--keep": chosen.keep, "--inside": chosen.inside}
     words = [word for name, value in given.items() if value for word in (name, str(value))]
     return [sys.executable, "-m", "rlx_core.testing.fuzz", "--start", str(seed), "--count", str(count), *words]
 
 
 def keep_going(start: int, chosen: argparse.Namespace) -> int:
-    """Try new seeds in processes of their own until the time is over."""
+    """Try new seeds in separate processes until the time is over."""
     end, seed, failures = time.monotonic() + chosen.seconds, start, 0
     while time.monotonic() < end:
         done = subprocess.run(command(chosen, seed, CHUNK), capture_output=True, text=True, check=False)

@@ -1,10 +1,10 @@
-"""Programs that nobody wrote: typed graphs grown from the ops' own samples, the same for a seed in every process.
+"""Random program generation: typed graphs grown from the ops' own samples, the same for a seed in every process.
 
 A graph grows by *moves*: an op on the operand types of one of its samples, with other sizes and dtypes where its type rule
-takes them, a chain of views, or a small program in loops, differentiated or batched. Operands are values that are there
-already, led to the right shape, dtype and range, or new leaves. Every move is tried beside the graph first, in float64: one
-whose result is not finite, badly conditioned, or a choice that rounding could turn (a comparison of near equals, say) is
-dropped. So every output has a true value to be compared with.
+takes them, a chain of views, or a small program in loops, differentiated or batched. Operands are existing values of the graph,
+adapted to the right shape, dtype and range, or new leaves. Every move is first tried outside of the graph, in float64: one whose
+result is not finite, badly conditioned, or a choice that rounding could change (a comparison of near equals, say) is dropped.
+So every output has a true value to be compared with.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from rlx_core.testing.yardstick import Noise, precision
 __all__ = ["Generated", "generate"]
 
 VERSION = 3
-"""Raised when a seed would have to mean another graph."""
+"""Version of the generator: increased when a seed would give another graph."""
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
-"""What a dim of a sample may become: none, one, and odd and even sizes around those of vectors."""
+"""Sizes that replace a dim of a sample: zero, one, and odd and even sizes around those of vectors."""
 
 NESTED = 0.08
-"""The share of ops that are put inside a loop or a choice."""
+"""The share of ops that are nested in a loop or a conditional."""
 
 PARTS = 0.12
-"""The share of moves that are a small program of its own, in loops, differentiated or batched."""
+"""The share of moves that insert a small program, in loops, differentiated or batched."""
 
 MOST_ELEMENTS = 3000
 LARGEST = 1e3  # values beyond this overflow f16 a product later
-ILL_CONDITIONED = 2.0**-9  # an error of this share of the largest element says nothing about a kernel
+ILL_CONDITIONED = 2.0**-9  # an error of this share of the largest element is no evidence against a kernel
 TURNING = 32  # times the expected error, within which no choice may turn
 
 
@@ -59,7 +59,7 @@ class Generated:
         graph: The program.
         fed: An array for every input and param, by name.
         donations: Donated input or param → the output that is its next value, if one is.
-        seed: What it was made from; -1 for one that was read or reduced.
+        seed: The seed of its generation; -1 for one that was read or reduced.
     """
 
     graph: Graph
@@ -83,7 +83,7 @@ class Generated:
 
 @frozen(eq=False)
 class Known:
-    """A value of the graph, what it is in float64, and how far from it a run may be expected."""
+    """A value of the graph, its value in float64, and the expected error of a run."""
 
     value: Value
     array: np.ndarray
@@ -113,7 +113,7 @@ def generate(seed: int, *, most: int = 40) -> Generated:
 
 @cache
 def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
-    """Every op that has static samples and no randomness of its own, with them; ops that give views twice."""
+    """Return every op that has static samples and no randomness, with the samples; ops that give views twice."""
     found = []
     for op in standard_ops():
         samples = tuple(
@@ -128,7 +128,7 @@ def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
 
 @cache
 def large() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
-    """Those of families that have kernels of their own, which parts are often made of."""
+    """Return the ops of families with dedicated kernels, with their samples; parts often use these."""
     families = (
         "convolution",
         "pooling",
@@ -191,7 +191,7 @@ class Growth:
         self._attempt(nested(self.rng, move) if operands and self.rng.random() < NESTED else move, operands)
 
     def _grow_part(self) -> None:
-        """Try a small program of new leaves, some of which become values that are there already."""
+        """Try a small program of new leaves, some of which become existing values."""
         inner = Growth(self.rng, Builder("part"), is_part=True)
         for _ in range(int(self.rng.integers(1, 6))):
             inner.grow()
@@ -218,7 +218,7 @@ class Growth:
         self._attempt(move(part.graph), operands, judged=move(part.flat))
 
     def finished(self, seed: int) -> Generated:
-        """The graph: what nobody read are outputs, and some of what was read too."""
+        """Return the graph: its outputs are all unused values, and some of the used ones too."""
         used = {v for node in self.builder.nodes for v in node.present()}
         results = [k.value for k in self.known if not k.value.node.is_leaf]
         outputs = [v for v in results if v not in used or self.rng.random() < 0.15][:12]
@@ -263,7 +263,7 @@ class Growth:
         return varied if is_accepted(op, varied) else sample
 
     def _model(self, sample: Sample) -> tuple[TensorType, TensorType] | None:
-        """The type of a value that is there, and an operand of the sample that could be of it with other sizes."""
+        """Return the type of an existing value, and an operand of the sample that could have it with other sizes."""
         value = self._recent().value if self.known else None
         fitting = [
             t
@@ -301,7 +301,7 @@ class Growth:
         return None
 
     def _attempt(self, move: Move, operands: Sequence[Known | GeneratedLeaf], judged: Move | None = None) -> None:
-        """Make the move if what comes of it can be judged: of it, or of another that gives the same."""
+        """Make the move if its result, or the result of an equal move `judged`, can be judged."""
         trial = Builder("trial")
         try:
             with building(trial):
@@ -386,7 +386,7 @@ class Growth:
         return value
 
     def _donations(self, graph: Graph) -> dict[str, int | None]:
-        """Some inputs and params are given away, most with an output of their type as their next value."""
+        """Choose inputs and params to donate, most with an output of their type as their next value."""
         found: dict[str, int | None] = {}
         taken: set[int] = set()
         for name, type in (*graph.input_types.items(), *graph.param_types.items()):
@@ -398,18 +398,18 @@ class Growth:
 
 
 def kept(value: Value, array: np.ndarray) -> np.ndarray:
-    """The array as it is after its dtype has held it."""
+    """Return the array rounded to the dtype of a value."""
     with np.errstate(over="ignore"):  # infinities are seen where the result is judged
         return array.astype(value.dtype.numpy).astype(array.dtype) if value.dtype.is_differentiable else array
 
 
 def turned(found: np.ndarray, exact: np.ndarray) -> bool:
-    """Whether a choice (of an index, say) came out otherwise."""
+    """Return whether a choice (of an index, say) came out otherwise."""
     return exact.dtype.kind in "biu" and not np.array_equal(found, exact)
 
 
 def is_accepted(op: type[Op], sample: Sample) -> bool:
-    """Whether the op's type rule takes a sample's types."""
+    """Return whether the op's type rule takes a sample's types."""
     builder = Builder("types")
     try:
         with building(builder):

@@ -1,6 +1,6 @@
-"""What the laws judge by: how near two results have to be, derivatives by differences, and what transposes each other.
+"""Comparisons for the laws: tolerances of results, derivatives by differences, and the test for transposes.
 
-Every judge says in words what is wrong: whoever reads it wrote an op and has never seen a law.
+Every judge describes the failure in words, because its reader wrote an op and does not know the laws.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: 
     """Equal integers, and floats equal relative to the largest element (below 1e-6, to that).
 
     Args:
-        what: What it means if they are not.
+        what: The meaning of a difference, for the message.
     """
     assert len(found) == len(wanted), f"{what}: {len(found)} results, not {len(wanted)}"
     for a, b in zip(found, wanted, strict=True):
@@ -171,10 +171,10 @@ def near_oracle(
 
 
 def near(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float, what: str) -> None:
-    """Require that each element is the wanted one, or near it; NaN is NaN, and an infinity itself.
+    """Require that each element equals the expected one within the tolerance; NaN is NaN, and an infinity itself.
 
     Args:
-        what: What it means if one is not: the message begins with it.
+        what: The meaning of a difference: the message begins with it.
     """
     with np.errstate(all="ignore"):
         is_near = (found == wanted) | ((found != found) & (wanted != wanted))

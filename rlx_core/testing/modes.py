@@ -19,11 +19,11 @@ from rlx_core.transforms.vjp import vjp_graph
 __all__ = ["mode_complaint"]
 
 SHARE = 1e-8
-"""Of the sum of what is added up, in float64: programs multiply roundings by up to 512 before they are dropped."""
+"""Tolerance relative to the summed magnitudes, in float64: programs multiply roundings by up to 512 before they are dropped."""
 
 
 def mode_complaint(graph: Graph, fed: Mapping[str, np.ndarray], seed: int) -> str | None:
-    """How the two modes differ, in one line; `None` if they agree, or if one of them has no rule for an op."""
+    """Return the difference of the two modes, in one line; `None` if they agree, or if one of them has no rule for an op."""
     names = [n for n, t in {**graph.input_types, **graph.param_types}.items() if t.dtype.is_differentiable]
     smooth = [i for i, v in enumerate(graph.outputs) if v.dtype.is_differentiable]
     if not names or not smooth:

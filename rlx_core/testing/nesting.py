@@ -1,4 +1,4 @@
-"""A part of a program put inside a loop or a choice that changes none of its values: for programs that nobody wrote."""
+"""Nesting of a part of a random program in a loop or a conditional that changes none of its values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx_core.ops.structural import expand, reshape
 __all__ = ["Move", "nested"]
 
 Move = Callable[[Sequence[Value]], Any]
-"""From the values of its operands to its results."""
+"""A function from the values of its operands to its results."""
 
 STEPS = 3
 
@@ -55,7 +55,7 @@ def _constant(values: Sequence[Value], data: object) -> Value:
 
 
 def _scanned(body: Graph, values: Sequence[Value], is_stacked: np.ndarray) -> tuple[Value, ...]:
-    """The last of some equal steps; operands are constants of the loop, or the same at each step."""
+    """Return the last of some equal steps; operands are constants of the loop, or the same at each step."""
     order = sorted(range(len(values)), key=lambda i: bool(is_stacked[i]))
     consts = sum(not is_stacked[i] for i in order)
     builder = Builder("step")

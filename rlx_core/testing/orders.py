@@ -1,8 +1,8 @@
-"""Whether what a plugin contributes is compiled alike in whatever order plugins are installed and met, under any hash seed.
+"""Determinism of compilation: a plugin's programs must not depend on the order of installation and activation, or on hash seeds.
 
-    python -m rlx_core.testing.orders PLUGIN TURN       prints, as JSON, what each program became in a few orders
+    python -m rlx_core.testing.orders PLUGIN TURN       prints, as JSON, the result of each program in a few orders
 
-A process has one hash seed, so whoever compares (`rlx check`) starts several, each with a turn of its own.
+A process has one hash seed, so the caller that compares (`rlx check`) starts several, each with another turn.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from rlx_core.testing.targets import reason_declined
 __all__ = ["ORDERS", "Became", "in_some_orders", "pipeline_of", "targets_of"]
 
 ORDERS: Final = 3
-"""How many orders are tried in a process."""
+"""Number of orders that are tried in a process."""
 MOST: Final = 12
-"""How many of a plugin's programs are compiled."""
+"""Maximum number of a plugin's programs that are compiled."""
 
 
 @frozen
 class Became:
-    """What a program became; all of it is text, so that processes can compare it.
+    """The result of compiling a program; all of it is text, so that processes can compare it.
 
     Attributes:
         plan: The hash of the resolved pipeline.
         program: The digest of the planned program's text.
-        error: Why there is none.
-        declined: The reasons of its kernels, if the target declines the program and nothing is wrong with them.
+        error: The error of the compilation, if any.
+        declined: The reasons of its kernels, if the target declines the program without a fault.
     """
 
     plan: str = ""
@@ -56,11 +56,11 @@ class Became:
 
 
 def in_some_orders(word: str, turn: str) -> dict[str, list[Became]]:
-    """What each program for each target became, once an order.
+    """Return the compilation results of each program for each target, one per order.
 
     Args:
         word: The plugin: its name, its distribution, its module or its file.
-        turn: What the orders are drawn from.
+        turn: The seed of the orders.
     """
     base = host_with_module(word) or default_host()
     found: dict[str, list[Became]] = {}
@@ -69,7 +69,7 @@ def in_some_orders(word: str, turn: str) -> dict[str, list[Became]]:
         entries = list(base.entries)
         order.shuffle(entries)
         host = PluginHost(entries, policy=base.policy)
-        for entry in order.sample(entries, len(entries)):  # activation has an order of its own
+        for entry in order.sample(entries, len(entries)):  # activation has a separate order
             host.activate_for(f"domain.{entry.name}")
         before = set_default_host(host)
         try:
@@ -124,7 +124,7 @@ def layer() -> Graph:
 
 
 def claims_of(registry: Registry, entry: PluginEntry) -> list[Claim]:
-    """What a plugin contributes."""
+    """Return the contributions of a plugin."""
     return [claim for claim in registry.claims.values() if claim.entry.key == entry.key]
 
 

@@ -1,6 +1,6 @@
 """Parts of generated programs: small programs in loops that carry values, differentiated, batched, and put into loops again.
 
-Every wrapping is said twice: as it is placed, and written out flat, without loops. The flat one is what is judged when a program
+Every wrapping is written twice: as it is placed, and written out flat, without loops. The flat one is judged when a program
 grows, because an evaluation in float64 can look at all of its values; both are the same function.
 """
 
@@ -33,7 +33,7 @@ class Part:
     """A program to be placed inside another.
 
     Attributes:
-        graph: As it is placed, with loops.
+        graph: The graph as it is placed, with loops.
         flat: The same function without those loops.
         fed: An array for every input.
     """
@@ -44,7 +44,7 @@ class Part:
 
 
 def placed(graph: Graph) -> Move:
-    """What copies a graph into the one that its operands belong to."""
+    """Return a move that copies a graph into the graph of its operands."""
 
     def move(values: Sequence[Value]) -> tuple[Value, ...]:
         builder = values[0].node.owner
@@ -68,14 +68,14 @@ def wrapped(rng: np.random.Generator, graph: Graph, fed: Mapping[str, np.ndarray
 
 
 def again(rng: np.random.Generator, part: Part) -> Part:
-    """In a loop or a choice that changes none of its values."""
+    """Return the part in a loop or a conditional that changes none of its values."""
     if not part.graph.inputs:
         return part
     return Part(made(part.graph, nested(rng, placed(part.graph))), part.flat, part.fed)
 
 
 def carried(rng: np.random.Generator, part: Part) -> Part:
-    """In a loop in which results become operands of the next step; nothing if none has the type of an operand."""
+    """Return the part in a loop in which results become operands of the next step; the part itself if no types match."""
     carries: dict[int, int] = {}
     for i, value in enumerate(part.graph.outputs):
         fitting = [k for k, v in enumerate(part.graph.inputs) if v.type == value.type and k not in carries.values()]
@@ -89,7 +89,7 @@ def carried(rng: np.random.Generator, part: Part) -> Part:
 
 
 def repeated(graph: Graph, values: Sequence[Value], carries: Mapping[int, int]) -> tuple[Value, ...]:
-    """The results of the last of some steps, written out."""
+    """Return the results of the last of some steps, unrolled."""
     move, values = placed(graph), list(values)
     results = as_results(move(values))
     for _ in range(STEPS - 1):
@@ -120,7 +120,7 @@ def looped(graph: Graph, values: Sequence[Value], carries: Mapping[int, int], re
 
 
 def backwards(rng: np.random.Generator, part: Part) -> Part:
-    """With the cotangents of its floating-point operands, some or all."""
+    """Return the part with the cotangents of its floating-point operands, some or all."""
     wrt = chosen(rng, part)
     if not wrt or not any(v.dtype.is_differentiable for v in part.graph.outputs):
         return part
@@ -128,13 +128,13 @@ def backwards(rng: np.random.Generator, part: Part) -> Part:
 
 
 def along(rng: np.random.Generator, part: Part) -> Part:
-    """With the tangents of its results."""
+    """Return the part with the tangents of its results."""
     names = chosen(rng, part)
     return extended(rng, part, lambda graph: jvp_graph(graph, names)) if names else part
 
 
 def mapped(rng: np.random.Generator, part: Part) -> Part:
-    """Over some examples, whose floats are those of the first in another order."""
+    """Return the part over some examples, whose floats are permutations of the first's."""
     axes = {name: 0 for name in part.graph.input_types if rng.random() < 0.7}
     if not axes:
         return part
@@ -152,7 +152,7 @@ def mapped(rng: np.random.Generator, part: Part) -> Part:
 
 
 def chosen(rng: np.random.Generator, part: Part) -> list[str]:
-    """Some of the operands that can be differentiated by; one of them at least."""
+    """Return some of the differentiable operands; one of them at least."""
     names = [name for name, type in part.graph.input_types.items() if type.dtype.is_differentiable]
     some = [name for name in names if rng.random() < 0.7]
     return some or names[:1]

@@ -1,4 +1,4 @@
-"""The pytest plugin: options that choose what is tried, and the cases that each law is asked of.
+"""The pytest plugin: options that choose the tests, and the cases of each law.
 
 It is loaded through the `pytest11` entry point of rlx-core and does nothing until a test class derives from `EveryOp` or from
 `EveryBackend`.
@@ -26,20 +26,20 @@ __all__ = [
     "pytest_terminal_summary",
 ]
 
-for _module in ("laws", "judges"):  # and what lies in them
+for _module in ("laws", "judges"):  # and their submodules
     pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
 
 FIXTURES = {
     *("contribution", "op", "program", "rejected", "kernel", "kernel_case"),
     *("rewrite_rule", "contributed_pass", "legalization", "block", "file_format"),
 }
-"""What a law is asked of; a law has one of these."""
+"""The fixtures of cases; a law has one of these."""
 
 SUMMARY = pytest.StashKey[list[str]]()
 """The lines of the summary, for a program that runs pytest."""
 
 DECLINES = pytest.StashKey[dict[str, str]]()
-"""Op → what a backend declines of it, and why, for a program that runs pytest."""
+"""Op → the programs that a backend declines, and why, for a program that runs pytest."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Look up what the options name before anything is collected, so that a misspelt name is one error."""
+    """Look up the names in the options before anything is collected, so that a misspelt name is one error."""
     from rlx_core.plugins import default_host, set_default_host
 
     config = session.config
@@ -149,7 +149,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the laws came to, a line for each op, rule and kernel; and the seed that tries the same again."""
+    """Print the results of the laws, a line for each op, rule and kernel; and the seed that tries the same again."""
     if seed := terminalreporter.config.getoption("--rlx-seed"):
         terminalreporter.line(f"these are the samples and cases of --rlx-seed={seed}")
     found_of = [r for kind in ("passed", "failed", "skipped") for r in terminalreporter.stats.get(kind, ())]
@@ -222,7 +222,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 
 def rewrites_asked(fixtures: Sequence[str], chosen: Any) -> dict[str, Sequence[Any]]:
-    """What the laws of rewrites are asked of, by fixture."""
+    """Return the cases of the laws of rewrites, by fixture."""
     from rlx_core.testing.subjects import LegalizationRow, PassSubject, RuleRow
 
     rows = {"rewrite_rule": RuleRow, "contributed_pass": PassSubject, "legalization": LegalizationRow}
@@ -247,7 +247,7 @@ def kernel_cases(row: Any, chosen: Any) -> Any:
 
 
 def name_of(subject: Any) -> str:
-    """What a test is called by what it is asked of."""
+    """Return the test id of a case."""
     if isinstance(subject, tuple):
         return str(subject[0])
     return str(getattr(subject, "name", subject)) if isinstance(subject, type) else str(subject)
@@ -261,7 +261,7 @@ def not_asked(metafunc: pytest.Metafunc, reason: str) -> None:
 
 
 def subjects(config: pytest.Config, own: Sequence[Any] | None) -> Any:
-    """What is under test: the ops of the class, else what the plugins named contribute, else the standard ops."""
+    """Return the subjects: the ops of the class, else the contributions of the named plugins, else the standard ops."""
     from rlx_core.testing.subjects import Subjects, select, standard, subjects_of
 
     plugins: list[str] = config.getoption("--rlx-plugin")
@@ -284,7 +284,7 @@ def op_table(ops: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_name(target: str) -> bool:
-    """Whether a backend is named by its target, and not by a module and a function."""
+    """Return whether a backend is named by its target, and not by a module and a function."""
     return "." not in target and ":" not in target
 
 

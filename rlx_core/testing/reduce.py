@@ -1,4 +1,4 @@
-"""From a program that fails to the smallest one that still does, and to a file that keeps it.
+"""Reduction of a program that fails to the smallest one that still fails, and to a file that stores it.
 
 The reducer knows nothing of why a program fails: it tries simpler ones (fewer outputs, a leaf or an operand in the place of a
 node, plain inputs, smaller dims, attributes at their defaults, plainer numbers) and keeps each that still fails, until none does.
@@ -27,12 +27,12 @@ Fails = Callable[[Generated], bool]
 
 
 def reduce(program: Generated, fails: Fails, *, most: int = 600) -> Generated:
-    """The smallest program found that fails as `program` does.
+    """Return a smallest known program that fails as `program` does.
 
     Args:
         program: One that fails.
         fails: Whether a program shows the same failure. It may raise `RlxError`, which means that it does not.
-        most: How many programs are tried at most.
+        most: Maximum number of programs that are tried.
     """
     tried = 0
     is_smaller = True
@@ -74,10 +74,10 @@ def simpler(program: Generated) -> Iterator[Generated]:
 
 @frozen(eq=False)
 class Change:
-    """What is different in a rebuilt program.
+    """The differences of a rebuilt program.
 
     Attributes:
-        outputs: Which values are outputs; those of the program if `None`.
+        outputs: The values that are outputs; those of the program if `None`.
         ops: Another op for a node.
         values: A value in the place of another one.
         cut: A value → the array of an input that takes its place.
@@ -94,7 +94,7 @@ class Change:
 
 
 def made(program: Generated, change: Change) -> Iterator[Generated]:
-    """The program with a change, without what nothing needs any more; nothing if its types do not fit then."""
+    """Yield the program with a change, without unused nodes; nothing if its types do not fit then."""
     graph = program.graph
     builder, fed = Builder(graph.name), dict[str, np.ndarray]()
     done: dict[Value, Value] = {}

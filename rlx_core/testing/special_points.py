@@ -17,10 +17,10 @@ ORDINARY: Final = 1000
 """Ordinary points, drawn over sixteen binary orders of magnitude."""
 
 MAX_COMBINATIONS: Final = 2048
-"""Combinations of special values, from which as many are drawn where there are more."""
+"""Maximum number of combinations of special values; a random subset is tried if there are more."""
 
 _RANGE_ENDS: Final = (88.7, 88.8, -87.5, -103.9, 709.7, 709.8, -745.2, 1000.0, -1000.0)
-"""Where exponentials of f32 and f64 overflow and underflow."""
+"""Points at which exponentials of f32 and f64 overflow and underflow."""
 
 
 @cache

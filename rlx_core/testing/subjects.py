@@ -1,4 +1,4 @@
-"""What the laws try: the ops, the rules and the kernels that a plugin contributes, as users of it meet them."""
+"""The subjects of the laws: the ops, the rules and the kernels that a plugin contributes, as users of it get them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Row = TypeVar("_Row")
 
 @frozen
 class ContributionSubject:
-    """One record of a plugin, and why it cannot be used; nothing if it can."""
+    """One record of a plugin, and the reason why it cannot be used; empty if it can."""
 
     name: str
     fault: str | None = None
@@ -127,7 +127,7 @@ class FormatRow:
 
 @frozen
 class Subjects:
-    """What is tried.
+    """The subjects of the laws.
 
     Attributes:
         ops: Op classes, each with all its own rules.
@@ -136,7 +136,7 @@ class Subjects:
         rewrites: Contributed rewrite rules, passes and rows of legalization tables.
         blocks: Contributed HIR blocks.
         formats: Contributed writers of files that have a reader.
-        contributions: Every record that leads to one of them, with what is wrong with it.
+        contributions: Every record that refers to one of them, with its fault, if any.
     """
 
     ops: tuple[type[Op], ...] = ()
@@ -171,9 +171,9 @@ class Subjects:
 
 
 def host_with_module(word: str) -> PluginHost | None:
-    """A host that knows the module or file `word` besides what is installed; `None` if it knows it as it is.
+    """Return a host with the module or file `word` in addition to the installed plugins; `None` if the default host has it.
 
-    The plugin's domain is that of the ops it offers, else the last word of its name.
+    The plugin's domain is the domain of its ops, else the last word of its name.
     """
     host = default_host()
     if entry_of(host, word) is not None:
@@ -186,14 +186,14 @@ def host_with_module(word: str) -> PluginHost | None:
 
 
 def entry_of(host: PluginHost, word: str) -> PluginEntry | None:
-    """The plugin that a word means: its name, its distribution, its module or its file."""
+    """Return the plugin that a word names: its name, its distribution, its module or its file."""
     address = word.rpartition("=")[2]
     matching = (e for e in host.entries if e.matches(word) or address in (e.module, e.file))
     return next(matching, None)
 
 
 def subjects_of(plugin: str) -> Subjects:
-    """What a plugin, or a module that holds one or a tuple `OPS`, contributes.
+    """Return the contributions of a plugin, or of a module that holds one or a tuple `OPS`.
 
     Raises:
         UnknownNameError: There is no such plugin or module, or it contributes nothing that the laws try.
@@ -229,10 +229,10 @@ def subjects_of_entry(host: PluginHost, entry: PluginEntry) -> Subjects:
 
 
 def subject_of(host: PluginHost, claim: Claim) -> Subjects:
-    """What one record leads to.
+    """Return the subjects of one record.
 
     Raises:
-        RlxError: It does not load, or what it leads to is something else than it says.
+        RlxError: It does not load, or the loaded object does not match the record.
     """
     here = (ContributionSubject(f"{claim.kind} {claim.name}"),)
     record: Any = claim.record
@@ -256,10 +256,10 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
 
 
 def rewriting_of(host: PluginHost, record: Any, loaded: Any, here: tuple[ContributionSubject, ...]) -> Subjects:
-    """What a record of a rule set, a pass, a legalization table, a block or a writer leads to.
+    """Return the subjects of a record of a rule set, a pass, a legalization table, a block or a writer.
 
     Raises:
-        RlxError: It leads to something else than the record says.
+        RlxError: The loaded object does not match the record.
     """
     kind = next(name for name, each in KINDS.items() if isinstance(record, each))
     if (fault := EXPECTED[kind](loaded, record, host.registry())) is not None:
@@ -287,7 +287,7 @@ def formats_of(host: PluginHost, record: ExporterSpec, write: Callable[..., Any]
 
 
 def ops_of(plugin: str) -> tuple[type[Op], ...]:
-    """The ops of a plugin by its name, or those that a module offers: its `OPS`, or what its `rlx_ops` hook returns.
+    """Return the ops of a plugin by its name, or the ops of a module: its `OPS`, or the result of its `rlx_ops` hook.
 
     Raises:
         UnknownNameError: There is no such plugin or module, or it offers nothing.
@@ -310,7 +310,7 @@ def ops_of_module(module: str) -> tuple[type[Op], ...]:
 
 
 def classes_of(entry: object) -> Iterator[type[Op]]:
-    """The op classes that one entry of `OPS` or of `rlx_ops` stands for."""
+    """Yield the op classes of one entry of `OPS` or of `rlx_ops`."""
     if isinstance(entry, OpFamily):
         yield from (spec.load.resolve() for spec in entry)
     elif isinstance(entry, OpSpec):
@@ -322,7 +322,7 @@ def classes_of(entry: object) -> Iterator[type[Op]]:
 
 
 def select(subjects: Subjects, names: Sequence[str]) -> Subjects:
-    """What concerns the ops with these names, with or without their domain; everything if no name is given.
+    """Return the subjects of the ops with these names, with or without their domain; everything if no name is given.
 
     Raises:
         UnknownNameError: Nothing concerns one of the names.

@@ -1,6 +1,6 @@
-"""What a run of the laws came to, for a person: a line for each op, rule and kernel, and what failed of it.
+"""Summary of a run of the laws: a line for each op, rule and kernel, and its failures.
 
-Each test carries what it is about in its `user_properties`, which pytest-xdist brings back from its workers.
+Each test has its subject in its `user_properties`, which pytest-xdist brings back from its workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["KEY", "declined", "describe", "describe_kernels", "describe_refusals
 
 KEY: Final = "rlx"
 MOST: Final = 12
-"""How many ops, rules and kernels have a line even if nothing failed."""
+"""Maximum number of ops, rules and kernels that have a line even if nothing failed."""
 DIFFERENCES: Final = "vjp_agrees_with_finite_differences"
 TRANSPOSES: Final = "vjp_and_jvp_are_transposes"
 REFUSES: Final = "what_an_op_does_not_take_it_refuses_with_a_typed_error"
@@ -29,7 +29,7 @@ REFUSES: Final = "what_an_op_does_not_take_it_refuses_with_a_typed_error"
 
 @define
 class Tally:
-    """What was tried of one op, rule or kernel."""
+    """The tests of one op, rule or kernel."""
 
     laws: set[str] = field(factory=set)
     tried: set[str] = field(factory=set)
@@ -54,7 +54,7 @@ class Tally:
 
     @property
     def what(self) -> str:
-        """How many samples, and how many variants of which kind."""
+        """The number of samples, and of variants of each kind."""
         counts = Counter(self.kinds[on] for on in self.tried)
         own = counts.pop("", 0)
         listed = ", ".join(f"{kind} {n}" for kind, n in sorted(counts.items()))
@@ -70,7 +70,7 @@ class Tally:
 
 
 def describe(items: Iterable[pytest.Item]) -> None:
-    """Put on each test what it is about."""
+    """Record the subject of each test in its properties."""
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         found = subject(params)
@@ -81,7 +81,7 @@ def describe(items: Iterable[pytest.Item]) -> None:
 
 
 def subject(params: dict[str, Any]) -> tuple[str, str, str] | None:
-    """The op, rule or kernel that a test is about, the program, and what of it is varied."""
+    """Return the op, rule or kernel of a test, the program, and its variation."""
     if isinstance(program := params.get("program"), OpProgram):
         name = f"{program.rule} of {program.op.name}" if program.rule else program.op.name
         return name, repr(program), program.variation or ""
@@ -114,7 +114,7 @@ def describe_refusals(item: pytest.Item) -> None:
 
 
 def describe_kernels(item: pytest.Item) -> None:
-    """Add which kernels a target ran, once the law of backends has been asked."""
+    """Add the kernels that a target ran, once the law of backends has been tried."""
     run = getattr(getattr(item, "callspec", None), "params", {}).get("backend")
     for key, about in item.user_properties:
         if key == KEY and isinstance(about, dict) and isinstance(run, TargetRun):
@@ -122,7 +122,7 @@ def describe_kernels(item: pytest.Item) -> None:
 
 
 def tallied(reports: Iterable[Any]) -> dict[str, Tally]:
-    """What was tried, by op, rule and kernel."""
+    """Return the tallies by op, rule and kernel."""
     tallies: dict[str, Tally] = {}
     for report in reports:
         for key, about in report.user_properties:
@@ -132,7 +132,7 @@ def tallied(reports: Iterable[Any]) -> dict[str, Tally]:
 
 
 def reason_skipped(report: Any) -> str | None:
-    """Why a backend declines a program; `None` for what is skipped otherwise."""
+    """Return the reason why a backend declines a program; `None` for tests that are skipped otherwise."""
     said = str(report.longrepr[2]) if isinstance(report.longrepr, tuple | list) else ""
     return said.partition(DECLINED)[2] or None
 
@@ -149,7 +149,7 @@ def declined(reports: Iterable[Any]) -> dict[str, str]:
 
 
 def lines(reports: Sequence[Any]) -> list[str]:
-    """The summary, a line an element; nothing if no law ran."""
+    """Return the lines of the summary; empty if no law ran."""
     tallies = tallied(reports)
     if not any(tally.laws or tally.declined for tally in tallies.values()):
         return []
@@ -176,7 +176,7 @@ def lines_of(name: str, tally: Tally) -> list[str]:
 
 
 def complaint(report: Any) -> str:
-    """The first line of what a law said."""
+    """Return the first line of a law's message."""
     crash = getattr(report.longrepr, "reprcrash", None)
     said = str(report.longrepr if crash is None else crash.message).strip()
     rows = [row.strip() for row in said.splitlines() if row.strip()]

@@ -1,4 +1,4 @@
-"""A sample with symbols for its sizes: what holds for one size has to hold for all that the op accepts."""
+"""A sample with symbols for its sizes: a law for one size has to be satisfied for all that the op accepts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Generalized:
     bindings: tuple[dict[str, int], ...]
 
     def outputs(self, sizes: dict[str, int]) -> list[TensorType]:
-        """The types that were inferred with symbols, with sizes put in."""
+        """Return the types that were inferred with symbols, with sizes substituted."""
         binding = DimBinding.of(**{s: sizes[s] for s in sizes})
         return [value.type.bind(binding) for value in self.graph.outputs]
 

@@ -1,4 +1,4 @@
-"""Graphs run on a target by its name, and what the target declines to run."""
+"""Runs of graphs on a target by its name, and the reasons for declined graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx_core.system.records import define
 __all__ = ["DECLINED", "TargetRun", "reason_declined"]
 
 DECLINED: Final = "declined: "
-"""How the reason of a law begins that is skipped because a target declines the program."""
+"""The prefix of the reason of a law that is skipped because a target declines the program."""
 
 
 @define
@@ -43,7 +43,7 @@ class TargetRun:
 
 
 def reason_declined(error: LegalizeError) -> str | None:
-    """Why a target declines a program: what it cannot run, and the reason of each kernel; `None` if a row is broken.
+    """Return the reason why a target declines a program: the ops and the reason of each kernel; `None` if a row is broken.
 
     A row that cannot be used is the cause of the error, and a fault of its plugin.
     """

@@ -1,4 +1,4 @@
-"""What `pytest --pyargs rlx_core.testing` runs: the laws over the ops that the options choose."""
+"""The laws over the ops that the options choose, for `pytest --pyargs rlx_core.testing`."""
 
 from rlx_core.testing.laws import EveryOp
 

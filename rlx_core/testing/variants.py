@@ -1,8 +1,8 @@
-"""What an author did not think of: the samples of an op with other dtypes, sizes, ranks and broadcasting.
+"""Variants of the samples of an op: other dtypes, sizes, ranks and broadcasting, to cover cases that its author did not.
 
-Nobody declares which of these an op takes. Its own `infer` (and `prepare`) decides: what it accepts has to obey the laws, and
-what it does not accept it has to refuse with one of `rlx_core.errors`. So an op says what it takes in the place where its
-users are told, and the laws read it there.
+The types that an op takes are not declared. Its own `infer` (and `prepare`) decides: accepted types have to obey the laws, and
+others have to be refused with one of `rlx_core.errors`. So an op has one place that determines its types, which informs
+users, and the laws read it there.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["accepted", "bases", "variants"]
 Types = tuple[TensorType | None, ...]
 
 MOST_OPERANDS: Final = 4
-"""How many operands are broadcast one by one: a whole transformer layer is an op of fourteen, each of them a second of laws."""
+"""Maximum number of operands that are broadcast one by one: a whole transformer layer has fourteen, each a second of laws."""
 
 
 @cache
 def variants(program: OpProgram) -> tuple[OpProgram, ...]:
-    """The variants of one sample, refused ones among them, each called by what is varied."""
+    """Return the variants of one sample, refused ones among them, each named by its variation."""
     own = {signature(c.sample.types) for c in cases_of([program.op])}
     found: dict[str, OpProgram] = {}
     for variation, name, types in varied_types(program.sample):
@@ -42,7 +42,7 @@ def variants(program: OpProgram) -> tuple[OpProgram, ...]:
 
 @cache
 def accepted(program: OpProgram) -> tuple[OpProgram, ...]:
-    """The variants that the op takes: those that the laws are about."""
+    """Return the variants that the op takes, to which the laws apply."""
     return tuple(v for v in variants(program) if v.failure is None)
 
 
@@ -62,10 +62,10 @@ def signature(types: Sequence[TensorType | None]) -> str:
 
 
 def varied_types(sample: Sample) -> Iterator[tuple[Variation, str, Types]]:
-    """Every variation of the operand types: its kind, what is varied, and the types."""
+    """Yield every variation of the operand types: its kind, its description, and the types."""
     for dtype in (f16, bf16, f32, f64, c64, c128):
         yield "dtype", str(dtype), with_dtype(sample.types, dtype)
-    if sample.make is None:  # what is made has the dims that its maker gave it, and may hold a NaN
+    if sample.make is None:  # `make` determines the dims of its arrays, and may return a NaN
         for dtype in (i32, i64, u8, bool_):
             yield "dtype", str(dtype), with_dtype(sample.types, dtype)
         yield from varied_dims(sample.types)
@@ -77,7 +77,7 @@ def with_dtype(types: Types, dtype: DType) -> Types:
     floats = [t for t in present if t.dtype.is_differentiable]
     integers = [t for t in present if t.dtype.is_integer]
     chosen = floats or integers or present
-    # Integer operands beside floats are indices or counts, which do not follow the floats.
+    # Integer operands next to floats are indices or counts, which do not follow the floats.
     return tuple(None if t is None else t.with_dtype(dtype) if t in chosen else t for t in types)
 
 

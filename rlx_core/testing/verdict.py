@@ -1,8 +1,8 @@
-"""The laws, run by a program that wants to know what came of them.
+"""A run of the laws in a separate process, with the result as JSON.
 
-    python -m rlx_core.testing.verdict ANSWER PLUGIN PYTEST-OPTION...    writes what came of it to the file ANSWER, as JSON
+    python -m rlx_core.testing.verdict ANSWER PLUGIN PYTEST-OPTION...    writes the result to the file ANSWER, as JSON
 
-`rlx check` starts it as a process of its own: a plugin under test may do what it likes.
+`rlx check` starts it as a separate process, because a plugin under test may run arbitrary code.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Listener", "run"]
 
 
 class Listener:
-    """What a run of pytest comes to.
+    """Collects the results of a run of pytest.
 
     Attributes:
         lines: The summary of the laws.
-        declined: Op → what a backend declines of it, and why.
-        tried: How many laws passed or failed, those of a target not counted in which it ran no kernel.
+        declined: Op → the programs that a backend declines, and why.
+        tried: Number of laws that passed or failed, except laws of a target that ran no kernel.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Listener:
 
 
 def run(word: str, options: list[str]) -> dict[str, object]:
-    """Run the laws, and say how pytest ended and what the laws came to.
+    """Run the laws, and return the exit status of pytest and the results of the laws.
 
     Args:
-        word: The plugin whose contributions are there beside what is installed: its name, its module or its file.
+        word: The plugin to test in addition to the installed ones: its name, its module or its file.
     """
     from rlx_core.testing.subjects import host_with_module
 

@@ -1,4 +1,4 @@
-"""How far a result may lie from its float64 value: the error of the same program in NumPy says it, not a tolerance.
+"""Tolerance of a result against its float64 value: derived from the error of the same program in NumPy, not a constant.
 
 `|found - f64| ≤ k · yardstick + ulps · ulp(f64)`, where the yardstick of an output is the larger of two errors of the program
 itself: of its typed evaluation with NumPy, and of float64 evaluations in which every result of a node is off by a rounding of
@@ -21,7 +21,7 @@ from rlx_core.system.records import frozen
 __all__ = ["Noise", "Yardstick", "precision", "yardstick"]
 
 K = 8
-"""How many times NumPy's own error: other orders of summation, fused products, functions of 2 ulp where NumPy has 0.5."""
+"""Multiple of NumPy's own error: other orders of summation, fused products, functions of 2 ulp where NumPy has 0.5."""
 ULPS = 8
 NOISES = 3
 
@@ -34,14 +34,14 @@ def precision(kind: DType) -> float:
 
 @frozen(eq=False)
 class Yardstick:
-    """The true outputs of a program on some arrays, and how far from each a run may be."""
+    """The true outputs of a program on some arrays, and their tolerances."""
 
     outputs: tuple[Value, ...]
     exact: tuple[np.ndarray, ...]
     allowed: tuple[np.ndarray | None, ...]
 
     def complaint(self, found: Sequence[np.ndarray]) -> str | None:
-        """What is wrong with the outputs of a run, in one line; `None` if nothing is."""
+        """Return the failure of the outputs of a run, in one line; `None` if they are within the tolerance."""
         if len(found) != len(self.exact):
             return f"{len(found)} outputs instead of {len(self.exact)}"
         for i, (got, value, exact, allowed) in enumerate(
@@ -69,12 +69,12 @@ class Yardstick:
 
 
 def yardstick(graph: Graph, fed: Mapping[str, np.ndarray], *, k: float = K, ulps: float = ULPS) -> Yardstick:
-    """What the outputs of `graph` on these arrays have to be.
+    """Return the expected outputs of `graph` on these arrays, with their tolerances.
 
     Args:
         graph: The program, as written: without any pass.
         fed: Arrays for inputs and params by name.
-        k: How many times the program's own error.
+        k: Multiple of the program's own error.
         ulps: Further units in the last place of each element.
     """
     exact = interpret(graph, fed, mode="wide")
@@ -95,14 +95,14 @@ def yardstick(graph: Graph, fed: Mapping[str, np.ndarray], *, k: float = K, ulps
 
 
 class Noise:
-    """Moves what a node gives by up to so many roundings of its dtype; the interpreter calls it for every result."""
+    """Perturbs the results of a node by up to so many roundings of its dtype; the interpreter calls it for every result."""
 
     def __init__(self, rng: np.random.Generator, times: float = 1.0) -> None:
         self._rng, self._times = rng, times
 
     def __call__(self, value: Value, array: np.ndarray) -> np.ndarray:
         kind = value.dtype
-        # The oracle of an f64 program is itself f64: what an op loses inside shows where its operands are off a little.
+        # The oracle of an f64 program is itself f64: errors inside an op show where its operands are perturbed a little.
         is_exact = value.node.is_leaf and kind.component is not f64
         if not kind.is_differentiable or is_exact or value.node.op.category == "movement":
             return array

@@ -1,1 +1,1 @@
-"""Programs of devices in packages: their launches, sources, what a driver's compiler made of those, and weights, as data."""
+"""Programs of devices in packages: their launches, sources, the binaries of a driver's compiler, and weights, as data."""

@@ -1,4 +1,4 @@
-"""What a package's code for a device expects of one, and whether a device has it."""
+"""Requirements of a package's device code, and the check whether a device meets them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Wanted"]
 
 @frozen
 class Wanted:
-    """What code expects.
+    """The requirements of device code.
 
     Attributes:
         language: The level that its sources are at.
-        name, driver: The device that its binaries were made on, and what drove it; others compile the sources.
+        name, driver: The device that its binaries were compiled on, and its driver; others compile the sources.
         alignment: Bytes that its places are multiples of.
         group_size: The most threads of its groups.
         shared_nbytes: Memory that threads of a group may share.
         subgroup: Threads that run in step, where schedules were made for a number of them.
-        features: What of its interface kernels may use.
-        dtypes: What its values are of.
+        features: Features of the device's interface that kernels may use.
+        dtypes: The dtypes of its values.
     """
 
     language: str
@@ -49,7 +49,7 @@ class Wanted:
         features: Collection[str],
         group_size: int,
     ) -> Wanted:
-        """What programs that were planned for a device expect, with groups of at most `group_size` threads."""
+        """Return the requirements of programs that were planned for a device, with groups of at most `group_size` threads."""
         return cls(
             language=language,
             name=facts.name,
@@ -67,7 +67,7 @@ class Wanted:
 
     @classmethod
     def from_json(cls, form: Json) -> Wanted:
-        """What was written.
+        """Return the requirements in a form.
 
         Raises:
             FormatError: It is something else.
@@ -95,11 +95,11 @@ class Wanted:
         )
 
     def is_of(self, facts: DeviceFacts) -> bool:
-        """Whether binaries were made on such a device."""
+        """Return whether binaries were made on such a device."""
         return (self.name, self.driver) == (facts.name, facts.driver)
 
     def reason_against(self, facts: DeviceFacts, language: str) -> str | None:
-        """Why a device does not run the code, as the end of a sentence about it; `None` if it does."""
+        """Return the reason why a device does not run the code, as the end of a sentence about it; `None` if it does."""
         if language != self.language:
             return f"is {self.language}, and {facts.name} takes {language}"
         if self.alignment % facts.alignment:

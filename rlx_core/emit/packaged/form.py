@@ -1,4 +1,4 @@
-"""A device's program in a package: its plan, its launches, and what they report."""
+"""A device's program in a package: its plan, its launches, and the faults that they report."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class PackedLaunches:
     def from_json(
         cls, form: Json, target: str, nbytes_of: Callable[[int], int], functions: Mapping[str, object]
     ) -> PackedLaunches:
-        """The program that was written.
+        """Return the program of a form.
 
         Args:
-            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            nbytes_of: Returns the bytes of a blob; raises FormatError if no blob has that number.
             functions: The functions of the modules.
 
         Raises:

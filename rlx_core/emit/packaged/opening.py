@@ -1,4 +1,4 @@
-"""Programs of a device from a package's form: whether they run there, and their modules and weights in place."""
+"""Programs of a device from a package's form: the check whether they run there, and their modules and weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["DevicePackage", "wanted_of"]
 
 
 def wanted_of(form: Json) -> Wanted:
-    """What a form's code expects of a device.
+    """Return the requirements of a form's code on a device.
 
     Raises:
         FormatError: It is no form of a device's code.
@@ -35,7 +35,7 @@ def wanted_of(form: Json) -> Wanted:
 
 @frozen
 class Text:
-    """Functions of one module: the blobs of its source and of what a driver made of it."""
+    """Functions of one module: the blobs of its source and of a driver's binary."""
 
     source: int
     binary: int | None
@@ -43,7 +43,7 @@ class Text:
 
 @define(eq=False)
 class DevicePackage:
-    """The programs of a form on a device; modules are built and weights put there when a program first needs them."""
+    """The programs of a form on a device; modules are built and weights uploaded when a program first needs them."""
 
     device: Device
     blobs: Blobs
@@ -58,7 +58,7 @@ class DevicePackage:
         """The code of a form.
 
         Raises:
-            FormatError: It is none.
+            FormatError: It is not a form of device code.
         """
         row = need(form, dict, "code")
         texts: dict[str, Text] = {}
@@ -101,6 +101,6 @@ class DevicePackage:
                 return driver.build(source, self.blobs.arrays([text.binary])[0].tobytes())
             except (
                 KernelBuildError
-            ):  # the driver says the same name and takes other binaries: its compiler makes another
+            ):  # a driver of the same name that refuses these binaries: its compiler builds the source
                 return driver.build(source)
         return driver.build(source)

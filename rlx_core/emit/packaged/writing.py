@@ -1,4 +1,4 @@
-"""Writing a device's programs: their functions as a few modules, and each program as a form that names what is in them."""
+"""Writing a device's programs: their functions as a few modules, and each program as a form that refers to them by name."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = ["DeviceWriter"]
 
 @frozen
 class DeviceWriter:
-    """What programs for one device have in common.
+    """The common code of programs for one device.
 
     Attributes:
-        device: What they are for.
-        features: What of the device's interface its kernels may use.
+        device: The device of the programs.
+        features: Features of the device's interface that its kernels may use.
         builds: Whether the device is here, and its driver's compiler with it: its binaries are written too.
     """
 
@@ -46,7 +46,7 @@ class DeviceWriter:
     builds: bool
 
     def packed(self, programs: Sequence[tuple[Lir, Bindings]]) -> PackedCode:
-        """Programs with what they are bound to.
+        """Return the packed code of programs with their bindings.
 
         Raises:
             NoKernelError, ConfigError: See `expect_packable`.
@@ -97,7 +97,7 @@ class DeviceWriter:
 
 
 def reason_against(made: Emissions, number: int, step: Step) -> str | None:
-    """Why a step is not launches alone; `None` if it is."""
+    """Return the reason why a step is not launches alone; `None` if it is."""
     emitted = made.steps.get(number)
     if emitted is None:
         return None if is_empty(step) else reason_on_host(step)

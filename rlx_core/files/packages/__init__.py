@@ -1,5 +1,5 @@
 """Packages, `.rlxpack`: a compiled function with its code, to be run where nothing is compiled.
 
-`container` knows bytes and digests, `manifest` what a package says of itself, `packing` writes one and `opening` runs it. What
-the code is, and whether it runs here, is a backend's matter (`Backend.pack` and `unpack`).
+`container` handles bytes and digests, `manifest` the description of a package, `packing` writes one and `opening` runs it. The
+form of the code, and whether it runs here, is up to the backend (`Backend.pack` and `unpack`).
 """

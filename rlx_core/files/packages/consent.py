@@ -40,7 +40,7 @@ class TrustedPackage:
     Attributes:
         identity: SHA-256 of the manifest, as hex digits.
         sha256: SHA-256 of the file, as hex digits.
-        file: Where it was when it was added.
+        file: Its path when it was added.
         origin: `made here`, or the command that added it.
     """
 
@@ -108,7 +108,7 @@ def forget(sha256: str) -> None:
     """Remove the entries of a file's digest from the list.
 
     Raises:
-        FileError: There is none.
+        FileError: The list has no such entry.
         CacheError: The list is not this user's alone, or cannot be read.
     """
     found = [each for each in trusted_packages() if each.sha256 == sha256.lower()]
@@ -136,7 +136,7 @@ def safe_directory(path: Path) -> str | None:
 
 
 def expect_consent(path: Path, identity: str, digest: Callable[[], str], trusted: bool | None) -> None:
-    """Require that the user has agreed to run the code of a package, whose file nobody else can write.
+    """Require that the user has agreed to run the code of a package, and that no other user can write the file.
 
     Args:
         path: The file.

@@ -1,12 +1,12 @@
-"""A package's bytes: a manifest in JSON, then blobs, each with a digest of its own.
+"""The bytes of a package: a manifest in JSON, then blobs, each with its digest.
 
     52 bytes  prefix (`rlx_core.ir.prefix`), with the SHA-256 of the manifest
     ...       manifest (JSON, UTF-8), zeros up to a multiple of 64
     ...       blobs, each at a multiple of 64
 
-The manifest's digest covers the blobs' digests, so a blob is checked when it is used, and only then: what a machine does not
-need, code for another one and the program that the code was made from, costs it nothing. The digest of a blob is that of the
-digests of its pieces, which several processors check at once.
+The manifest's digest covers the blobs' digests, so a blob is checked when it is used, and only then. A machine does not read
+blobs that it does not need, such as code for another machine and the program that the code was compiled from. The digest of a
+blob is the digest of the digests of its chunks, which several processors check in parallel.
 
 A package holds code, so digests are not enough: the user must have agreed to run it (`consent`).
 """
@@ -120,15 +120,15 @@ class BlobFile:
         return found
 
     def json(self, number: int) -> Json:
-        """What a blob says.
+        """Return the contents of a JSON blob.
 
         Raises:
-            FormatError: It is damaged, or no JSON.
+            FormatError: It is damaged, or not JSON.
         """
         return _PREFIX.json(bytes(self.arrays([number])[0]), f"blob {number}")
 
     def expect_whole(self) -> None:
-        """Check every blob, those too that nothing here would use.
+        """Check every blob, unused ones included.
 
         Raises:
             FormatError: One is damaged.
@@ -136,7 +136,7 @@ class BlobFile:
         self.arrays(list(range(len(self.places))))
 
     def all_are_known(self) -> None:
-        """Somebody has checked the whole file."""
+        """Record that the whole file has been checked."""
         self._checked.update(range(len(self.places)))
 
     def _place(self, number: int) -> tuple[int, int, bytes]:
@@ -147,15 +147,15 @@ class BlobFile:
 
 @frozen(eq=False)
 class Container:
-    """A package as it was found.
+    """A package as it was read.
 
     Attributes:
-        path: Where.
-        manifest: What it says of itself.
+        path: The file.
+        manifest: The parsed manifest.
         identity: The SHA-256 of the manifest, as hex digits; it covers the digests of all blobs.
-        blobs: What it holds.
+        blobs: The blobs.
         whole: All bytes of the file.
-        reason: Why the file cannot be trusted by who it belongs to, as the end of a sentence; `None` if it can.
+        reason: The reason why the file's owner or mode makes it untrusted, as the end of a sentence; `None` if it is trusted.
     """
 
     path: Path
@@ -171,11 +171,11 @@ class Container:
         return hashlib.sha256(self.whole.data).hexdigest()
 
     def expect_trusted(self, sha256: str | None, trusted: bool | None) -> None:
-        """Require that the caller means this file, or that its user has agreed to run it and nobody else can have written it.
+        """Require that the caller names this file by digest, or that the user agreed to run it and no one else can change it.
 
         Raises:
             FormatError: It is another than the digest is of.
-            FileError: Others may have written it, or nobody has agreed to run it, and the caller gives no digest.
+            FileError: Others may have written it, or the user has not agreed to run it, and the caller gives no digest.
         """
         if sha256 is not None:
             found = self.sha256
@@ -192,7 +192,7 @@ class Container:
 
 
 def read_container(path: Path) -> Container:
-    """A package; what it says of itself is checked, its blobs are when they are used.
+    """Return a package; its manifest is checked now, each blob when it is used.
 
     Raises:
         OSError: The file cannot be read.
@@ -205,7 +205,7 @@ def read_container(path: Path) -> Container:
         if not stat.S_ISREG(found.st_mode):
             raise FormatError(f"package: {path} is not a plain file")
         reason = reason_against(found)
-        # What others may change while it is used is read before it is checked.
+        # Bytes that others may change while they are used are copied before they are checked.
         data = mapped_file(file) if reason is None else aligned_copy(file.read())
     manifest, identity, start = _opened(data.data)
     body = data[start:]

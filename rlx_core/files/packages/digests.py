@@ -1,4 +1,4 @@
-"""Digests of blobs: of the digests of their pieces, which several processors work out at once."""
+"""Digests of blobs: each is the digest of its chunks' digests, which several processors compute in parallel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def digests_of(blobs: Sequence[memoryview]) -> list[bytes]:
     helpers = []
     for _ in range(min(os.cpu_count() or 1, _MOST_THREADS) - 1 if many else 0):
         helper = threading.Thread(target=take)
-        with suppress(RuntimeError):  # no more threads to be had
+        with suppress(RuntimeError):  # no more threads available
             helper.start()
             helpers.append(helper)
     take()

@@ -1,4 +1,4 @@
-"""What a package says of itself: how its function is called, and which code it has for which machines and sizes."""
+"""The manifest of a package: the signature of its function, and its code for each machine and combination of sizes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class VariantCode:
     """Code for one variant of a target.
 
     Attributes:
-        target, variant: As users write them, `cpu:avx2`.
-        summary: What runs it.
-        form: The blob with what the backend wrote.
+        target, variant: Their names for users, `cpu:avx2`.
+        summary: The machines that run it.
+        form: The blob with the backend's data.
         nbytes: Bytes of the blobs that it uses, weights included.
     """
 
@@ -46,9 +46,9 @@ class Manifest:
         rlx: The version that wrote it.
         call: The structure of arguments and results; see `runtime.signature`.
         inputs, outputs: Types by name, in order; sizes may be symbols.
-        params: What is bound, by name.
+        params: The bound parameters, by name.
         sizes: The combinations that all codes have programs for, in the order of these; an empty one where no size is open.
-        guards: What sizes must satisfy, for people: a program that is here satisfies them.
+        guards: Conditions on sizes, as text: every program in the package satisfies them.
         codes: In the order in which they are tried.
         program: The blob with the program that the code was made from, or `None`.
     """
@@ -84,7 +84,7 @@ class Manifest:
         """The manifest of a file.
 
         Raises:
-            FormatError: It lacks something, or is of another form.
+            FormatError: A field is missing or malformed.
         """
         found = cls(
             name=need(form.get("name"), str, "a name"),

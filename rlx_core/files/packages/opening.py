@@ -1,4 +1,4 @@
-"""Opening a package: which of its code runs here, and what is done where none does."""
+"""Opening a package: selection of code that runs here, and the fallback where none does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["import_file", "open_package"]
 
 
 def import_file(path: Path, host: PluginHost) -> Container:
-    """A package, of which nothing was believed or run yet.
+    """Return the container of a package file, which is not yet trusted; nothing in it has run.
 
     Raises:
         FormatError: It is no package, of another version, damaged or cut off.
@@ -54,12 +54,12 @@ def open_package(
 
     Args:
         container: The package.
-        target: The code that is wanted, `cpu` or `cpu:avx2`; by default the first that runs here.
-        config, host, classes: As for `rlx.load`.
-        sha256, trusted: As for `rlx.load`.
+        target: The requested code, `cpu` or `cpu:avx2`; by default the first that runs here.
+        config, host, classes: See `rlx.load`.
+        sha256, trusted: See `rlx.load`.
 
     Raises:
-        FileError: Others may have written the file or nobody has agreed to run its code, and no digest was given.
+        FileError: Others may have written the file or the user has not agreed to run its code, and no digest was given.
         FormatError: It is another file, damaged, or does not fit itself.
         DeviceError: None of its code runs here, and its program cannot be compiled.
     """
@@ -75,7 +75,7 @@ def open_package(
     report = PackageReport(manifest.name, None if code is None else str(code), summary, manifest.sizes, reasons)
     found = PackagedFunction(Contents(report, manifest.inputs, manifest.outputs, unpack, bundle, compile), signature)
     if unpack is None:
-        _ = found.compiled  # now, so that what is wrong is said here
+        _ = found.compiled  # now, so that errors are raised here
     return found
 
 

@@ -32,15 +32,15 @@ _NO_CODE: Final = "none of its code runs here"
 
 @frozen
 class PackageReport:
-    """What of a package is used here.
+    """The parts of a package that are used here.
 
     Attributes:
         name: The function's.
         code: The code that runs, as users write it: `cpu:avx2`; `None` if none of it runs here.
-        summary: What that code is for.
+        summary: The machines of that code.
         sizes: The sizes that there are programs for.
-        reasons: Why code was passed over, by its name.
-        compiled: Why the package's own program was compiled here; empty if it was not.
+        reasons: Reasons why code was skipped, by its name.
+        compiled: The reason why the package's own program was compiled here; empty if it was not.
     """
 
     name: str
@@ -62,15 +62,15 @@ class PackageReport:
 
 @frozen(eq=False)
 class Contents:
-    """What a package gives a function.
+    """The parts of a package that a function uses.
 
     Attributes:
-        report: What is used of it.
+        report: The record of the parts in use.
         inputs: In order; sizes may be symbols.
         outputs: In order, as the inputs.
         unpack: Makes the program of a number, for the sizes of that number; `None` if no code runs here.
         bundle: Reads the program that the code was made from; raises FormatError where the package has none.
-        compile: Compiles that; raises where it cannot, or is not wanted.
+        compile: Compiles that program; raises if it cannot be compiled, or if compilation is disabled.
     """
 
     report: PackageReport
@@ -83,7 +83,7 @@ class Contents:
 
 @define(eq=False)
 class Unpacked:
-    """A program, its checked runs until it was asked for an entry, and that."""
+    """A program, the number of its checked runs before the entry was created, and the entry."""
 
     program: Program
     runs: int = 0
@@ -91,13 +91,13 @@ class Unpacked:
 
 
 class PackagedFunction(Bundled):
-    """A function that runs from a package; call it as what was packaged. See `rlx.package`.
+    """A function that runs from a package; call it like the packaged function. See `rlx.package`.
 
     Calls are safe from several threads. `rlx.save` writes its program to a `.rlx` file, if the package has one.
 
     Args:
         contents: The package's.
-        signature: How it is called.
+        signature: The structure of its arguments and results.
     """
 
     def __init__(self, contents: Contents, signature: Signature) -> None:
@@ -123,7 +123,7 @@ class PackagedFunction(Bundled):
 
     @property
     def report(self) -> PackageReport:
-        """What of the package is used here, and what was compiled instead."""
+        """The parts of the package that are used here, and the program that was compiled instead, if any."""
         report = self._contents.report
         return PackageReport(report.name, report.code, report.summary, report.sizes, report.reasons, self._why)
 
@@ -219,7 +219,7 @@ class PackagedFunction(Bundled):
             return self._programs[number]
 
     def _open(self, found: Unpacked) -> None:
-        """Let plain calls go straight to a program that has just run; see `Executable`."""
+        """Create the entry of a program that has just run, for the fast path; see `Executable`."""
         if found.runs >= RUNS_BEFORE_ENTRY and found.entry is self._door.entry:
             return
         with self._lock:
@@ -241,7 +241,7 @@ class PackagedFunction(Bundled):
             return self._fallback[0]
 
     def _lacking(self, binding: DimBinding | None, error: RlxError) -> RlxError:
-        """What is wrong where a size has no program, and none can be made."""
+        """Return the error for sizes without a program, where none can be compiled."""
         if binding is None:
             return error
         return BindingError(

@@ -41,15 +41,15 @@ def package(
 ) -> str:
     """Write a compiled function to a file that `rlx.load` runs without compiling: code, weights as the code reads them, plan.
 
-    On the CPU the code needs Linux and the instruction set it was made for, whatever the processor is called, and neither
-    llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with what
-    the driver's compiler made of them where that can be kept: another device of the language compiles the kernels, and no plan
+    On the CPU the code needs Linux and the instruction set it was made for, independent of the processor's model, and neither
+    llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with the
+    driver's compiled binaries where these can be stored: another device of the language compiles the kernels, and no plan
     is made. Arrays of such a function are the host's. The file holds code, so only its owner may change it.
 
     Args:
-        compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file; or a model, which is compiled.
+        compiled: The result of `rlx.compile`, or of `rlx.load` of a `.rlx` file; or a model, which is compiled.
         path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
-        targets: What to have code for, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
+        targets: The targets of the code, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
             A target without a variant is this machine's, and `cuda:absent` is most devices of a kind that is not here; by default
             the target that the function was compiled for.
         sizes: Of a function with symbolic sizes, those to have programs for: `[{"batch": 1}, {"batch": 8}]`.
@@ -63,7 +63,7 @@ def package(
     Raises:
         ConfigError: It is no compiled function, or a target has no such variant, or none that a package can hold.
         NoKernelError: A step of it is run from Python, which a package does not hold.
-        UnsupportedError: It is a model that runs in parts, because sizes in it are found when it runs.
+        UnsupportedError: It is a model that runs in several programs, because it has data-dependent shapes.
         BindingError, UnknownNameError, GuardError: `sizes` leave one open, name none, or contradict the program.
         FileError: The file cannot be written (an OSError).
     """
@@ -110,7 +110,7 @@ def export_file(path: Path, value: Any, host: PluginHost) -> None:
 
 
 def _expect_compiled(given: object) -> None:
-    """Of everything that is called like a compiled function, only those are packaged.
+    """Require a compiled function; other callables with its interface cannot be packaged.
 
     Raises:
         ConfigError: It is something else.
@@ -119,7 +119,7 @@ def _expect_compiled(given: object) -> None:
     if isinstance(given, CompiledFunction):
         return
     if isinstance(given, Bundled):
-        given.bundle()  # what is no single program says so itself
+        given.bundle()  # raises its specific error if it is not a single program
     raise ConfigError(
         f"package: takes what rlx.compile returns, not a {type(given).__name__}",
         hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
@@ -130,7 +130,7 @@ def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
     """The targets to have code for.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The list is empty.
     """
     found = [own] if targets is None else [targets] if isinstance(targets, str) else list(targets)
     if not found:
@@ -141,7 +141,7 @@ def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
 
 
 def _parted(wanted: str) -> tuple[str, str | None]:
-    """A target as `rlx.compile` takes it, with the number of a device maybe, and the variant of its code that is wanted."""
+    """Split a target as `rlx.compile` takes it, with an optional device number, from the requested variant of its code."""
     name, _, more = wanted.partition(":")
     if more == ABSENT or more.isdecimal():
         return wanted, None

@@ -1,6 +1,6 @@
-"""Applying rules to a graph, round after round until none fires; and a rule set as a pass, which is what a pipeline runs.
+"""Application of rules to a graph, in rounds until none fires; and a rule set as a pass, which a pipeline runs.
 
-The conditions that every rule obeys are kept here (`rules.py` lists them), so that a rule states only its equation.
+The conditions that every rule obeys are checked here (`rules.py` lists them), so that a rule states only its equation.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rlx_core.passes.engine.sweep import sweep
 __all__ = ["ROUNDS", "apply_rules", "explain", "pass_of"]
 
 ROUNDS: Final = 16
-"""The most times a graph is walked, unless a pass is told otherwise."""
+"""Default of the maximum number of rounds."""
 
 
 def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Accepts | None = None) -> Result:
-    """`graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
+    """Return `graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
 
-    `accepts` is asked about every replacement besides the conditions that the engine has of its own.
+    `accepts` checks every replacement, in addition to the engine's conditions.
 
-    Counts are by rule. `misses` are the near misses in the final graph; `notes["bound"]` says so if the bound was hit.
+    Counts are by rule. `misses` are the near misses in the final graph; `notes["bound"]` is set if the bound was hit.
     """
     index: dict[type[Op], list[RewriteRule]] = {}
     for rule in rules:
@@ -82,7 +82,7 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts
 def near_misses(
     graph: Graph, index: Mapping[type[Op], list[RewriteRule]], accepts: Accepts | None
 ) -> list[Miss] | None:
-    """What a round that does nothing says; `None` if a rule takes a node, and only then is a new graph worth building."""
+    """Return the near misses of a round that changes nothing; `None` if a rule takes a node, so that a new graph is needed."""
     misses: list[Miss] = []
     for node in graph.nodes:
         for rule in index.get(type(node.op), ()):
@@ -100,7 +100,7 @@ def near_misses(
 def attempt(
     rule: RewriteRule, graph: Graph, node: Node, placed: Mapping[Value, Value], accepts: Accepts | None = None
 ) -> tuple[Draft | None, Declined | None]:
-    """The drafted replacement of `node` by `rule`; or why there is none (`None` twice if the pattern does not match)."""
+    """Return the drafted replacement of `node` by `rule`, or the reason for none (`None` twice if the pattern does not match)."""
     declined: Declined | None = None
     for found in rule.instances(node):
         match = Match(graph, node, found, placed)
@@ -126,7 +126,7 @@ def attempt(
 
 
 def unfit(made: Draft | None, node: Node) -> str | None:
-    """Why a drafted right side cannot stand for `node`; `None` if it can, or if the rule declined."""
+    """Return the reason why a drafted right side cannot replace `node`; `None` if it can, or if the rule declined."""
     if made is None:
         return None
     if made.types != node.types:

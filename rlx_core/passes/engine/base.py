@@ -1,6 +1,6 @@
 """A pass: a frozen record whose fields are its options, whose docstring is its manual, and which maps graph to graph.
 
-What a pass `requires` and `ensures` are named properties of a program, so that a pipeline can refuse a wrong order
+A pass `requires` and `ensures` named properties of a program, so that a pipeline can refuse a wrong order
 before anything runs (`order.py`). Verifying, printing, timing and stamping belong to the runner (`runner.py`).
 """
 
@@ -45,7 +45,7 @@ Stage = Literal["hir", "mir", "lir"]
 
 @frozen
 class Property:
-    """Something that holds of a program after some passes and not before; two of one name are the same property."""
+    """A property of a program that some passes establish; two of one name are the same property."""
 
     name: str
     meaning: str = field(default="", eq=False)
@@ -60,7 +60,7 @@ LEGAL = Property("legal", "every node has a kernel on the target")
 
 
 class TargetView(Protocol):
-    """What a pass may ask about the target; `rlx_core.pipeline.select.backend.Target` is one."""
+    """The part of a target that passes may query; `rlx_core.pipeline.select.backend.Target` is one."""
 
     @property
     def name(self) -> str: ...
@@ -84,7 +84,7 @@ class RefusalView(Protocol):
 
 
 class AnswerView(Protocol):
-    """How a node would be run: `means` is "native" where a kernel of the target takes it."""
+    """The decision for a node: `means` is "native" where a kernel of the target takes it."""
 
     @property
     def means(self) -> str: ...
@@ -95,19 +95,19 @@ class AnswerView(Protocol):
 
 
 class DispatcherView(Protocol):
-    """What a pass may ask about nodes; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
+    """The part of a dispatcher that passes may query; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
 
     def answer(self, node: Node, /) -> AnswerView: ...
 
 
 @frozen(eq=False)
 class Context:
-    """What a pass may know besides the graph and its own options.
+    """The inputs of a pass in addition to the graph and its options.
 
     Attributes:
-        target: What the program is compiled for, or `None` for target-independent work.
+        target: The target of the compilation, or `None` for target-independent work.
         settings: Resolved sections of the configuration that passes read (precision, fusion), as plain values.
-        dispatcher: How the target would run a node under this configuration; `None` where its kernels alone say it.
+        dispatcher: Answers how the target would run a node under this configuration; `None` where its kernels alone determine it.
     """
 
     target: TargetView | None = None
@@ -130,13 +130,13 @@ class Miss:
 
 @frozen(eq=False)
 class Result:
-    """What a pass returns.
+    """The result of a pass.
 
     Attributes:
         graph: The new graph.
-        values: Old value → new value; a value that is gone is not in it.
-        counts: How often each thing was done ("merged", "algebra/neg-neg").
-        misses: What was nearly done, and why it was not.
+        values: Old value → new value; removed values are missing.
+        counts: Number of each kind of change ("merged", "algebra/neg-neg").
+        misses: Near misses, with the reason of each.
         notes: Reports for people and later stages, by name (the dispatch report, a bound that was hit).
     """
 
@@ -176,7 +176,7 @@ def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
 
 @frozen(slots=False, repr=False)
 class PassRecord:
-    """What passes of every stage have in common; see `Pass` and `LirPass`.
+    """The common fields of passes of every stage; see `Pass` and `LirPass`.
 
     Attributes:
         gives_up: The floating-point law that the pass violates, as for a rewrite rule; `None` if results keep NaN, infinities
@@ -251,7 +251,7 @@ def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[
 
 
 def with_bodies(op: Op, change: Callable[[Graph], Graph]) -> Op:
-    """`op` with every nested graph replaced; `op` itself if none of them changed."""
+    """Return `op` with every nested graph replaced; `op` itself if none of them changed."""
     bodies = nested_graphs(op)
     changed = {name: new for name, body in bodies.items() if (new := change(body)) is not body}
     return attrs.evolve(op, **changed) if changed else op

@@ -1,7 +1,7 @@
-"""Values that are known once parameters are bound: what is computed from them alone is computed then, not on every run.
+"""Values that are known once parameters are bound: computations on them alone run at binding, not on every run.
 
-What the compiler moves out of the program (`rlx_core.pipeline.planning.prepare`) are these; so a pass that makes several nodes
-one keeps them apart from those that wait for inputs.
+The compiler moves these out of the program (`rlx_core.pipeline.planning.prepare`); so a pass that merges several nodes
+into one does not mix them with nodes that depend on inputs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]
 
 
 def is_bound(value: Value) -> bool:
-    """Whether `value` derives from parameters and constants alone, and from at least one of them, with sizes known.
+    """Return whether `value` derives from parameters and constants alone, and from at least one of them, with sizes known.
 
     The same as `bound_nodes` for one value, where looking through the whole graph would be too much.
     """

@@ -1,9 +1,9 @@
-"""A graph while groups of its nodes are contracted, one after the other, and whether a value is computed from another in it.
+"""A graph under successive contraction of groups of its nodes, with queries whether a value is computed from another.
 
-Asking must not cost a walk through the program. Three things keep a search short: units (nodes, and groups) have places in an
-order in which each comes after what it reads, so that a search stays between the places it is about; it goes from both ends at
+A query must not cost a walk through the program. Three measures keep a search short: units (nodes, and groups) have places in an
+topological order, so that a search stays between the places of its ends; it goes from both ends at
 once, and the smaller side decides a "no"; and a tree along each node's longest path from the inputs answers most of a
-"yes" at once, because that is what the steps of an unrolled loop hang on.
+"yes" at once, because the steps of an unrolled loop depend on one another along such paths.
 
 Source:
     Pearce, Kelly 2006, "A dynamic topological sort algorithm for directed acyclic graphs", section 3.
@@ -37,12 +37,12 @@ class Contraction:
         self.first, self.end = spans(self.reads)
 
     def depends(self, values: Iterable[Value], on: Iterable[Node]) -> bool:
-        """Whether one of `values` is computed from a node among `on`, or with it."""
+        """Return whether one of `values` is computed from a node among `on`, or with it."""
         targets = {v.node.index for v in values}
         return self.reaches({n.index for n in on}, targets)
 
     def reaches(self, sources: Collection[int], targets: Collection[int]) -> bool:
-        """Whether a path leads from a source to a target, both given as nodes."""
+        """Return whether a path leads from a source to a target, both given as nodes."""
         ahead, behind = {self.unit[n] for n in sources}, {self.unit[n] for n in targets}
         if not ahead or not behind:
             return False
@@ -87,7 +87,7 @@ class Contraction:
         earlier = self.closure({self.unit[n] for n in read}, lowest, highest, is_forward=False)
         later = self.closure(set(self.after(group)), lowest, highest, is_forward=True)
         assert earlier.isdisjoint({group, *later}), "a group that depends on itself"
-        # Those that move take over one another's places: each thing read by the group an earlier one, each reader a later one.
+        # The moved units exchange places: each unit read by the group an earlier one, each reader a later one.
         before, behind = (sorted(units, key=self.place.__getitem__) for units in (earlier, later))
         free = sorted((*freed, *(self.place[u] for u in (*before, *behind))))
         self.place[group] = free[len(before)]
@@ -95,7 +95,7 @@ class Contraction:
             self.place[unit] = place
 
     def closure(self, units: set[int], lowest: int, highest: int, *, is_forward: bool) -> set[int]:
-        """Everything between two places that is reached from `units`, themselves included."""
+        """Return all units between two places that are reached from `units`, themselves included."""
         around = self.after if is_forward else self.before
         found = {u for u in units if lowest <= self.place[u] <= highest}
         stack = list(found)
@@ -111,7 +111,7 @@ class Contraction:
         for node in self.outputs.get(unit, (unit,)):
             for reader in self.readers[node]:
                 each = self.unit[reader]
-                # A group may do without what its members read.
+                # The replacement of a group can have fewer operands than its members.
                 if each != unit and (each not in self.members or node in self.reads[each]):
                     yield each
 
@@ -121,13 +121,13 @@ class Contraction:
 
 
 def is_between(numbers: list[int], first: int, end: int) -> bool:
-    """Whether one of the sorted `numbers` is in [first, end)."""
+    """Return whether one of the sorted `numbers` is in [first, end)."""
     at = bisect_left(numbers, first)
     return at < len(numbers) and numbers[at] < end
 
 
 def spans(reads: list[Collection[int]]) -> tuple[list[int], list[int]]:
-    """Numbers in a tree where each node hangs on what it waits for longest: each node's, and the one after its descendants."""
+    """Return preorder numbers in the tree of longest paths from the inputs: each node's, and the one after its descendants."""
     depth, parent, size = [0] * len(reads), [-1] * len(reads), [1] * len(reads)
     for node, read in enumerate(reads):
         if read:

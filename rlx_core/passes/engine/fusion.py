@@ -1,8 +1,8 @@
-"""What fusion and recognition passes have in common: they run only for targets that have a kernel for what they make.
+"""Common parts of fusion and recognition passes: they run only for targets with a kernel for the resulting op.
 
-A fusion is a rule set behind a question. `claims` asks whether the target has kernels of the op at all, `Accepted` whether one of
-them takes the very node that would be made; where the answer is no, the chain stays, and the miss says which kernel refused
-and why.
+A fusion is a rule set with a check. `claims` asks whether the target has kernels of the op at all, `Accepted` whether one of
+them takes the very node that would be created; if not, the chain stays, and the miss names the kernel that refused and the
+reason.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refu
 
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
-    """Whether the target has kernels of its own for any of `ops`; without a target, or kernels, everything is claimed."""
+    """Return whether the target has kernels for any of `ops`; without a target, or kernels, everything is claimed."""
     claimed = frozenset() if context.target is None else context.target.kernels.claimed
     return not claimed or any(op.name in claimed for op in ops)
 
 
 def refusal_of(context: Context, node: Node) -> Declined | None:
-    """Why the target would not run `node` by a kernel of its own; `None` if it would."""
+    """Return the reason why the target would not run `node` by a kernel; `None` if it would."""
     if context.target is None:
         return None
     refusals: Sequence[RefusalView]
@@ -50,14 +50,14 @@ def refusal_of(context: Context, node: Node) -> Declined | None:
 
 
 class Judge:
-    """What the target says of ops that a fusion would make; asked once for each op and its operands' types."""
+    """The target's answers about ops that a fusion would create; cached by op and its operands' types."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.known: dict[tuple[Op, tuple[TensorType, ...]], tuple[Op, Declined | None]] = {}
 
     def __call__(self, op: Op, types: Iterable[TensorType]) -> tuple[Op, Declined | None]:
-        """The op (the first of those that are equal), and why the target would not run it on operands of such types."""
+        """Return the op (the first of equal ones), and the reason why the target would not run it on operands of such types."""
         key = op, tuple(types)
         if key not in self.known:
             self.known[key] = op, refusal_of(self.context, probe(*key))
@@ -65,7 +65,7 @@ class Judge:
 
 
 def probe(op: Op, types: Sequence[TensorType]) -> Node:
-    """A node of `op` on inputs of such types, in a graph of its own."""
+    """Return a node of `op` on inputs of such types, in a separate graph."""
     builder = Builder("probe")
     return builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
 
@@ -113,7 +113,7 @@ def fusion_of(rules: RuleSet, makes: tuple[type[Op], ...]) -> type[Pass]:
     return Fusion
 
 
-# -------------------------------------------------------------------------- what may disappear (R1)
+# -------------------------------------------------------------------------- nodes that may disappear (R1)
 
 
 def users_outside(graph: Graph, value: Value, inside: Collection[Node]) -> list[Node]:
@@ -122,7 +122,7 @@ def users_outside(graph: Graph, value: Value, inside: Collection[Node]) -> list[
 
 
 def declined_if_kept(graph: Graph, inner: Collection[Node], inside: Collection[Node]) -> Declined | None:
-    """Why the nodes `inner` cannot disappear into a pattern that covers `inside`; `None` if they can.
+    """Return the reason why the nodes `inner` cannot disappear into a pattern that covers `inside`; `None` if they can.
 
     They can if nothing but the pattern reads them, however often it does, and none of them is an output.
     """

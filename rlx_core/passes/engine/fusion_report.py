@@ -1,4 +1,4 @@
-"""What fusion came to: which ops a program had before and has now, how often each rule fired, and where one nearly did.
+"""Report of fusion: the ops of a program before and after, how often each rule fired, and the near misses.
 
 A near miss is a place that matched the core of a pattern and failed one condition. It names the value that was in the way,
 so that the person who wrote the model can move it; `assert_fusion_clean` makes that a test.
@@ -29,19 +29,19 @@ HINTS: Mapping[str, str] = {
     "SwigluNotSharedInput": "both products have to read the same value",
     "NoKernel": "`rlx why kernel` says what the target takes",
 }
-"""What usually helps, by kind of miss."""
+"""The usual remedy, by kind of miss."""
 
 
 @frozen
 class FusionMiss:
-    """One place where a pattern was nearly found.
+    """A near miss: a place where a pattern almost matched.
 
     Attributes:
         pattern: The rule.
-        node: Where.
-        reason: The condition that failed, in a word.
+        node: The node at that place.
+        reason: The failed condition, in a word.
         label: The same in words, with the values in the way.
-        hint: What usually helps; empty if nothing does in general.
+        hint: The usual remedy; empty if there is no general one.
     """
 
     pattern: str
@@ -115,7 +115,7 @@ def op_counts(graph: Graph) -> dict[str, int]:
 
 
 def assert_fusion_clean(report: FusionReport, allowed: Sequence[str] = ()) -> None:
-    """Require that nothing was nearly fused, besides the reasons or patterns in `allowed`.
+    """Require that there is no near miss, except for the reasons or patterns in `allowed`.
 
     Raises:
         VerifyError: Something was; one fact a place.

@@ -18,19 +18,19 @@ def check_order(
     wanted: Iterable[Property] = (),
     where: Mapping[int, str] | None = None,
 ) -> frozenset[Property]:
-    """Require that every pass finds what it requires and stands where its relations allow.
+    """Require that every pass has the properties that it requires and is at a position that its relations allow.
 
     Args:
         passes: In the order in which they will run.
         given: Properties that hold at the start.
-        wanted: Properties that must hold at the end.
+        wanted: Properties that must be valid at the end.
         where: Position → the line of configuration that put a pass there, for the error.
 
     Returns:
         The properties that hold at the end.
 
     Raises:
-        PassOrderError: One does not; the error says which pass would ensure what is missing, where one is listed.
+        PassOrderError: A requirement is not met; the error names the pass that would ensure the property, where one is listed.
     """
     held = frozenset(given)
     places = where or {}
@@ -54,7 +54,7 @@ def check_order(
 
 
 def undoers_after(passes: Sequence[PassRecord], wanted: Property) -> list[str]:
-    """The passes that undo `wanted` after the last one that ensured it."""
+    """Return the passes that undo `wanted` after the last one that ensured it."""
     last = max((i for i, p in enumerate(passes) if wanted in p.ensures), default=-1)
     return [p.name for p in passes[last + 1 :] if wanted in p.invalidates]
 

@@ -26,7 +26,7 @@ __all__ = ["ANY", "PatternMatch", "matches", "mismatch", "pattern_variables", "s
 
 
 class Unknown:
-    """The type of a pattern variable: nothing is known of it, and asking says how to write the rule instead."""
+    """The type of a pattern variable: nothing is known of it, and an access raises an error with another way to write it."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Unknown:
 
 
 class Anything:
-    """Stands for an attribute that may be anything."""
+    """A wildcard for an attribute."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ _UNTYPED: Final[Any] = (Unknown(),)
 def pattern_variables(names: Sequence[str]) -> dict[str, Value]:
     """Fresh variables, by name; operands and attributes alike."""
     builder = Builder("pattern", untyped=_UNTYPED)
-    # What the leaf declares is read by nobody: the type of the value is the one that refuses.
+    # The declared type of the leaf is never read: the type of the value is the one that refuses.
     leaves = {name: Input(name, TensorType(bool_, ())) for name in names}
     return {name: builder.emit(leaf, (), name=name, types=_UNTYPED)[0] for name, leaf in leaves.items()}
 
@@ -87,7 +87,7 @@ def some(op: type[Op], **attributes: Any) -> Op:
     for name in attributes:
         if name not in known:
             raise ConfigError(f"rule: {op.name} has no attribute {name!r}", hint=nearest(name, known))
-    made = object.__new__(op)  # validators are about values, and a variable is none
+    made = object.__new__(op)  # validators check values, and a variable is not a value
     for name in known:
         object.__setattr__(made, name, attributes.get(name, ANY))
     return made
@@ -98,7 +98,7 @@ def some(op: type[Op], **attributes: Any) -> Op:
 
 @frozen(eq=False)
 class PatternMatch:
-    """What the variables of a pattern stand for, and the nodes it covers, root last."""
+    """The bindings of a pattern's variables, and the nodes it covers, root last."""
 
     values: Mapping[str, Value] = field(factory=dict)
     attributes: Mapping[str, Any] = field(factory=dict)
@@ -120,7 +120,7 @@ class PatternMatch:
 
 
 def matches(pattern: Value, value: Value, found: PatternMatch | None = None) -> Iterator[PatternMatch]:
-    """Every way in which `value` is an instance of `pattern`; commutative operands are tried in both orders."""
+    """Yield every match of `pattern` at `value`; commutative operands are tried in both orders."""
     found = found or PatternMatch()
     wanted, node = pattern.node, value.node
     if isinstance(wanted.op, Input):
@@ -176,11 +176,11 @@ def match_attributes(wanted: Op, op: Op, found: PatternMatch) -> PatternMatch | 
 
 
 REPEATING: Final = (Expand, Reshape, Full)
-"""Ops whose result is everywhere what their first operand is everywhere."""
+"""Ops whose result is uniform if their first operand is, with the same value."""
 
 
 def ops_wanted(pattern: Value | None) -> tuple[type[Op], ...] | None:
-    """The ops one of which gives every value that `pattern` may stand for; `None` for any."""
+    """Return the ops that can produce a value that `pattern` matches; `None` for any."""
     if pattern is None or isinstance(pattern.node.op, Input):
         return None
     return (Constant, *REPEATING) if isinstance(pattern.node.op, Constant) else (type(pattern.node.op),)
@@ -200,7 +200,7 @@ def scalar_of(value: Value) -> np.ndarray | None:
 
 
 def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
-    """Whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
+    """Return whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
     if found is None or found.dtype == np.bool_:
         return False
     as_complex, target = complex(found), complex(wanted)

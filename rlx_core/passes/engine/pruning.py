@@ -1,6 +1,6 @@
-"""Ops that can do without some of their results or operands: loops without what they carry for nobody, and choices likewise.
+"""Removal of unused results or operands from ops: loops without unused carries, and choices likewise.
 
-A step of a loop reads carries that another step wrote, so what is needed is found by going round until nothing more is.
+A step of a loop reads carries that another step wrote, so the needed carries are computed by iteration to a fixed point.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pruned = tuple[Op, Sequence[Value], Sequence[int]]
 """A smaller op, its operands, and the places of the results that it still has, in order."""
 
 prune = RuleTable("prune")
-"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if nothing can go."""
+"""`(op, used, *operands) -> Pruned | None`: an op that computes the results that are `used`; `None` if all are needed."""
 
 
 @prune(If)
@@ -61,7 +61,7 @@ def scan(op: Scan, used: Sequence[bool], *x: Value) -> Pruned | None:
 
 
 def needed(body: Graph, count: int, asked: set[int], ys: Iterable[int]) -> list[int]:
-    """The carries that are asked for, or that a step reads to compute one, or a y, that is needed."""
+    """Return the carries that are used outside, or that a step reads to compute a needed carry or y."""
     found, ys = set(asked), [*ys]
     while True:
         more = found | _carries(read_inputs(body, [*found, *ys]), count)

@@ -1,7 +1,7 @@
 """Replacing several nodes by one computation with several results.
 
-A rule replaces one root where it stands. A *group* replaces nodes that stand apart: products that share an operand, a sum that is
-read before and after its norm, a region of element-wise ops. Its place is before the first node that reads one of its
+A rule replaces one root in its position. A *group* replaces nodes that are not adjacent: products that share an operand, a sum
+that is read before and after its norm, a region of element-wise ops. Its place is before the first node that reads one of its
 results, so everything it reads moves in front of it, once; inputs and params keep their order because they come first.
 """
 
@@ -33,7 +33,7 @@ class Group:
         inputs: The values from outside that the replacement reads.
         outputs: The members' values that the replacement provides.
         make: The replacement's results from the inputs in the new graph; an op is such a function.
-        rule: What is stamped on the new nodes.
+        rule: The name that is recorded on the new nodes.
     """
 
     members: tuple[Node, ...]
@@ -44,7 +44,7 @@ class Group:
 
 
 class Grouping:
-    """Disjoint groups of one graph that can all be replaced at once: none depends on its own result, even through others."""
+    """Disjoint groups of one graph that can all be replaced together: none depends on its own result, even through others."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -65,7 +65,7 @@ class Grouping:
         return True
 
     def depends(self, values: Iterable[Value], on: Iterable[Node]) -> bool:
-        """Whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
+        """Return whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
         return self.contraction.depends(values, on)
 
 
@@ -137,7 +137,7 @@ class Regrouping:
         self.counts[group.rule] = self.counts.get(group.rule, 0) + 1
 
     def made_by_op(self, group: Group, inputs: Sequence[Value], name: str | None) -> tuple[Value, ...]:
-        """The results of the op that a group becomes; nothing where it becomes more than an op."""
+        """Return the results of the op that replaces a group; empty if the replacement is more than one op."""
         op = group.make
         if not isinstance(op, Op):
             return ()
@@ -151,5 +151,5 @@ class Regrouping:
 
 
 def merged_origin(members: Sequence[Node]) -> Origin:
-    """Where a group comes from: what its last member says, and what only earlier ones know."""
+    """Return the origin of a group: its last member's, completed with fields that only earlier ones have."""
     return reduce(Origin.inheriting, (m.origin for m in reversed(members)))

@@ -25,7 +25,7 @@ __all__ = ["Checked", "check_rule"]
 
 @frozen
 class Checked:
-    """On which samples a rule fired and kept its word."""
+    """The samples on which a rule fired and was correct."""
 
     rule: str
     fired: tuple[str, ...]
@@ -76,7 +76,7 @@ def variables_of(pattern: Value) -> set[str]:
 
 
 def left_graph(rule: RewriteRule, sample: Mapping[str, Any], is_own: bool) -> Graph | None:
-    """The left side on a sample as a program; `None` if it does not exist for these types."""
+    """Return the left side on a sample as a program; `None` if it is invalid for these types."""
     builder = Builder("left")
     arguments: dict[str, Any] = {
         name: builder.input(name, spec(each)) if isinstance(each, TensorType) or is_type(each) else each
@@ -103,7 +103,7 @@ def is_type(each: object) -> bool:
 
 
 def compare(rule: RewriteRule, before: Graph, after: Graph, sample: Mapping[str, Any]) -> None:
-    """Require that two programs compute the same on values that tell rules apart."""
+    """Require that two programs compute the same on values that distinguish rules."""
     rng = np.random.default_rng(0)
     fed = {n: values_for(rng, t, is_ordinary=rule.gives_up is not None) for n, t in before.input_types.items()}
     for left, right in zip(interpret(before, fed), interpret(after, fed), strict=True):
@@ -123,7 +123,7 @@ def compare(rule: RewriteRule, before: Graph, after: Graph, sample: Mapping[str,
 
 
 def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
-    """Equal bytes, except that any NaN is as good as another."""
+    """Return whether two arrays have equal bytes; any NaN equals another."""
     if left.dtype != right.dtype or left.shape != right.shape:
         return False
     if left.dtype.kind == "c":

@@ -47,7 +47,7 @@ class Match:
     Attributes:
         graph: The graph as it was before this round.
         root: The node that would be replaced.
-        found: What the variables stand for, in that graph.
+        found: The bindings of the variables, in that graph.
         placed: Old value → value in the graph being built.
     """
 
@@ -57,11 +57,11 @@ class Match:
     placed: Mapping[Value, Value]
 
     def __getitem__(self, name: str) -> Any:
-        """The value or the attribute that a variable stands for, in the graph before this round."""
+        """Return the value or the attribute that a variable is bound to, in the graph before this round."""
         return self.found.values[name] if name in self.found.values else self.found.attributes[name]
 
     def new(self, value: Value) -> Value:
-        """Where a value of the old graph is in the graph being built; right sides are made of these."""
+        """Return the value in the graph being built for a value of the old graph; right sides are built from these."""
         return self.placed[value]
 
     @property
@@ -71,7 +71,7 @@ class Match:
 
     @property
     def inner(self) -> tuple[Node, ...]:
-        """The nodes that the pattern covers besides the root, constants left out."""
+        """The nodes that the pattern covers except the root, constants left out."""
         return tuple(n for n in self.found.nodes if n is not self.root)
 
     def arguments(self) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class Match:
 
 @frozen
 class Declined:
-    """Why a rule does not take a place whose core it matched; what a right side returns instead of a replacement.
+    """The reason why a rule does not take a place whose core it matched; a right side returns it instead of a replacement.
 
     Attributes:
-        reason: In words, with what was found.
+        reason: In words, with the values in question.
         kind: The same in one word, for reports that count ("MultiConsumer", "DtypeMismatch").
     """
 
@@ -105,13 +105,13 @@ class Predicate:
 
 
 def predicate(name: str) -> Callable[[Callable[[Match], bool]], Predicate]:
-    """Name a condition so that rules can be given it with `when`."""
+    """Name a condition for use with `when`."""
     return lambda holds: Predicate(name, holds)
 
 
 @frozen(eq=False)
 class Left:
-    """A rule in the making: it has a name and a left side."""
+    """A rule under construction: it has a name and a left side."""
 
     name: str
     pattern: Value | type[Op]
@@ -133,7 +133,7 @@ class RewriteRule:
         name: Unique in its set.
         left: A pattern, or an op class for "every node of this op".
         right: A pattern, or a function of the match.
-        conditions: What must hold of a match besides.
+        conditions: Further conditions on a match.
         gives_up: The law of arithmetic that the exchange breaks; `None` for an exact rule.
         is_sharing: Inner values may have other users and stay for them. Rules whose right side is a bare variable always
             may: nothing is computed twice.
@@ -155,7 +155,7 @@ class RewriteRule:
         return evolve(self, conditions=(*self.conditions, *conditions))
 
     def giving_up(self, law: str) -> RewriteRule:
-        """The rule, honest about what floating point loses by it."""
+        """Return the rule with the law of arithmetic that it violates in floating point."""
         return evolve(self, gives_up=law)
 
     def sharing(self) -> RewriteRule:
@@ -172,12 +172,12 @@ class RewriteRule:
 
     @property
     def root(self) -> type[Op]:
-        """The op that the left side begins with."""
+        """The op at the root of the left side."""
         return type(self.left.node.op) if isinstance(self.left, Value) else self.left
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        """What a right side that is a function takes."""
+        """The parameters of a right side that is a function."""
         return tuple(inspect.signature(self.right).parameters)
 
     @property
@@ -186,13 +186,13 @@ class RewriteRule:
 
     @cached_property
     def outline(self) -> tuple[tuple[tuple[type[Op], ...] | None, ...], ...]:
-        """The ops of what the root reads, in each order that is tried; `None` where a variable stands for anything."""
+        """The ops of the root's operands, in each order that is tried; `None` where a variable matches anything."""
         if not isinstance(self.left, Value):
             return ()
         return tuple(tuple(map(ops_wanted, operands)) for operands in orders(self.left.node))
 
     def may_begin(self, node: Node) -> bool:
-        """Whether `node` and what it reads have the pattern's ops: most nodes are told by that, without matching."""
+        """Return whether `node` and its operands have the pattern's ops: this excludes most nodes without matching."""
         if not isinstance(self.left, Value):
             return True
         if len(node.results) != 1:
@@ -204,7 +204,7 @@ class RewriteRule:
         )
 
     def instances(self, node: Node) -> Iterator[PatternMatch]:
-        """The ways in which `node` is an instance of the left side."""
+        """Yield the matches of the left side at `node`."""
         if isinstance(self.left, Value):
             if self.may_begin(node):
                 yield from matches(self.left, node.result)
@@ -212,7 +212,7 @@ class RewriteRule:
             yield PatternMatch(nodes=(node,))
 
     def refusal(self, match: Match) -> str | None:
-        """Why the rule does not take this match, or `None` if it does (its types are tested once it is built)."""
+        """Return the reason why the rule does not take this match, or `None` (its types are tested once it is built)."""
         if not self.keeps_inner:
             for node in match.inner:
                 kept = kept_for(match.graph, node)
@@ -257,7 +257,7 @@ def is_variable(right: Any) -> bool:
 
 
 def kept_for(graph: Graph, node: Node) -> str | None:
-    """Why an inner node cannot disappear: it has another use, or is an output."""
+    """Return the reason why an inner node cannot disappear: it has another use, or is an output."""
     for value in node.results:
         if value in graph.output_set:
             return f"{value!r} is an output"
@@ -268,7 +268,7 @@ def kept_for(graph: Graph, node: Node) -> str | None:
 
 
 def instantiate(pattern: Value, arguments: Mapping[str, Any]) -> Any:
-    """A right side that is a pattern, with its variables filled in; numbers stay weakly typed."""
+    """Return a right side that is a pattern, with its variables bound; numbers stay weakly typed."""
     node = pattern.node
     if isinstance(node.op, Input):
         return arguments[node.op.label]
@@ -292,8 +292,8 @@ class RuleSet:
 
     Attributes:
         name: `domain.name`.
-        make: Gives the rules; called once, when they are first needed, so that right sides may stand below the set.
-        doc: What the rules have in common.
+        make: Returns the rules; called once, when they are first needed, so that right sides may be defined below the set.
+        doc: Common description of the rules.
     """
 
     name: str

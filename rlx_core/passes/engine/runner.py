@@ -32,7 +32,7 @@ Check = Callable[[Graph, IrStage], None]
 
 @frozen
 class PassEvent:
-    """What a listener is told at the start and the end of a pass."""
+    """The event that listeners get at the start and the end of a pass."""
 
     event: Literal["pass-start", "pass-end"]
     name: str
@@ -43,7 +43,7 @@ class PassEvent:
 
 @frozen
 class Watch:
-    """How a run is observed; none of it changes a result.
+    """The observers of a run; none of them changes a result.
 
     Attributes:
         check: Raises if a graph breaks the rules of its stage; called after every pass that changed it. `None` trusts the
@@ -69,7 +69,7 @@ class Watch:
 
 @frozen
 class PassRun:
-    """What one pass did."""
+    """The changes of one pass."""
 
     name: str
     seconds: float
@@ -83,13 +83,13 @@ class PassRun:
 
     @property
     def effect(self) -> str:
-        """What it did and how often: `softmax 2, mean 1`."""
+        """The changes and their counts: `softmax 2, mean 1`."""
         return ", ".join(f"{what} {count}" for what, count in self.counts.items())
 
 
 @frozen(eq=False)
 class PassesRun:
-    """The outcome of a list of passes: the graph, the map from the values that went in, and what each pass did.
+    """The result of a list of passes: the graph, the map from the values of the input graph, and the changes of each pass.
 
     Attributes:
         lowered: The graph when it became MIR; `None` if no pass lowered it.
@@ -116,7 +116,7 @@ def run_passes(
     """Run `passes` one after the other.
 
     Raises:
-        PassOrderError: A pass requires what no earlier one ensures; nothing has run.
+        PassOrderError: A pass requires a property that no earlier one ensures; nothing has run.
         VerifyError: A pass broke the rules of its stage; the error names it.
     """
     context = context or Context()
@@ -145,7 +145,7 @@ def run_passes(
 
 @contextmanager
 def time_limit(what: str) -> Iterator[None]:
-    """Limit the time of the block as the budget of the present work says, if there is one.
+    """Limit the time of the block to the current budget, if one is set.
 
     Raises:
         BudgetError: It took longer.

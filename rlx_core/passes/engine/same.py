@@ -1,4 +1,4 @@
-"""Which values of one graph another one has as well."""
+"""Correspondence of equal values between two graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["with_equal_nodes"]
 
 
 def with_equal_nodes(known: Mapping[Value, Value], graph: Graph, other: Graph) -> dict[Value, Value]:
-    """Value of `graph` → the value of `other` that it is: those that are known, and what follows by nodes that both have."""
+    """Return value of `graph` → the equal value of `other`: the known ones, and the ones that follow through equal nodes."""
     found = dict(known)
     nodes = {(n.op, n.operands): n for n in other.nodes if n.op.is_pure and not isinstance(n.op, GraphArgument)}
     for node in graph.nodes:

@@ -1,7 +1,7 @@
-"""Building a replacement beside the graph before it goes in.
+"""Building a replacement outside of the graph before it is inserted.
 
-A replacement is drafted in a builder of its own, which captures the values it reads. So its types and guards are known
-before anything is committed, a draft that is not wanted leaves no trace, and the node that gives the result inherits the name of
+A replacement is drafted in a separate builder, which captures the values it reads. So its types and guards are known
+before the graph changes, a rejected draft leaves no trace, and the node that gives the result inherits the name of
 the node it replaces.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["Draft", "draft"]
 
 @frozen(eq=False)
 class Draft:
-    """Values made by `draft`, some of them new and some of them from outside."""
+    """Values built by `draft`; some are new, and some are captured from outside."""
 
     results: tuple[Value, ...]
     builder: Builder
@@ -31,7 +31,7 @@ class Draft:
 
     @property
     def guards(self) -> tuple[SizeGuard, ...]:
-        """What sizes must satisfy for the draft to hold."""
+        """The conditions on sizes for the draft."""
         return tuple(self.builder.guards)
 
     def place(self, node: Node) -> tuple[Value, ...]:
@@ -69,7 +69,7 @@ class Draft:
 
 
 def draft(make: Callable[[], Any], name: str = "draft") -> Draft | None:
-    """What `make()` builds, in a builder of its own; `None` if it returns `None`."""
+    """Return the draft that `make()` builds in a separate builder; `None` if it returns `None`."""
     builder = Builder(name, capturing=True)
     with building(builder):
         made = make()

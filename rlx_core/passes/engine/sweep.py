@@ -1,6 +1,6 @@
-"""Sweeping: a graph without what neither an output nor a declared effect needs.
+"""Dead-code elimination: removal of nodes that neither an output nor a declared effect needs.
 
-Nodes go whole. Single results, and operands that are not read, go only where the table `prune` says how (`pruning.py`).
+Nodes are removed as a whole. Single results, and unused operands, are removed only for ops in the table `prune` (`pruning.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ __all__ = ["sweep"]
 
 
 def sweep(graph: Graph) -> Result:
-    """`graph` without its dead nodes; the very same graph if there are none. Nested graphs are left alone."""
+    """Return `graph` without its dead nodes; the same object if it has no dead nodes. Nested graphs are left alone."""
     swept = Result.unchanged(graph)
     while True:
         step, is_pruned = _sweep_once(swept.graph)
         swept = swept.then(step)
-        # What fed only a pruned result is dead now.
+        # Nodes that fed only a pruned result are dead now.
         if not is_pruned:
             return swept
 
 
 def _sweep_once(graph: Graph) -> tuple[Result, bool]:
-    """`graph` without the nodes that are dead now, and whether results of others went with them."""
+    """Return `graph` without the nodes that are dead now, and whether results of other nodes were pruned."""
     needed = live_nodes(graph)
     pruned = prunable(graph, needed)
     if len(needed) == len(graph.nodes) and not pruned:
@@ -47,7 +47,7 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
 
 
 def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
-    """Nodes whose op can do without some results or operands, because nobody reads them."""
+    """Return nodes whose op can drop some results or operands that are not read."""
     found: dict[Node, Pruned] = {}
     for node in needed:
         rule = prune.find(type(node.op))

@@ -1,1 +1,1 @@
-"""Several ops as one, for targets that have a kernel for it; and regions taken apart again for those that have none."""
+"""Fusion of several ops into one for targets that have a kernel for it; and its inverse for targets without one."""

@@ -2,7 +2,7 @@
 
 Ops mean the same wherever channels are; this decides where they lie in memory. A value of a convolution's dims is made as
 `[n, l.., c]`, and `[n, c, l..]` is a view of it, which is only read where an op has to. Element-wise ops, norms, pools, sums and
-paddings are computed in those dims if what they read is there.
+paddings are computed in those dims if their operands are.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChannelsLast(Pass):
 
 
 def relaid(graph: Graph) -> Result:
-    """`graph` with its convolutions, and what lies between them, in channels-last dims."""
+    """Return `graph` with its convolutions, and the ops between them, in channels-last dims."""
     chosen = [n for n in graph.nodes if isinstance(n.op, Convolution) and is_wanted(n)]
     if not any(geometry_of(n).cells > 1 for n in chosen):
         return Result.unchanged(graph)
@@ -75,7 +75,7 @@ def geometry_of(node: Node) -> Geometry:
 
 
 def is_wanted(node: Node) -> bool:
-    """Whether a convolution is a product of one group that fills vectors, or a depthwise one.
+    """Return whether a convolution is a product of one group that fills vectors, or a depthwise one.
 
     A transposed one is the cotangent of a convolution unless cells are added at its end.
     How many images there are need not be known.
@@ -104,7 +104,7 @@ def is_wanted(node: Node) -> bool:
 
 
 def has_known_images(value: Value) -> bool:
-    """Whether all sizes are known but that of the batch."""
+    """Return whether all sizes except the batch size are known."""
     return all(isinstance(size, int) for size in value.shape[1:])
 
 
@@ -113,7 +113,7 @@ class ChannelsLastWalk:
 
     Attributes:
         last: Value → the same with its channels last.
-        count: How many nodes were computed there.
+        count: Number of nodes that were converted.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class ChannelsLastWalk:
         self.count = 0
 
     def replace(self, node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
-        """The results of a node that is computed with channels last; `None` for one that stays."""
+        """Return the results of a node that is computed with channels last; `None` for one that is unchanged."""
         given = [v for v in operands if v is not None]
         if len(given) < len(operands):
             return None
@@ -131,7 +131,7 @@ class ChannelsLastWalk:
         return found
 
     def has(self, value: Value) -> bool:
-        """Whether a value lies, or would lie, with its channels last."""
+        """Return whether a value lies, or would lie, with its channels last."""
         return value in self.last or is_moved_back(value)
 
     def of(self, value: Value) -> Value:
@@ -141,14 +141,14 @@ class ChannelsLastWalk:
         return self.last[value]
 
     def back(self, value: Value) -> Value:
-        """What a value with its channels last is to those who read it otherwise."""
+        """Return the view of a channels-last value for readers that expect the original layout."""
         view = channels_last.moved_back(value)
         self.last[view] = value
         return view
 
 
 def is_moved_back(value: Value) -> bool:
-    """Whether a value is a view of one that has its channels last."""
+    """Return whether a value is a view of one that has its channels last."""
     op, rank = value.node.op, value.ndim
     return isinstance(op, Transpose) and 3 <= rank <= 5 and op.perm == (0, rank - 1, *range(1, rank - 1))
 
@@ -252,7 +252,7 @@ def beside(walk: ChannelsLastWalk, value: Value, rank: int) -> Value:
 
 
 def place(axis: int, rank: int) -> int:
-    """Where an axis is when the channels are last."""
+    """Return the position of an axis when the channels are last."""
     return axis if axis == 0 else rank - 1 if axis == 1 else axis - 1
 
 
@@ -265,4 +265,4 @@ RULES: Final[tuple[tuple[type[Op], Rule], ...]] = (
     (Concat, joined),
     (Expand, expanded),
 )
-"""How ops are computed with channels last; others are element-wise, or stay."""
+"""Conversions of ops to channels last; other ops are element-wise, or stay."""

@@ -26,7 +26,7 @@ __all__ = ["FuseConvBatchNorm"]
 class FuseConvBatchNorm(Pass):
     """Fold a batch norm with given statistics into the weights of the convolution that it alone reads.
 
-    Weights and statistics must be parameters or constants, or what is made of them, so that the folding is done when they
+    Weights and statistics must be parameters or constants, or computed from them, so that the folding is done when they
     are bound and not in every run.
     """
 
@@ -38,7 +38,7 @@ class FuseConvBatchNorm(Pass):
 
 
 def fold(graph: Graph) -> Result:
-    """`graph` with every batch norm of bound statistics folded into the convolution before it."""
+    """Return `graph` with every batch norm of bound statistics folded into the convolution before it."""
     chosen = {n for n in graph.nodes if isinstance(n.op, BatchNormInference)}
     if chosen:
         bound = bound_nodes(graph)
@@ -64,7 +64,7 @@ def fold(graph: Graph) -> Result:
 
 
 def is_foldable(graph: Graph, node: Node, bound: set[Node]) -> bool:
-    """Whether a batch norm alone reads a convolution along whose channels it is, with weights and statistics that are bound."""
+    """Return whether only a batch norm over its channels reads a convolution, and weights and statistics are bound."""
     y, *vectors = node.present()
     if not isinstance(node.op, BatchNormInference) or not isinstance(y.node.op, Conv):
         return False

@@ -1,8 +1,8 @@
-"""Fused loops: neighbouring steps that would each be a loop nest of their own become one, where the loop language can say it.
+"""Loop fusion: neighbouring steps that would be separate loop nests become one, where the loop language can express it.
 
-Regions hold element-wise ops of one shape. What is left around them are reductions, norms, gathers and the arithmetic on their
-results, every one a pass over the same memory. A loop grows from its last node upwards, through views, as long as the
-whole has one index space; and loops that read the same data side by side join. Each time a model of costs decides: nothing
+Regions hold element-wise ops of one shape. The remaining nodes around them are reductions, norms, gathers and the arithmetic on
+their results, every one a pass over the same memory. A loop grows from its last node upwards, through views, as long as the
+whole has one index space; and loops that read the same data are merged side by side. A cost model decides each time: nothing
 expensive is computed more often than before, and no wide work is left to one thread.
 """
 
@@ -46,7 +46,7 @@ VIEWS = 3
 
 @define_pass("fuse-loops")
 class FuseLoops(Pass):
-    """Run neighbouring loop nests as one, where the target makes its kernels from what ops mean and the cost model agrees.
+    """Run neighbouring loop nests as one, where the target generates kernels from ops' definitions and the cost model agrees.
 
     A loop of several nests holds at most as many element-wise ops as the target allows in a region.
 
@@ -73,7 +73,7 @@ class FuseLoops(Pass):
 
 @frozen(eq=False)
 class Loop:
-    """Nodes that could be one loop nest: the op for them, what it reads and gives, and its formula."""
+    """Nodes that could be one loop nest: their fused op, its inputs and results, and its formula."""
 
     members: tuple[Node, ...]
     group: Group
@@ -86,7 +86,7 @@ class Loop:
 
 @frozen(eq=False)
 class FusionSearch:
-    """What both ways of growing have in common."""
+    """Common parts of both kinds of loop fusion."""
 
     graph: Graph
     context: Context
@@ -95,11 +95,11 @@ class FusionSearch:
     bound: Collection[Node] = field(init=False, default=Factory(lambda self: bound_nodes(self.graph), takes_self=True))
 
     def may_be_one(self, first: Node, second: Node) -> bool:
-        """Whether both run, or both are done when parameters are bound: a loop of both kinds would repeat that in every run."""
+        """Return whether both run, or both are done at binding: a loop of both kinds would repeat the latter in every run."""
         return (first in self.bound) == (second in self.bound)
 
     def is_loop(self, node: Node) -> bool:
-        """Whether a node runs as a loop nest that is made from what it means."""
+        """Return whether a node runs as a loop nest that is generated from its definition."""
         if node.is_leaf or not node.op.is_pure or node.op.is_barrier or not node.operands:
             return False
         target: Any = self.context.target
@@ -109,7 +109,7 @@ class FusionSearch:
         return formula_of(node.op, node.operand_types) is not None
 
     def loop(self, members: Sequence[Node]) -> Loop | None:
-        """These nodes as one loop; `None` if they are none, or one that is larger than allowed."""
+        """Return these nodes as one loop; `None` if they do not form one, or one that is larger than allowed."""
         if sum(map(steps_in, members)) > self.limits.steps:
             return None
         most = None if self.context.target is None else self.context.target.region_limits[0]
@@ -127,7 +127,7 @@ class FusionSearch:
         return None if formula is None else Loop(tuple(members), group, formula)
 
     def joined(self, parts: Sequence[Loop], members: Sequence[Node]) -> Loop | None:
-        """The loop over `members`, if it is worth more than the parts that it is made of."""
+        """Return the loop over `members`, if it is worth more than its parts."""
         whole = self.loop(members)
         if whole is None or whole.cost > sum(p.cost for p in parts):
             return None
@@ -137,7 +137,7 @@ class FusionSearch:
         return whole
 
     def refusal(self, loop: Loop) -> Declined | None:
-        """Why the target would not run a loop of several nodes."""
+        """Return the reason why the target would not run a loop of several nodes."""
         assert isinstance(loop.group.make, FusedLoop), "several nodes become a fused loop"
         return self.judge(loop.group.make, [v.type for v in loop.group.inputs])[1]
 
@@ -147,7 +147,7 @@ class FusionSearch:
 
 
 class ProducerFusion(FusionSearch):
-    """Loops grow through what they read."""
+    """Fusion of loops with their producers."""
 
     def run(self) -> Result:
         grouping, misses = Grouping(self.graph), []
@@ -189,7 +189,7 @@ class ProducerFusion(FusionSearch):
             loop = wider or loop
 
     def sources(self, loop: Loop) -> Iterator[tuple[Value, tuple[Node, ...]]]:
-        """What a loop reads, and through which views it does."""
+        """Yield the sources of a loop, each with the views through which it is read."""
         for value in loop.group.inputs:
             through: list[Node] = []
             while is_view(value.node) and len(through) < VIEWS and len(value.node.operands) == 1:
@@ -202,7 +202,7 @@ class ProducerFusion(FusionSearch):
 
 
 class Siblings(FusionSearch):
-    """Loops over the same data join, where what one of them gives is small beside what both read."""
+    """Fusion of loops over the same data, where the results of one are small compared with the shared inputs."""
 
     def run(self) -> Result:
         grouping = Grouping(self.graph)
@@ -232,7 +232,7 @@ class Siblings(FusionSearch):
             grouping.add(both.group)
 
     def may_meet(self, value: Value, first: Node, second: Node) -> bool:
-        """Whether nothing large is computed earlier than it was for the sake of something small."""
+        """Return whether nothing large is computed earlier than it was for the sake of something small."""
         small, large = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
         if sum(map(elements, small.types)) * 8 > elements(value.type):
             return False
@@ -240,12 +240,12 @@ class Siblings(FusionSearch):
 
 
 def elements(type: TensorType) -> int:
-    """How many there are; a size that is not known yet counts as one that is worth a loop."""
+    """Return the number of elements; an unknown size counts as one that is worth a loop."""
     return prod(d if isinstance(d, int) else FEWEST_UNITS for d in type.shape)
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only says where elements are."""
+    """Return whether a node only changes the layout of elements."""
     return node.op.view is not None
 
 
@@ -254,7 +254,7 @@ def steps_in(node: Node) -> int:
 
 
 def ops_in(node: Node) -> int:
-    """How many ops a node stands for, those in its regions counted one by one."""
+    """Return the number of ops of a node, the ops in its regions counted one by one."""
     inside = [step.op for step in node.op.steps] if isinstance(node.op, FusedLoop) else [node.op]
     return sum(len(op.steps) if isinstance(op, ElementwiseRegion) else 1 for op in inside)
 
@@ -263,7 +263,7 @@ def ops_in(node: Node) -> int:
 
 
 def group_of(graph: Graph, members: Sequence[Node]) -> Group:
-    """The group that turns `members` into a fused loop whose results are what is read outside of it."""
+    """Return the group that replaces `members` by a fused loop; its results are the values that are read outside."""
     inside, inputs = set(members), inputs_of(members)
     numbers: dict[Value, int] = {v: i for i, v in enumerate(inputs)}
     steps: list[LoopStep] = []

@@ -1,8 +1,8 @@
 """Element-wise regions: chains of element-wise ops become one op each, which a backend runs as one loop.
 
-A region grows from its last node upwards. A producer joins if it is element-wise, has the region's dims, and no path from it to
-the region leads through a node outside. What others read of a region becomes one of its results. The values of a region that
-is taken apart again are the chain's, to the last bit.
+A region grows from its last node upwards. A producer joins if it is element-wise, has the region's dims, and no path from it
+to the region leads through a node outside. A value that is read outside of a region becomes one of its results. The values of a
+region that is decomposed again are the chain's, to the last bit.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class MarkElementwiseRegions(Pass):
 
 
 def is_step(node: Node) -> bool:
-    """Whether a node may be inside a region: element-wise with one result, of operands that broadcast to it."""
+    """Return whether a node may be inside a region: element-wise with one result, of operands that broadcast to it."""
     is_complete = bool(node.operands) and all(v is not None for v in node.operands)
     is_simple = is_complete and len(node.types) == 1 and may_be_step(node.op)
     return is_simple and all(may_be_read(v.shape, node.type.shape) for v in node.present())
 
 
 def may_be_read(shape: Shape, region: Shape) -> bool:
-    """Whether an operand of these dims is repeated along those of the region by what is known, and not by assumption."""
+    """Return whether an operand of these dims broadcasts to the region's dims by known sizes, and not by assumption."""
     return shape == region or all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
@@ -113,7 +113,7 @@ def grown(
 
 
 def is_read_around(grouping: Grouping, outside: Sequence[Node], inside: set[Node]) -> bool:
-    """Whether a node outside that would read a result of the region is itself needed by the region (R5)."""
+    """Return whether a node outside that would read a result of the region is itself needed by the region (R5)."""
     if not outside:
         return False
     reads = [v for n in inside for v in n.present() if v.node not in inside]
@@ -130,13 +130,13 @@ def sorted_nodes(nodes: set[Node]) -> list[Node]:
 
 
 def inputs_of(members: Sequence[Node]) -> tuple[Value, ...]:
-    """What a region reads from outside, each value once, in the order in which it is first read."""
+    """Return the values that a region reads from outside, each once, in the order in which it is first read."""
     inside = set(members)
     return tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in inside))
 
 
 def region_of(graph: Graph, members: Sequence[Node]) -> Group:
-    """The group that turns `members` into a region whose results are what is read outside of it."""
+    """Return the group that replaces `members` by a region; its results are the values that are read outside."""
     inside, inputs = set(members), inputs_of(members)
     numbers: dict[Value, int] = {v: i for i, v in enumerate(inputs)}
     numbers |= {n.result: len(inputs) + i for i, n in enumerate(members)}

@@ -1,7 +1,7 @@
 """A product, the bias that is added to it and the activation after that, as one op with an epilogue.
 
 It happens in two steps. Product and bias come together first; an activation joins where the target's kernel takes it and
-nothing else reads what goes into it. So an activation that the target lacks, or a pre-activation that has another user,
+nothing else reads its input. So an activation that the target does not support, or a pre-activation that has another user,
 costs only the second step.
 """
 
@@ -39,7 +39,7 @@ def fuse_matmul_bias_act(x: Any, w: Any, b: Any) -> Iterator[RewriteRule]:
 
 
 def activated_sum(op: type[Op]) -> Callable[..., Value]:
-    """What a rule for `op` is tried on."""
+    """Return the sample function on which a rule for `op` is tried."""
     return lambda x, w, b: op()(fused_matmul_bias_act(x, w, b))
 
 
@@ -55,7 +55,7 @@ def with_bias(x: Value, w: Value, b: Value, match: Match) -> Value | Declined | 
         return Declined(f"the bias is {bias.type}, not {product.type.dtype}[{columns}]", "BiasRankTooHigh")
     kept = declined_if_kept(match.graph, [product], [match.root])
     if kept is not None:
-        # A product that somebody else reads was never about to disappear, so it is not reported either.
+        # A product with another reader was never about to disappear, so it is not reported either.
         return kept if kept.kind == "IsOutput" else None
     row = reshaped(b, (width,)) if bias.ndim else b
     return fused_matmul_bias_act(x, w, row if row.shape == (columns,) else expand(row, (columns,)))

@@ -3,7 +3,7 @@
 Without this a product is written, read again and, for the most part, forgotten: the gradient of a weight before its step, the
 cotangent of an activation before it meets the slope, a sum before its residual. Every step of any rule that updates weights
 element by element is such a region. Regions are as large as they get before this runs. A product that others read as well
-stays: to write it beside what the region gives is no faster than to read it again.
+stays: to write it in addition to the region's results is no faster than to read it again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FuseMatMulEpilogue(Pass):
 
 
 def candidates(graph: Graph, node: Node) -> Iterator[Group]:
-    """The ways in which a node is the epilogue of a product that it reads, the last product first."""
+    """Yield the ways in which a node is the epilogue of a product that it reads, the last product first."""
     region, inputs = region_at(graph, node)
     if region is None:
         return
@@ -75,7 +75,7 @@ def candidates(graph: Graph, node: Node) -> Iterator[Group]:
 
 
 def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple[Value, ...]]:
-    """The region that a node is, or could be alone, and what that reads."""
+    """Return the region of a node, or the region that it could be alone, and its inputs."""
     if isinstance(node.op, ElementwiseRegion):
         return node.op, tuple(node.present())
     is_needed = any(v in graph.output_set or graph.uses[v] for v in node.results)
@@ -87,7 +87,7 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
+    """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
     if isinstance(node.op, FoldedMatMul):
         return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
@@ -105,7 +105,7 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
     first = [renumbered(step, (0, 1), len(operands)) for step in own_steps(product)]
     start = len(operands) + len(first)
     if first:
-        number[value] = start - 1  # the region reads what these steps make of the product
+        number[value] = start - 1  # the region reads the result of these steps on the product
     rest = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
     whole = ElementwiseRegion(
         shape=region.shape,
@@ -118,12 +118,12 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
 
 
 def renumbered(step: RegionStep, reads: Sequence[int], start: int) -> RegionStep:
-    """A step in another region, where what it reads of operands has the numbers `reads`, and steps are counted from `start`."""
+    """Return a step for another region: its operand reads are renumbered to `reads`, and its step numbers begin at `start`."""
     return RegionStep(step.op, tuple(reads[r] if r < len(reads) else start + r - len(reads) for r in step.reads))
 
 
 def own_steps(product: Node) -> tuple[RegionStep, ...]:
-    """What a product's op does besides multiplying: reads of 0 are the product, of 1 the bias, of 2 the first step."""
+    """Return the steps of a product's op after its multiplication; read 0 is the product, 1 the bias, 2 the first step."""
     if not isinstance(product.op, FusedMatMulBiasAct):
         return ()
     biased = RegionStep(add.op(), (0, 1))

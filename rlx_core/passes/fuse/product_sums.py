@@ -1,8 +1,8 @@
-"""A product and the sums of one of its factors over what is contracted, or of its own rows, as one call of a library.
+"""Fusion of a product with sums of one of its factors over the contracted axis, or of its result's rows, into one library call.
 
-In a step of training the gradient of a weight is `xᵀ·dy` and that of its bias the sum of dy's rows: whoever multiplies has read
-dy by then. Where that weight is not trained, whoever made dy has. No loop computes both, so the pair is a `FusedLoop` only where
-a target has a kernel of a library for it.
+In a training step the gradient of a weight is `xᵀ·dy` and the gradient of its bias is the sum of dy's rows: the product for the
+weight reads dy anyway. Where that weight is not trained, the product whose result is dy can add up its rows. No loop computes
+both, so the pair is a `FusedLoop` only where a target has a library kernel for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FuseProductSums(Pass):
     """Multiply matrices and add up a factor's rows (of the second) or columns (of the first) at once, or the rows of a product
     with its epilogue, where the target's library does.
 
-    It comes before `fuse-matmul-epilogue`, so that what reads such a product stays outside, and once more after it.
+    It comes before `fuse-matmul-epilogue`, so that readers of such a product stay outside, and once more after it.
     """
 
     is_fusion: ClassVar[bool] = True
@@ -52,7 +52,7 @@ class FuseProductSums(Pass):
 
 
 def probe(group: Group) -> Node:
-    """What a group would become, in a graph of its own that knows its constants: a library tells a slope by them."""
+    """Return the node of a group in a separate graph that knows its constants: a library recognises a slope by them."""
     builder = Builder("probe")
     operands = [
         builder.constant(v.node.op.value) if isinstance(v.node.op, Constant) else builder.input(f"x{i}", v.type)
@@ -63,7 +63,7 @@ def probe(group: Group) -> Node:
 
 
 def candidates(graph: Graph, node: Node) -> Iterator[Group]:
-    """The products that could add up what a node does: those of its operand first, then the one that the operand is."""
+    """Yield the groups that could compute a node's sums: products of its operand first, then the product that the operand is."""
     if not isinstance(node.op, Sum) or node.op.keep_dim:
         return
     (value,) = node.present()
@@ -107,7 +107,7 @@ def joined(product: Node, total: Node, place: int) -> Group:
 
 
 def product_with_sums(place: int) -> FusedLoop:
-    """The op that multiplies two matrices and adds up one of them, `FIRST` or `SECOND`, over what is contracted."""
+    """Return the op that multiplies two matrices and adds up one of them, `FIRST` or `SECOND`, over the contracted axis."""
     steps = (LoopStep(MatMul(), (FIRST, SECOND)), LoopStep(Sum((1 - place,)), (place,)))
     return FusedLoop(inputs=2, steps=steps, results=(2, 3))
 

@@ -61,7 +61,7 @@ class FuseResidualNorm(Pass):
         return Result(result.graph, result.values, result.counts, misses)
 
     def find(self, graph: Graph, norm: Node, fused: Fused, context: Context) -> Group | Declined | None:
-        """The group that ends in `norm`; the first way to read its operand as a residual sum that the target runs."""
+        """Return the group that ends in `norm`; the first reading of its operand as a residual sum that the target runs."""
         declined: Declined | None = None
         for form in residual_sums(graph, norm):
             if normalize_axes(norm.op.attributes()["axes"], norm.type.rank) != (norm.type.rank - 1,):
@@ -107,7 +107,7 @@ class ResidualSum:
 
 
 def residual_sums(graph: Graph, norm: Node) -> Iterator[ResidualSum]:
-    """The ways to read the operand of `norm` as a residual sum, those with a bias first."""
+    """Yield the ways to read the operand of `norm` as a residual sum, the ones with a bias first."""
     outer = operand_sum(norm.operands[0], norm)
     if outer is None:
         return
@@ -131,7 +131,7 @@ def residual_sums(graph: Graph, norm: Node) -> Iterator[ResidualSum]:
 
 
 def operand_sum(value: Value | None, norm: Node) -> Node | None:
-    """The addition that gives `value`, if it has the type of the norm."""
+    """Return the addition that produces `value`, if it has the type of the norm."""
     if value is None or type(value.node.op) is not add.op or value.type != norm.type:
         return None
     return value.node

@@ -86,14 +86,14 @@ def is_product(node: Node) -> bool:
 
 
 def is_joinable(node: Node) -> bool:
-    """Whether all that is joined is bound: a weight with two axes, and a bias."""
+    """Return whether all that is joined is bound: a weight with two axes, and a bias."""
     weight, *bias = node.operands[1:]
     return weight is not None and weight.ndim == 2 and all(v is not None and is_bound(v) for v in (weight, *bias))
 
 
 @frozen(eq=False)
 class Joined:
-    """How several products become one: the operands of the members stand in groups of the same length."""
+    """The joined form of several products: the operands of the members are in groups of the same length."""
 
     op: Op
     widths: tuple[int, ...]

@@ -1,7 +1,8 @@
 """Reshapes moved behind the element-wise region that reads them, so that a product and the region after it have one shape.
 
 A convolution is a product of matrices `[n, m, o]` that is read as `[n, m, height, width]`: bias, residual and activation
-come after the reshape, and a product's epilogue takes only what has the product's own dims. In them the region is the same loop.
+come after the reshape, and a product's epilogue takes only values with the product's own dims. In those dims the region is the
+same loop.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["SinkReshapes"]
 
 @define_pass("sink-reshapes")
 class SinkReshapes(Pass):
-    """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape what they give.
+    """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape their results.
 
     Only where the target computes regions on the sums of products and has a kernel for the moved one, and where the product is
     read there alone.
@@ -43,7 +44,7 @@ class SinkReshapes(Pass):
 
 
 def sink(graph: Graph, judge: Judge) -> Result:
-    """`graph` with every region that reads a reshaped product in the dims of the product."""
+    """Return `graph` with every region that reads a reshaped product in the dims of the product."""
     count = 0
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
@@ -72,7 +73,7 @@ def sink(graph: Graph, judge: Judge) -> Result:
 
 
 def in_dims(value: Value | None, shape: Shape) -> Value:
-    """A value in other dims: what it is a reshape of, if that has them."""
+    """Return a value in other dims: the operand of its reshape, if that has them."""
     assert value is not None, "what a region reads is there"
     if isinstance(value.node.op, Reshape):
         (source,) = value.node.present()
@@ -82,7 +83,7 @@ def in_dims(value: Value | None, shape: Shape) -> Value:
 
 
 def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
-    """Whether a value is a product in other dims, which `reader` alone reads."""
+    """Return whether a value is a product in other dims, which `reader` alone reads."""
     if not isinstance(value.node.op, Reshape) or value in graph.output_set:
         return False
     (source,) = value.node.present()
@@ -91,7 +92,7 @@ def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
 
 
 def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
-    """The dims in which an input of a region of dims `region` is one of a region of dims `wanted`; `None` if it is none.
+    """Return the dims of an input of a region of dims `region` in a region of dims `wanted`; `None` if it cannot be reshaped.
 
     >>> regrouped((8, 1, 1), (2, 8, 5, 5), (2, 8, 25)), regrouped((5,), (2, 8, 5, 5), (2, 8, 25))
     ((1, 8, 1), None)
@@ -102,7 +103,7 @@ def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
     while old or new:
         left, right = [old.pop(0)] if old else [], [new.pop(0)] if new else []
         while (have := product([d for d, _ in left])) != (want := product(right)):
-            # Only known sizes can be told to be parts of one another.
+            # Only known sizes can be proved to be factors of one another.
             if not (isinstance(have, int) and isinstance(want, int) and have and want):
                 return None
             longer: Any = old if have < want else new

@@ -1,6 +1,6 @@
-"""Softmax cross-entropy as people write it: the logarithm of a softmax, read at the labels.
+"""Softmax cross-entropy in traced code: the logarithm of a softmax, read at the labels.
 
-Reading a log-softmax at one class of each row is the negated loss of that row, whatever sign and mean come after it. So the
+Reading a log-softmax at one class of each row is the negated loss of that row, independent of a sign and a mean after it. So the
 reading alone is replaced, and the negation that people write cancels. The loss is differentiated as one op, `softmax - onehot`.
 
 An index outside of the classes is an error, and stays one. A one-hot row of such a label is all zeros: its row counts for
@@ -105,7 +105,7 @@ def as_log_of_softmax(match: Match) -> Value | Declined | None:
 
 
 def unshifted_logits(match: Match, x: Value, axis: int, inner: Collection[Node]) -> Value | Declined:
-    """What the pattern of the nodes `inner` normalises: `x`, or what x is shifted from, if nothing else needs the shift."""
+    """Return the logits that the pattern of `inner` normalises: `x`, or its unshifted source if no other node needs the shift."""
     kept = declined_if_kept(match.graph, inner, {*inner, match.root})
     shifted = unshifted(x, axis)
     if kept is not None or shifted is None:
@@ -168,7 +168,7 @@ def normalised_at_labels(match: Match) -> Value | Declined | None:
 
 
 def losses_of(match: Match, reading: LabelReading, axis: int) -> Value | Declined:
-    """What a reading of a (log-)softmax along `axis` amounts to, one element a row; or why it stays."""
+    """Return the losses, one a row, that a reading of a (log-)softmax along `axis` computes; or the reason for declining."""
     if normalize_axis(axis, reading.rows.ndim) != reading.rows.ndim - 1:
         return OTHER_AXIS
     inner = {reading.rows.node, *reading.nodes} - {match.root}
@@ -181,7 +181,7 @@ def losses_of(match: Match, reading: LabelReading, axis: int) -> Value | Decline
 
 
 def cross_entropy(match: Match, logits: Value, reading: LabelReading) -> Value:
-    """The losses of all rows, `[rows]`; a label outside counts for nothing where the reading said so."""
+    """Return the losses of all rows, `[rows]`; a label out of range gives 0 where the reading was unchecked."""
     classes, rows = logits.shape[-1], product(logits.shape[:-1])
     flat = reshaped(match.new(logits), (rows, classes))
     labels = reshaped(match.new(reading.labels), (rows,))
@@ -193,7 +193,7 @@ def cross_entropy(match: Match, logits: Value, reading: LabelReading) -> Value:
 
 
 def in_shape_of(root: Node, losses: Value | Declined) -> Value | Declined:
-    """Losses in the dims of what they replace."""
+    """Return losses in the dims of the node that they replace."""
     return losses if isinstance(losses, Declined) else reshaped(losses, root.type.shape)
 
 

@@ -72,7 +72,7 @@ def of_products(match: Match) -> Value | Declined | None:
     if up_w.ndim != 2 or up_w.type != gate_w.type:
         return Declined(f"the weights are {up_w.type} and {gate_w.type}", "DtypeMismatch")
     if not is_bound(up_w) or not is_bound(gate_w):
-        return None  # joining weights that change costs what it saves
+        return None  # joining weights that change costs as much as it saves
     inner = [node for node in match.inner if node is not match.root]
     kept = declined_if_kept(match.graph, [*inner, up, gate], [*inner, up, gate, match.root])
     if kept is not None:

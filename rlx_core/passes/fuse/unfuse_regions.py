@@ -1,4 +1,4 @@
-"""Regions taken apart again: all of them, or those above a target's limits. The exact inverse of making them."""
+"""Decomposition of regions: all of them, or the ones above a target's limits. The exact inverse of region formation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UnfuseRegions(Pass):
     """Replace every element-wise region by its chain.
 
     Attributes:
-        always: Whether it happens without being asked for under `fusion.unfuse-regions`.
+        always: Whether it runs even if `fusion.unfuse-regions` is not set.
     """
 
     requires: ClassVar = frozenset({LOWERED})
@@ -54,7 +54,7 @@ class ClipRegions(Pass):
 
 
 def unfuse(graph: Graph, steps: int | None, inputs: int | None) -> Result:
-    """`graph` with the regions above the limits taken apart; without limits, all of them."""
+    """Return `graph` with the regions above the limits decomposed; without limits, all of them."""
     chosen = {n for n in graph.nodes if is_above(n, steps, inputs)}
     if not chosen:
         return Result.unchanged(graph)

@@ -1,1 +1,1 @@
-"""Ops found in what people write instead of them: softmax, norms, GELU and attention, from traced arithmetic."""
+"""Recognition of ops in traced arithmetic that composes them: softmax, norms, GELU and attention."""

@@ -1,9 +1,9 @@
-"""Attention as traced code writes it: two products with a softmax between them, and whatever scales, caps, biases and hides.
+"""Attention in traced code: two products with a softmax between them, with optional scale, cap, bias and mask.
 
     softmax(where(mask, cap·tanh(q @ kᵀ · scale / cap) + bias, fill)) @ v
 
 The pattern is read from its end: the values, the weights, how keys are hidden, the bias, the cap, the scale, the products. Keys
-may be transposed in any way, because the transpose of what stands there is what attention takes. Axes stay where they are in
+may be transposed in any way, because attention takes the transpose of that operand. Axes stay where they are in
 the first step; further rules then take the splitting into heads into the op, so that nothing is moved for it.
 """
 
@@ -40,7 +40,7 @@ SWAP_HEADS = (0, 2, 1, 3)
 
 @ruleset("recognise-attention")
 def recognise_attention() -> Iterator[RewriteRule]:
-    """Recognise attention in products around a softmax, with its scale, cap, bias, mask and what an empty row gives."""
+    """Recognise attention in products around a softmax, with its scale, cap, bias, mask and the result of an empty row."""
     yield (
         rewrite("attention", MatMul)
         .to(as_attention)
@@ -71,11 +71,11 @@ def split_features(x: Value) -> Value:
 
 @frozen(eq=False)
 class Found:
-    """What stands between the products. `nodes` disappear: everything from the weights to the scores.
+    """The ops between the products. `nodes` disappear: everything from the weights to the scores.
 
     Attributes:
         q, k_transposed: The operands of the first product.
-        scale: What the scores are multiplied by.
+        scale: The factor of the scores.
     """
 
     q: Value
@@ -95,7 +95,7 @@ class Reading:
     nodes: list[Node] = field(factory=list)
 
     def through_casts(self, value: Value) -> Value:
-        """`value` below casts between floats: attention computes in the wider dtype, so nothing is lost."""
+        """Return `value` below casts between floats: attention computes in the wider dtype, so nothing is lost."""
         while isinstance(value.node.op, Cast) and value.node.operands[0] is not None:
             inner = value.node.operands[0]
             if value.dtype not in FLOATS or inner.dtype not in FLOATS:
@@ -125,7 +125,7 @@ def as_attention(match: Match) -> Value | Declined | None:
 
 
 def read(weights: Value) -> Found | Declined | None:
-    """The parts of attention weights, from the softmax down to the product; `None` if they are none."""
+    """Return the parts of attention weights, from the softmax down to the product; `None` if it is another pattern."""
     reading = Reading()
     weights = reading.through_casts(weights)
     softmax = weights.node.op
@@ -159,7 +159,7 @@ def reading_through(value: Value) -> Value:
 
 
 def summands(scores: Value) -> Iterator[tuple[Value | None, Value]]:
-    """The ways to read scores as a bias and what it was added to; without one last."""
+    """Yield the ways to read scores as a bias and another summand; without one last."""
     node = reading_through(scores).node
     if type(node.op) is add.op:
         left, right = node.operands
@@ -235,7 +235,7 @@ def build(match: Match, found: Found, v: Value) -> Value | Declined | None:
 
 @frozen(eq=False)
 class Visible:
-    """Which keys are seen, in the op's terms."""
+    """The visible keys, in the op's terms."""
 
     mask_kind: MaskKind
     empty_row: EmptyRow
@@ -244,12 +244,12 @@ class Visible:
 
 
 def seen_keys(found: Found, scores: Shape) -> Visible | Declined:
-    """The mask of the op, and what a query without visible keys gives: what the pattern gives, to the letter."""
+    """Return the mask of the op, and the result of a query without visible keys exactly as in the pattern."""
     hiding, bias = found.hiding, found.bias
     if bias is not None and broadcast_shapes(bias.shape, scores) != scores:
         return Declined(f"the bias {bias.type} enlarges the scores {list(scores)}", "BiasRankTooHigh")
     may_hide = bias is not None and not is_finite(bias)
-    # A row of only -inf: the softmax says what becomes of it. Without one the question does not arise.
+    # A row of only -inf: the softmax determines its result. Without such a row the case does not arise.
     of_infinities: EmptyRow = found.softmax.empty_row
     if hiding is None:
         return Visible("none" if bias is None else "bias", of_infinities if may_hide else "zero")
@@ -288,7 +288,7 @@ def shared_heads(k_t: Value, v: Value) -> tuple[Value | None, Value, int]:
 
 
 def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
-    """`[b, kv, s, d]` and the times each head of it stands in `x`: a reshape of an expansion of a reshape."""
+    """Return `[b, kv, s, d]` and the repeats of each head in `x`: a reshape of an expansion of a reshape."""
     expanded = None if x is None or not isinstance(x.node.op, Reshape) else x.node.operands[0]
     inserted = None if expanded is None or not isinstance(expanded.node.op, Expand) else expanded.node.operands[0]
     base = None if inserted is None or not isinstance(inserted.node.op, Reshape) else inserted.node.operands[0]
@@ -304,7 +304,7 @@ def repeated_heads(x: Value | None) -> tuple[Value, int] | None:
     return (base, times) if fits and isinstance(times, int) else None
 
 
-# ------------------------------------------------------------------------- heads where they stand
+# ------------------------------------------------------------------------- heads without transposes
 
 
 def heads_in_place(match: Match) -> Value | Declined | None:

@@ -1,6 +1,6 @@
-"""How traced code hides keys: the selections and additions between the scores and their softmax, read as attention says them.
+"""Masking in traced attention: the selections and additions between the scores and their softmax, as attention's attributes.
 
-What a query without visible keys gives depends on how its keys were hidden, and it is carried over: a fill of -inf makes the
+The result of a query without visible keys depends on how its keys were masked, and is preserved: a fill of -inf makes the
 softmax NaN, a large finite fill makes all keys equal. Where every query provably sees a key, the question does not arise.
 """
 
@@ -34,10 +34,10 @@ class Hiding:
     """A selection that hides keys: `where(mask, scores, fill)`, or the other way round.
 
     Attributes:
-        scores: What is selected from.
+        scores: The selected scores.
         mask: bool, broadcast against the scores; true (or false, if `is_inverted`) where a key is visible.
-        empty_row: What a query gives whose keys are all hidden.
-        declined: Why this selection hides nothing after all.
+        empty_row: The result of a query whose keys are all hidden.
+        declined: The reason why this selection is not a mask after all.
     """
 
     node: Node
@@ -76,7 +76,7 @@ def hiding_of(value: Value) -> Hiding | None:
 
 
 def is_causal(mask: Value, is_inverted: bool) -> bool:
-    """Whether a mask shows exactly the keys up to the query's own position, aligned to the end, and that for every query.
+    """Return whether a mask shows exactly the keys up to the query's own position, aligned to the end, and that for every query.
 
     Recognised are literal triangles, comparisons of positions, and the lower triangle of ones. Fewer keys than queries
     would leave queries without keys, whose value depends on the fill, so that is no causal mask here.
@@ -106,7 +106,7 @@ def is_causal(mask: Value, is_inverted: bool) -> bool:
 
 
 def shows_up_to_own_position(node: Node, is_inverted: bool) -> bool:
-    """Whether a comparison of two counters is `key <= query`, or its negation where the mask says what to hide."""
+    """Return whether a comparison of two counters is `key <= query`, or its negation where the mask is inverted."""
     if len(node.operands) != 2:
         return False
     left, right = (None if v is None else counted_axis(v) for v in node.operands)
@@ -159,13 +159,13 @@ def repeats_true(ones: Value) -> bool:
 
 
 def is_finite(value: Value) -> bool:
-    """Whether no element can be infinite or NaN, whatever the inputs: read off constants and conversions from bool."""
+    """Return whether no element can be infinite or NaN, whatever the inputs: read off constants and conversions from bool."""
     bound = magnitude(value)
     return bound is not None and bound < float(np.finfo(np.float32).max)
 
 
 def magnitude(value: Value, depth: int = 16) -> float | None:
-    """A bound on the absolute value of every element, or `None` if there is none that does not depend on inputs."""
+    """Return a bound on the absolute value of every element, or `None` if no input-independent bound is known."""
     node = value.node
     if isinstance(node.op, Constant):
         array = node.op.value.array.astype(np.float64, copy=False)

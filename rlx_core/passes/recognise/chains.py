@@ -1,7 +1,7 @@
-"""Reading chains of arithmetic: which constant a value repeats, what a product multiplies, what a sum adds.
+"""Analysis of chains of arithmetic: the constant that a value repeats, the factors of a product, the summands of a sum.
 
 Recognition looks for mathematics, and one formula is written in several ways. These functions give the parts of a chain in
-one form and remember which nodes they passed through, so that a rule can require that nobody else needs those.
+one form and remember which nodes they passed through, so that a rule can require that no other node needs those.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def constant_of(value: Value | None) -> float | None:
 
 
 def is_constant(value: Value | None, number: float) -> bool:
-    """Whether `value` repeats `number`, to the last bit that its dtype holds."""
+    """Return whether `value` repeats `number`, to the last bit that its dtype holds."""
     found = constant_of(value)
     return value is not None and found is not None and found == float(np.asarray(number, value.dtype.numpy))
 
 
 @frozen(eq=False)
 class Factors:
-    """A product taken apart: `constant · Π values`, and the nodes that multiply.
+    """A decomposed product: `constant · Π values`, and the nodes that multiply.
 
     Attributes:
-        constants: Constant factors as written; that of a division is its divisor's reciprocal, rounded to the dtype.
+        constants: Constant factors as written; for a division, the divisor's reciprocal, rounded to the dtype.
         values: The other factors, with repetitions.
         nodes: The multiplications and divisions passed through, the outermost first.
     """
@@ -72,11 +72,11 @@ class Factors:
 
 
 DEEPEST: Final = 10
-"""Products nested deeper are not taken apart: no pattern has them, and each may read the one below twice."""
+"""Products nested deeper are not decomposed: no pattern has them, and each may read the one below twice."""
 
 
 def factors_of(value: Value, atoms: Sequence[Value] = (), depth: int = 0) -> Factors:
-    """What `value` multiplies, through nested products and divisions by constants; `atoms` are not taken apart."""
+    """Return the factors of `value`, through nested products and divisions by constants; `atoms` are not decomposed."""
     node = value.node
     number = constant_of(value)
     if number is not None:
@@ -135,9 +135,9 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
 
 
 def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
-    """Whether a value with one element a row of `shape`, in their order, lies as a reduction over `axes` with `keep_dim` does.
+    """Return whether a value with one element a row of `shape`, in order, has the dims of a `keep_dim` reduction over `axes`.
 
-    It may be repeated along `shape`. Where its elements lie is seen before that: the dims of a square tell no rows from columns.
+    It may be repeated along `shape`. Its layout is checked before that: the dims of a square do not tell rows from columns.
     """
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     if aligned(value, len(shape)) not in (kept, shape):
@@ -163,7 +163,7 @@ def between(value: Value, end: Node) -> tuple[Node, ...]:
 
 
 def behind(value: Value, views: tuple[type[Op], ...]) -> tuple[Node, tuple[Node, ...]]:
-    """The node that gives the elements of `value`, and what they pass through: `views`, and slices that keep everything."""
+    """Return the node that produces the elements of `value`, and the nodes between: `views`, and slices that keep everything."""
     node = value.node
     passed: tuple[Node, ...] = ()
     while node.operands and node.operands[0] is not None and (isinstance(node.op, views) or is_whole(node)):
@@ -172,5 +172,5 @@ def behind(value: Value, views: tuple[type[Op], ...]) -> tuple[Node, tuple[Node,
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a node is a slice of everything, as indexing an axis of one element makes."""
+    """Return whether a node is a slice of everything, as indexing an axis of one element makes."""
     return isinstance(node.op, Narrow) and node.type == node.operand_types[0]

@@ -1,4 +1,4 @@
-"""GELU as people write it, in its two forms, which are two functions and stay so.
+"""Recognition of GELU in its two forms, which are two different functions.
 
     ½·x·(1 + erf(x/√2))        ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
 
@@ -52,7 +52,7 @@ def as_gelu(match: Match) -> Value | Declined | None:
     root = match.root.result
     if root.dtype not in FLOATS:
         return None
-    # What x is can only be read off the inner function: x may be a product itself, which must not be taken apart.
+    # x can only be derived from the inner function: x may be a product itself, which must not be decomposed.
     for grown in factors_of(root).values:
         for x in arguments_of(grown):
             factors = factors_of(root, (x,))
@@ -145,7 +145,7 @@ def tanh_argument(value: Value, x: Value) -> tuple[Node, ...] | None:
 
 
 def equals(found: float, number: float, x: Value) -> bool:
-    """Whether a constant is `number` to the last bit of the dtype of x."""
+    """Return whether a constant is `number` to the last bit of the dtype of x."""
     return found == float(x.dtype.numpy.type(number))
 
 

@@ -1,4 +1,4 @@
-"""How people read one element of each row at a label: by an index, or by a sum over rows that are multiplied by one-hot rows.
+"""Forms of reading one element of each row at a label: by an index, or by a sum over rows multiplied by one-hot rows.
 
 The two differ where a label is outside of the row: an index is an error, a one-hot row of zeros counts for nothing.
 """
@@ -32,10 +32,10 @@ class LabelReading:
     """`factor · rows[.., label]`, a label a row.
 
     Attributes:
-        rows: What is read, `[.., c]`.
+        rows: The rows that are read, `[.., c]`.
         labels: Integers, one a row and in their order; in dims that may have an axis of size 1 more.
-        nodes: All nodes from the rows to what is read; what only makes one-hot rows is not among them.
-        factor: What the element is multiplied by.
+        nodes: All nodes from the rows to the element that is read; nodes that only compute one-hot rows are not among them.
+        factor: The factor of the element.
         is_checked: Whether a label outside of the row is an error; if not, it reads 0.
     """
 
@@ -47,7 +47,7 @@ class LabelReading:
 
 
 def reading_of(value: Value) -> LabelReading | None:
-    """The reading by an index that `value` is, in whatever dims."""
+    """Return the reading by an index that `value` is, in any dims."""
     node, passed = behind(value, (Reshape,))
     found = indexed(node)
     return None if found is None else evolve(found, nodes=(*passed, *found.nodes))
@@ -70,7 +70,7 @@ def indexed(node: Node) -> LabelReading | None:
 def summed(node: Node) -> LabelReading | None:
     """The reading that a sum over classes is: of rows times one-hot rows, or of rows where a one-hot row is true.
 
-    Other axes may be summed as well; the reading is what is added up.
+    Other axes may be summed as well; the reading is the operand of that sum.
     """
     if not isinstance(node.op, Sum):
         return None
@@ -92,7 +92,7 @@ def summed_axes(node: Node) -> tuple[int, ...]:
 
 
 def selections(product: Value) -> Iterator[tuple[Value, Value, Factors]]:
-    """The ways in which `product` may be rows of which a mask leaves something: (rows, mask, what was passed through)."""
+    """Yield the ways to read `product` as rows that are masked: (rows, mask, the nodes passed through)."""
     if isinstance(product.node.op, Where):
         mask, kept, other = product.node.operands
         factors = None if kept is None else signed_factors(kept)
@@ -106,7 +106,7 @@ def selections(product: Value) -> Iterator[tuple[Value, Value, Factors]]:
 
 
 def signed_factors(value: Value) -> Factors:
-    """What `value` multiplies, with the signs that are changed in front of the product and of its factors."""
+    """Return the factors of `value`, with the sign changes of the product and of its factors."""
     outer = without_sign(value)
     product = factors_of(outer.values[0])
     signs = evolve(outer, values=()) + evolve(product, values=())
@@ -114,7 +114,7 @@ def signed_factors(value: Value) -> Factors:
 
 
 def without_sign(value: Value) -> Factors:
-    """What `value` is the negative of, as often as it is, as the one value of a product."""
+    """Return `value` without its outer negations, as the one value of a product with their signs."""
     found = Factors()
     while type(value.node.op) is negative.op and value.node.operands[0] is not None:
         found += Factors((-1.0,), (), (value.node,))
@@ -150,7 +150,7 @@ def one_hot(value: Value) -> tuple[Value, bool] | None:
 
 
 def _same_places(value: Value) -> Value | None:
-    """What a value is converted from: a 1 wherever that is true or 1."""
+    """Return the value that a mask is converted from: a 1 wherever that is true or 1."""
     node = value.node
     if isinstance(node.op, Cast):
         return node.operands[0]
@@ -162,14 +162,14 @@ def _same_places(value: Value) -> Value | None:
 
 
 def expanded_from(value: Value) -> Value:
-    """What was repeated to give `value`."""
+    """Return the operand that was broadcast to give `value`."""
     while isinstance(value.node.op, Expand) and value.node.operands[0] is not None:
         value = value.node.operands[0]
     return value
 
 
 def counts(value: Value, shape: Shape) -> bool:
-    """Whether a value is 0, 1, 2, … along the last axis of `shape`, and the same along all others."""
+    """Return whether a value is 0, 1, 2, … along the last axis of `shape`, and the same along all others."""
     size = shape[-1]
     if not isinstance(size, int) or size < 2:
         return False
@@ -188,7 +188,7 @@ def counts(value: Value, shape: Shape) -> bool:
 
 
 def is_identity(value: Value) -> bool:
-    """Whether a matrix is known to be square, 1 on its diagonal and 0 elsewhere."""
+    """Return whether a matrix is known to be square, 1 on its diagonal and 0 elsewhere."""
     op = value.node.op
     if isinstance(op, Constant):
         array = op.value.array

@@ -1,6 +1,6 @@
-"""Layer and RMS norms as people write them: statistics over some axes, a reciprocal root, then a scale and a shift.
+"""Layer and RMS norms in traced code: statistics over some axes, a reciprocal root, then a scale and a shift.
 
-The eps has to stand inside the root and the variance has to be the biased one. The affine part joins in steps of its own, so
+The eps has to be inside the root and the variance has to be the biased one. The affine part joins in separate steps, so
 that a norm whose scale has another shape is still a norm.
 """
 
@@ -95,7 +95,7 @@ def root_of(value: Value, op: type) -> Root | None:
 
 
 def norm_of(match: Match, data: Value, root: Root) -> Value | Declined | None:
-    """The norm whose statistic and root these are: of `data` itself, or of what it was centred from."""
+    """Return the norm with this statistic and root: of `data` itself, or of its value before centring."""
     for axes in candidate_axes(root.statistic, data.ndim):
         if not is_aligned(match.root, root, data, axes):
             return Declined(f"the root of {root.statistic!r} does not lie along axes {axes}", "AxisNotLast")
@@ -142,14 +142,14 @@ def candidate_axes(statistic: Value, rank: int) -> Iterator[tuple[int, ...]]:
 
 
 def is_aligned(node: Node, root: Root, data: Value, axes: tuple[int, ...]) -> bool:
-    """Whether the root meets the data as a reduction over `axes` with kept dims does."""
+    """Return whether the root meets the data as a reduction over `axes` with kept dims does."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(data.shape))
     factor = root.nodes[0].result
     return (*(1,) * (data.ndim - factor.ndim), *factor.shape) in (kept, data.shape)
 
 
 def mean_square(statistic: Value, data: Value, axes: tuple[int, ...]) -> tuple[Node, ...] | None:
-    """The nodes of `mean(data²)` over `axes`, dims kept; `None` if the statistic is anything else."""
+    """Return the nodes of `mean(data²)` over `axes`, dims kept; `None` if the statistic is another."""
     mean = kept_dims(statistic, Mean, axes, data.ndim)
     squares = None if mean is None else mean.operands[0]
     if mean is None or squares is None:
@@ -162,7 +162,7 @@ def mean_square(statistic: Value, data: Value, axes: tuple[int, ...]) -> tuple[N
 
 
 def centred_from(data: Value, axes: tuple[int, ...]) -> tuple[Value, tuple[Node, ...]] | None:
-    """`x` and the nodes of its mean, where `data` is `x - mean(x)` over `axes`."""
+    """Return `x` and the nodes of its mean, where `data` is `x - mean(x)` over `axes`."""
     node = data.node
     if type(node.op) is not subtract.op:
         return None
@@ -179,7 +179,7 @@ def centred_from(data: Value, axes: tuple[int, ...]) -> tuple[Value, tuple[Node,
 
 
 def fits(match: Match, name: str) -> bool:
-    """Whether an operand lies along the normalised axes, which are the last ones."""
+    """Return whether an operand lies along the normalised axes, which are the last ones."""
     norm = next(n for n in match.inner if isinstance(n.op, LayerNorm | RmsNorm))
     rank = norm.type.rank
     axes = sorted(a % rank for a in norm.op.attributes()["axes"])

@@ -1,4 +1,4 @@
-"""`log Σ exp(x)` along an axis as people write it: as one op, as it stands, or with the maximum taken out and put back.
+"""`log Σ exp(x)` along an axis in traced code: as one op, unshifted, or with the maximum subtracted and added back.
 
 A maximum that is only a shift may be detached from differentiation: its derivative cancels either way.
 """
@@ -23,7 +23,7 @@ class Normalizer:
     """`log Σ exp(x)` along `axis`.
 
     Attributes:
-        nodes: All nodes from x to what it gives.
+        nodes: All nodes from x to the result.
     """
 
     x: Value
@@ -32,7 +32,7 @@ class Normalizer:
 
 
 def normalizer_of(value: Value) -> Normalizer | None:
-    """What `value` is the logarithm of the summed exponentials of, its dims kept, dropped or repeated."""
+    """Return the log-sum-exp that `value` is, its dims kept, dropped or repeated."""
     node, passed = behind(value, (Reshape, Expand))
     if type(node.op) is not add.op:
         return as_it_stands(value)
@@ -66,7 +66,7 @@ def as_it_stands(value: Value) -> Normalizer | None:
 
 
 def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
-    """`x` and the nodes on the way, where `value` is `x - max x` along an axis."""
+    """Return `x` and the nodes on the way, where `value` is `x - max x` along an axis."""
     x, shift = value.node.operands if type(value.node.op) is subtract.op else (None, None)
     if x is None or shift is None or x.type != value.type or not lies_along(shift, x.shape, (axis,)):
         return None
@@ -75,7 +75,7 @@ def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
 
 
 def is_maximum(node: Node, x: Value, axis: int) -> bool:
-    """Whether a node gives the maxima of `x` along an axis."""
+    """Return whether a node gives the maxima of `x` along an axis."""
     found = summed_over(node, Max)
     return found is not None and found[0] is x and found[1] == axis
 

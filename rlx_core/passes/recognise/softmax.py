@@ -1,4 +1,4 @@
-"""Softmax as people write it: exponentials of a row, shifted by its maximum, over their sum."""
+"""Softmax in traced code: exponentials of a row, shifted by its maximum, over their sum."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reading configuration: files, variables and tables of the program, merged by precedence.
 
-Precedence: what the program says, then the environment, then the file, then the defaults. Making records of the result,
-and saying what is wrong with it, is `config_structure.py`.
+Precedence: arguments of the program, then the environment, then the file, then the defaults. Making records of the result,
+and reporting its faults, is `config_structure.py`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def load_config(
 
     Args:
         path: A `.toml` file; without it the nearest `rlx.toml`, or `pyproject.toml` with `[tool.rlx]`, from `start` upwards.
-        overrides: The same tables as a dictionary; a dotted key stands for nested tables.
+        overrides: The same tables as a dictionary; a dotted key means nested tables.
         environ: Settings; `os.environ` if not given.
-        start: Where the search for a file begins; the working directory if not given.
+        start: The directory where the search for a file begins; the working directory if not given.
         options: Options that plugins contribute.
 
     Raises:
-        ConfigError: Every fault, with its file or variable, its key, what was found, and the nearest right key.
+        ConfigError: Every fault, with its file or variable, its key, its value, and the nearest right key.
     """
     said = read_sources(path, overrides, start)
     return said.configuration(os.environ if environ is None else environ, {o.name: o for o in options})
@@ -57,7 +57,7 @@ Layer = tuple[Mapping[str, Any], str]
 
 @frozen(eq=False)
 class Sources:
-    """What a file and the program say, as tables with their sources, the file's first: each compilation reads them once.
+    """The tables of the file and of the program, with their sources, the file's first: each compilation reads them once.
 
     The plugins' options, which a configuration is read with, are known after its `[plugins]` table and the names in `[options]`.
     """
@@ -67,7 +67,7 @@ class Sources:
     def plugins(self) -> PluginConfig:
         """The `[plugins]` table alone.
 
-        What the environment says of plugins is not in it: the plugin layer reads that itself, with or without a configuration.
+        Settings of plugins in the environment are not in it: the plugin layer reads them itself, with or without a configuration.
 
         Raises:
             ConfigError: As `load_config`, for this table.
@@ -81,9 +81,9 @@ class Sources:
         return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
 
     def configuration(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-        """All of it, with what the environment says and the options that plugins contribute, by name.
+        """Return the whole configuration, with the settings of the environment and the options that plugins contribute, by name.
 
-        Where the program says nothing, as mostly, it is the same object as long as everything else is the same text.
+        If the program sets nothing, the usual case, it is the same object as long as everything else is the same text.
 
         Raises:
             ConfigError: As `load_config`.
@@ -116,7 +116,7 @@ def written_out(layers: Sequence[Layer]) -> str | None:
 
 
 _latest: list[tuple[object, Mapping[str, Any], Configuration]] = []
-"""The configuration read last, and what it was read from: programs are many, and configurations few."""
+"""The configuration read last, and its inputs: programs are many, and configurations few."""
 
 
 def read_sources(
@@ -124,7 +124,7 @@ def read_sources(
     overrides: Mapping[str, Any] | None = None,
     start: str | os.PathLike[str] | None = None,
 ) -> Sources:
-    """What the file and the program say; arguments and errors as of `load_config`."""
+    """Return the tables of the file and of the program; arguments and errors as of `load_config`."""
     file = Path(path) if path is not None else find_config(start)
     layers: list[Layer] = []
     if file is not None:
@@ -135,7 +135,7 @@ def read_sources(
 
 
 def read_table(table: Mapping[str, Any], source: str = "the program") -> Configuration:
-    """The configuration that one dictionary says, without files or environment.
+    """Return the configuration that one dictionary describes, without files or environment.
 
     Raises:
         ConfigError: As `load_config`.
@@ -157,7 +157,7 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
 
 
 def _is_configuration(project: Path) -> bool:
-    """Whether a `pyproject.toml` has `[tool.rlx]` and is not another user's, whose faults are not this program's."""
+    """Return whether a `pyproject.toml` has `[tool.rlx]` and is not another user's, whose faults are not this program's."""
     if private.is_foreign(project.stat()) or private.is_foreign(project.lstat()):
         with suppress(ConfigError):  # not TOML, or not readable: then it is not known to be meant for rlx
             if may_have_section(text_of(project)):
@@ -171,10 +171,10 @@ def file_table(path: Path, *, is_named: bool) -> Mapping[str, Any]:
 
     Args:
         path: The file.
-        is_named: Whether the program or the command line named it; otherwise it was found, and may not name any code.
+        is_named: Whether the program or the command line named it; otherwise it was discovered, and may not name any code.
 
     Raises:
-        ConfigError: It cannot be read, or was found and names code that may be somebody else's.
+        ConfigError: It cannot be read, or was discovered and names code that another user may have written.
     """
     table = anchored(read_file(path), path)
     if not is_named:
@@ -195,22 +195,22 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def section_of(path: Path) -> Any:
-    """What a `pyproject.toml` has as `tool.rlx`, or `None`."""
+    """Return the `tool.rlx` table of a `pyproject.toml`, or `None`."""
     tool = parse(path).get("tool") if may_have_section(text_of(path)) else None
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
 
 MAX_NBYTES: Final = 1 << 20
-"""Bytes of a configuration file; what configurations say needs some thousands."""
+"""Bytes of a configuration file; typical files have some thousands."""
 
 MOST_NESTED: Final = 32
-"""Tables and lists inside one another; what configurations say needs five."""
+"""Nesting depth of tables and lists; typical files need five."""
 
 _MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*["']?rlx|\]|=)|\\[uUx]""", re.MULTILINE)
 """Whether a `pyproject.toml` can have `tool.rlx` at all: most have not, and need not be parsed to know it.
 
-Keys begin on a line of their own, as `tool.rlx`, or as `tool` with `rlx` below it, bare or quoted; quoted ones may have
-their letters as numbers. What looks like that in a comment or a string is parsed for nothing.
+Keys begin on a separate line, as `tool.rlx`, or as `tool` with `rlx` below it, bare or quoted; quoted ones may have
+their letters as numbers. A match in a comment or a string costs an unnecessary parse.
 """
 
 
@@ -239,10 +239,10 @@ def parsed(text: str) -> Mapping[str, Any]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a TOML file, read anew when it changed: each compilation looks at it."""
+    """Return the text of a TOML file, read again only when it changed: each compilation looks at it."""
     try:
         found = path.stat()
-    except ValueError as error:  # a NUL, or what no file system's encoding has
+    except ValueError as error:  # a NUL, or characters outside of every file system's encoding
         raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
@@ -274,7 +274,7 @@ def unfold(table: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in table.items():
         expect_text_keys({key: value})
         *path, last = key.split(".")
-        # Names of ops, passes and options hold dots themselves; those tables are said whole.
+        # Names of ops, passes and options contain dots; those tables have flat keys.
         if path and path[0] in ("passes", "options", "pipeline"):
             path, last = path[:1], ".".join([*path[1:], last])
         inner = result
@@ -294,7 +294,7 @@ def expect_text_keys(table: Mapping[Any, Any], where: str = "configuration") -> 
 
 
 def merged(lower: Any, upper: Any) -> Any:
-    """Tables merge key by key; anything else replaces what was below it."""
+    """Merge tables key by key; any other value replaces the lower one."""
     if not (isinstance(lower, Mapping) and isinstance(upper, Mapping)):
         return upper
     return {**lower, **{k: merged(lower[k], v) if k in lower else v for k, v in upper.items()}}
@@ -305,7 +305,7 @@ def too_deep(source: object) -> ConfigError:
 
 
 def expect_shallow(table: Mapping[str, Any], source: str) -> None:
-    """Require that a table nests no deeper than what reads it may recurse.
+    """Require that a table nests no deeper than its readers may recurse.
 
     Raises:
         ConfigError: It does.

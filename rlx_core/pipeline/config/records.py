@@ -1,7 +1,7 @@
-"""Configuration: what a user may say about a compilation, as immutable records with the defaults in plain sight.
+"""Configuration: the settings of a compilation, as immutable records with the defaults in plain sight.
 
-These records are the whole vocabulary. Reading them from files, the environment and code, and saying what is wrong with a
-value, is `config_reading.py`; what the named passes and plugins come to for a target is `plan.py`.
+These records are the whole vocabulary. Reading them from files, the environment and code, and reporting the faults of a
+value, is `config_reading.py`; resolving the named passes and plugins for a target is `plan.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Plain:
-    """A record of frozen tables; pickles hold its fields as plain ones, and it is made of them again."""
+    """A record of frozen tables; pickles hold its fields as plain tables, from which it is restored."""
 
     __slots__ = ()
 
@@ -60,14 +60,14 @@ def made_of(cls: type[Any], fields: Mapping[str, Any]) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Read-only mappings as tables of their own, all the way down."""
+    """Return read-only mappings as mutable tables, recursively."""
     if isinstance(value, Mapping):
         return {k: thaw(v) for k, v in value.items()}
     return tuple(map(thaw, value)) if isinstance(value, tuple) else value
 
 
 def freeze(value: Any) -> Any:
-    """Lists as tuples and tables as read-only mappings, all the way down."""
+    """Return lists as tuples and tables as read-only mappings, recursively."""
     if isinstance(value, Mapping):
         return MappingProxyType({k: freeze(v) for k, v in value.items()})
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -86,8 +86,8 @@ _PLAIN: Mapping[Any, Callable[[Any], bool]] = {
 
 
 def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
-    """The record that a table of plain values says, or `None`: then `config_structure`, which takes long to import, says what it
-    is or what is wrong with it."""
+    """Return the record of a table of plain values, or `None` if a value is not plain or invalid: then `config_structure`, which
+    is slow to import, converts it or reports the error."""
     given = {key.replace("-", "_"): value for key, value in table.items()}
     kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
     if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in given.items()):
@@ -97,7 +97,7 @@ def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
 
 
 def is_path(record: object, attribute: Any, value: str | None) -> None:
-    """A validator: some file can be called that."""
+    """A validator: the value is a valid path."""
     try:
         has_nul = value is not None and b"\0" in os.fsencode(value)
     except UnicodeEncodeError as error:
@@ -113,7 +113,7 @@ def power_of_two(record: object, attribute: Any, value: int | None) -> None:
 
 @frozen
 class PluginConfig(Plain):
-    """Which plugins take part.
+    """The selection of plugins.
 
     Attributes:
         enable: Plugins to activate at once.
@@ -132,11 +132,11 @@ class PluginConfig(Plain):
 
 @frozen
 class PipelineConfig(Plain):
-    """A pipeline: what happens to a program, one ordered list a stage.
+    """A pipeline: the passes of a program, one ordered list per stage.
 
     Attributes:
-        forward: What runs on a function that is about to be differentiated in reverse, while the program is traced.
-        hir, mir, lir: What runs on the program afterwards.
+        forward: Passes on a function before reverse-mode differentiation, while the program is traced.
+        hir, mir, lir: Passes on the program afterwards.
     """
 
     forward: tuple[Entry, ...] = field(default=(), converter=freeze)
@@ -147,14 +147,14 @@ class PipelineConfig(Plain):
 
 @frozen
 class DispatchConfig:
-    """How nodes are given to kernels.
+    """The choice of kernels for nodes.
 
     Attributes:
         policy: `prefer-native` takes a kernel where there is one; `force-common` decomposes ops that have both;
             `force-native` refuses ops that have both and no kernel that accepts them.
         force_common, force_native: Ops, or plugins (`acme.*`), for which that policy holds instead; native wins.
         allow_host: Ops (or patterns) that may run on the host with the reference kernels; `["*"]` is every op.
-        rounds: The most rounds of rewriting before what is left is judged.
+        rounds: Maximum number of rewriting rounds before illegal nodes are reported.
     """
 
     policy: Literal["prefer-native", "force-common", "force-native"] = field(
@@ -168,21 +168,21 @@ class DispatchConfig:
 
 @frozen
 class PrecisionConfig:
-    """What float32 programs compute in; there is one policy so far, and others are refused rather than ignored."""
+    """The compute precision of float32 programs; one policy is supported so far, and others are refused rather than ignored."""
 
     policy: Literal["always-f32"] = field(default="always-f32", validator=in_(("always-f32",)))
 
 
 @frozen
 class FusionConfig:
-    """What may be fused.
+    """Settings of fusion.
 
     Attributes:
-        policy: How HIR blocks are lowered: `fusable` leaves work for the passes, `direct` emits fused ops.
+        policy: The lowering of HIR blocks: `fusable` leaves work for the passes, `direct` emits fused ops.
         enabled: Whether fusion passes of the pipeline run; without them the program is merely cleaned and legalised.
-        unfuse_regions: Whether fused element-wise regions are taken apart again before code is generated.
+        unfuse_regions: Whether fused element-wise regions are decomposed again before code is generated.
         assert_clean: Whether a program with a place that was nearly fused is refused, with all such places.
-        allowed_misses: Reasons (`BiasRankTooHigh`) or patterns (`fuse-matmul-bias-act/matmul-bias`) that are none.
+        allowed_misses: Reasons (`BiasRankTooHigh`) or patterns (`fuse-matmul-bias-act/matmul-bias`) that this check ignores.
     """
 
     policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
@@ -194,12 +194,12 @@ class FusionConfig:
 
 @frozen
 class CacheConfig:
-    """Where compiled programs are kept.
+    """The cache of compiled programs.
 
     Attributes:
         entries: The most programs one compiled function keeps in memory.
         disk: Whether they are kept on disk too.
-        directory: Where; the user's cache directory if not given.
+        directory: Its directory; the user's cache directory if not given.
         limit: Bytes on disk before the least recently used go.
     """
 
@@ -211,7 +211,7 @@ class CacheConfig:
 
 @frozen
 class MemoryConfig:
-    """How the arena is planned: alignment in bytes (the target's own if not given) and the packing strategy."""
+    """The planning of the arena: alignment in bytes (the target's own if not given) and the packing strategy."""
 
     alignment: int | None = field(default=None, validator=power_of_two)
     strategy: str = "best"
@@ -219,7 +219,7 @@ class MemoryConfig:
 
 @frozen
 class PrintingConfig:
-    """What a compile says while it works.
+    """Output that a compilation prints while it works.
 
     Attributes:
         verbose: A line for every pass.
@@ -237,13 +237,13 @@ class PrintingConfig:
 
     @property
     def shows_passes(self) -> bool:
-        """Whether passes have to run for what is asked: a program from a cache has none to show."""
+        """Whether passes must run to print the requested output: a program from a cache has no passes to show."""
         return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
 
 
 @frozen
 class UnknownSetting:
-    """An `RLX_...` variable that means nothing, with the nearest one that does."""
+    """An unknown `RLX_...` variable, with the nearest known one."""
 
     name: str
     hint: str | None
@@ -251,18 +251,18 @@ class UnknownSetting:
 
 @frozen
 class Configuration(Plain):
-    """Everything that was said about a compilation. A value: equal configurations compile equally.
+    """All settings of a compilation. A value: equal configurations compile equally.
 
     Attributes:
         target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
-        include: Passes that run as well, each where the `before` and `after` of its own record put it.
+        include: Passes that run as well, each at the position that the `before` and `after` of its record determine.
         passes: Options for passes wherever they occur, by pass name.
         options: Values for options that plugins contribute, by option name.
         verify: Whether the verifier runs after every pass.
-        origins: Key path → where it was said (a file, a variable, "the program"); not part of equality.
-        unknown_settings: Environment variables that look like settings and are none.
+        origins: Key path → its source (a file, a variable, "the program"); not part of equality.
+        unknown_settings: Environment variables that look like settings and are not known.
     """
 
     target: str | None = None
@@ -284,7 +284,7 @@ class Configuration(Plain):
     unknown_settings: tuple[UnknownSetting, ...] = field(default=(), eq=False)
 
     def origin_of(self, key: str) -> str:
-        """Where a key was said, or the nearest table around it; "the default" if nowhere."""
+        """Return the source of a key, or of the nearest table around it; "the default" if it was not set."""
         parts = key.split(".")
         for end in range(len(parts), 0, -1):
             found = self.origins.get(".".join(parts[:end]))

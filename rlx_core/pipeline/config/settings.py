@@ -1,6 +1,6 @@
-"""Settings: the environment variables that configuration listens to, as a table.
+"""Settings: the environment variables of the configuration, as a table.
 
-`RLX_NO_FUSION`-like names that hold a target's name are patterns; plugins add variables of their own through `OptionSpec.env`. A
+`RLX_NO_FUSION`-like names that contain a target's name are patterns; plugins add variables through `OptionSpec.env`. A
 variable that begins with `RLX_` and is not known is reported, never an error: it may belong to another version.
 """
 
@@ -20,7 +20,7 @@ FALSE = frozenset({"", "0", "false", "off", "no"})
 
 
 def is_true(text: str) -> bool:
-    """Whether a setting is on: anything but "", 0, false, off and no."""
+    """Return whether a setting is on: anything but "", 0, false, off and no."""
     return text.strip().lower() not in FALSE
 
 
@@ -74,7 +74,7 @@ READERS: Mapping[type, Callable[[str], Any]] = {bool: is_true, int: whole_number
 def read_settings(
     environ: Mapping[str, str], target: str | None = None, options: Iterable[Any] = ()
 ) -> tuple[dict[str, tuple[Any, str]], tuple[UnknownSetting, ...]]:
-    """What the environment says: key path → (value, variable), and the variables that mean nothing.
+    """Return the settings of the environment: key path → (value, variable), and the unknown variables.
 
     Args:
         environ: Usually `os.environ`.
@@ -82,7 +82,7 @@ def read_settings(
         options: Contributed options (`OptionSpec`), some of which name a variable.
 
     Raises:
-        ConfigError: A variable's text cannot be read as what it sets.
+        ConfigError: The text of a variable cannot be parsed as the type of its setting.
     """
     options = list(options)
     table = [*SETTINGS, *(Setting(o.env, f"options.{o.name}", READERS[o.type], o.doc) for o in options if o.env)]
@@ -98,7 +98,7 @@ def read_settings(
 
 
 def heeded(environ: Mapping[str, str], options: Iterable[Any]) -> list[str]:
-    """The variables that are looked at: those that begin with `RLX_`, and those that contributed options name."""
+    """Return the names of the variables that are read: the ones that begin with `RLX_`, and the ones of contributed options."""
     contributed = {o.env for o in options if o.env}
     return [name for name in environ if name.startswith("RLX_") or name in contributed]
 

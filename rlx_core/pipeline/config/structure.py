@@ -1,4 +1,4 @@
-"""Making records of configuration tables: strictly, with every fault named by its key and where it was said."""
+"""Strict conversion of configuration tables to records; every fault names its key and its source."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def shown(value: object) -> str:
 
 
 def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origins: Mapping[str, str]) -> Configuration:
-    """The configuration that a merged table says.
+    """Return the configuration of a merged table.
 
     Args:
         options: Options that plugins contribute, by name.
-        origins: Key path → where it was said.
+        origins: Key path → its source.
 
     Raises:
         ConfigError: Every fault in it.
@@ -74,7 +74,7 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
 
 
 def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """What is wrong with the values of contributed options."""
+    """Yield the faults in the values of contributed options."""
     for name, value in given.items():
         if name not in known:
             yield ConfigFault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
@@ -83,7 +83,7 @@ def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterato
 
 
 def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | None:
-    """What was meant by an option that nobody offers: one of a table, whose whole name is a single key, or a name like it."""
+    """Return the likely intended option for an unknown one: an entry of a table, whose full name is one key, or a close name."""
     if isinstance(value, Mapping) and any(other.startswith(f"{name}.") for other in known):
         key = next(iter(value), "")
         meant = nearest(f"{name}.{key}", known) if f"{name}.{key}" not in known else None
@@ -184,7 +184,7 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
     """A record from one table that is not part of the configuration's own tree: the options of a pass, say.
 
     Raises:
-        ConfigError: `what` is said to have the fault, `source` to be where it was said.
+        ConfigError: Its message names `what` as the faulty object and `source` as its source.
     """
     try:
         return converter().structure(table, cls)
@@ -241,7 +241,7 @@ def validator_message(text: str) -> tuple[str, str]:
 
 
 def faults_error(found: list[ConfigFault], origins: Mapping[str, str]) -> ConfigError:
-    """One error for the first `MAX_FAULTS` faults: the first in the message, each as a fact with the place that said it."""
+    """Return one error for the first `MAX_FAULTS` faults: the first in the message, each as a fact with its source."""
     first, is_all = found[0], len(found) <= MAX_FAULTS
     found = found[:MAX_FAULTS]
     sources = {path.replace("_", "-"): source for path, source in origins.items()}
@@ -253,7 +253,7 @@ def faults_error(found: list[ConfigFault], origins: Mapping[str, str]) -> Config
 
 
 def source_of(key: str, sources: Mapping[str, str]) -> str | None:
-    """The file, variable or program that said a key, or the nearest table around it."""
+    """Return the file, variable or program that set a key, or the nearest table around it."""
     parts = key.replace("_", "-").split(".")
     for end in range(len(parts), 0, -1):
         if ".".join(parts[:end]) in sources:

@@ -1,9 +1,9 @@
-"""Code that a configuration file names: which of it is run, and which is refused.
+"""Code that a configuration file names: the rules for running or refusing it.
 
-A file that somebody put into a parent directory decides nothing about what runs here. A configuration of another user that was
-found is not read at all. One of this user that was found, rather than named by the program or on the command line,
-may name plugin files of its own project alone: in its own directory or below, belonging to this user (or to root), and writable
-by nobody else, each directory on the way included.
+A file in a parent directory, which another user may have put there, decides nothing about the code that runs here. A discovered
+configuration of another user is not read at all. One of this user that was discovered, rather than named by the program or on
+the command line, may name plugin files of its project alone: in its directory or below, belonging to this user (or to root), and
+writable by no one else, each directory on the way included.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def anchored(table: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
 
 
 def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
-    """Refuse code that a configuration file names, if that was found and not named.
+    """Refuse code that a configuration file names, if the file was discovered and not named by the user.
 
     Args:
-        table: What it says, `anchored`.
-        file: Where it was found.
+        table: The contents of the file, `anchored`.
+        file: The path of the file.
 
     Raises:
-        ConfigError: The configuration, or a plugin file, may have been written by somebody else, or the latter lies elsewhere.
+        ConfigError: The configuration, or a plugin file, may have been written by another user, or the latter lies elsewhere.
     """
     project = Path(os.path.realpath(file.parent))
     for code in _code_of(table):
@@ -60,7 +60,7 @@ def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
 
 
 def is_foreign(file: Path) -> bool:
-    """Whether a configuration that was found is another user's, or another user's link; a warning says that it is not read."""
+    """Return whether a discovered configuration, or the link to it, is another user's; a warning reports that it is not read."""
     for found in (file.lstat(), file.stat()):
         if private.is_foreign(found):
             warnings.warn(
@@ -96,7 +96,7 @@ def _expect_own(place: Path, code: str, file: Path) -> None:
     try:
         reason = private.reason_against(place.stat())
     except (OSError, ValueError):
-        return  # what is not there is not run; whoever imports it says so
+        return  # a missing file is not run; the import reports the error
     if reason is not None:
         mend = f"chmod go-w {place}" if "written" in reason else f"chown it to {os.geteuid()}"
         raise ConfigError(

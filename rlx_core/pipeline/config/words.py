@@ -1,4 +1,4 @@
-"""Words of a configuration that mean ops: one that means none is a mistake, which would look like a policy without effect."""
+"""Words of a configuration that name ops: one that matches no op is an error, since the policy would have no effect."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def words_of(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 
 def means_an_op(word: str, known: Iterable[str], host: PluginHost) -> bool:
-    """Whether a word is an op, an op of `rlx` without that, a plugin, or a pattern that some op matches."""
+    """Return whether a word is an op, an op of `rlx` without that, a plugin, or a pattern that some op matches."""
     domain = word.removesuffix(".*")
     if any(domain == entry.name for entry in host.entries):
         return True

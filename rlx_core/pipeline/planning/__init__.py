@@ -1,4 +1,4 @@
-"""From a legal graph to an execution plan: schedule, views, shared storage, offsets, and what is computed once, at binding.
+"""From a legal graph to an execution plan: schedule, views, shared storage, offsets, and computations at binding.
 
-`planner.py` reads in the order of the work; every other file is one step of it.
+`planner.py` has the steps in order; every other file is one step.
 """

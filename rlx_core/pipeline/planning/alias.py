@@ -1,4 +1,4 @@
-"""Values that need no bytes of their own: views of an operand, and operands that a concatenation or a padding owns.
+"""Values without separate storage: views of an operand, and operands that a concatenation or a padding owns.
 
 Both are facts that ops state about themselves (`Op.view`, `Op.parts`); this module decides where they may be used. A view
 that is dense is always taken. A strided one is taken when everyone who would read it can: a kernel that accepts strides, or
@@ -26,17 +26,17 @@ __all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_par
 FindKernel = Callable[[Node], Kernel | None]
 
 _LOOKAHEAD: Final = 8
-"""How many strided views in a row are followed to their readers. Beyond it the answer is "copy", which is always right, and
+"""Maximum length of a chain of strided views that is followed to its readers. Beyond it the answer is "copy", always valid, and
 the walk stays linear in the size of the graph."""
 
 
 def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
-    """Where the elements of `value` lie: its alias, or the whole of itself."""
+    """Return the location of the elements of `value`: its alias, or all of its own storage."""
     return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
 
 
 def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
-    """Whether `value` is all of its root's bytes in row-major order: what may be handed over, moved or taken over whole."""
+    """Return whether `value` is all of its root's bytes in row-major order, so that they may be donated, moved or taken over."""
     place = aliases.get(value)
     if place is None:
         return True
@@ -46,7 +46,7 @@ def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
 
 @frozen
 class Views:
-    """Which results are views, and the question whether one more may be.
+    """The results that are views, and the check whether a further one may be.
 
     Attributes:
         graph: The program, with static types.
@@ -61,7 +61,7 @@ class Views:
     are_strided: bool
 
     def of(self, node: Node, source: Alias) -> tuple[Alias, ...] | None:
-        """The results of `node` as views of its first operand, which lies at `source`; `None` if they are none."""
+        """Return the results of `node` as views of its first operand, which lies at `source`; `None` if they are not views."""
         if node.op.view is None or node.operands[0] is None:
             return None
         found = node.op.view(node.operands[0].type, source.strides, source.byte_offset)
@@ -73,7 +73,7 @@ class Views:
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
     def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD, *, besides: Node | None = None) -> bool:
-        """Whether everyone who reads `value`, `besides` one, can read it at `place`. Callers of the program read densely."""
+        """Return whether every reader of `value` except `besides` can read it at `place`. Callers of the program read densely."""
         if is_dense(value.type, place.strides):
             return True
         if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
@@ -102,10 +102,10 @@ def place_views(
     """The results of `nodes` that are views, each with its root.
 
     Args:
-        views: Which may be.
+        views: The check for views.
         nodes: The schedule.
-        placed: What else lies in another's bytes.
-        before: The answer for the same nodes with nothing else placed: only views of what is placed now are asked for again.
+        placed: Other values that lie in another's bytes.
+        before: The result for the same nodes with `placed` empty: only views of values in `placed` are computed again.
     """
     aliases = dict(placed)
     for value, alias in placed.items():
@@ -132,16 +132,16 @@ def expect_inside(value: Value, alias: Alias) -> None:
 
 
 LEAST_RUN: Final = 64
-"""Bytes that must lie together in a strided part: a kernel that wrote less than a line at a time would lose what a copy costs."""
+"""Minimum contiguous bytes of a strided part: writing less than a cache line at a time would cost as much as the copy."""
 
 
 @frozen
 class Parts:
-    """Which ops own their operands' bytes, because these are computed in place: nothing runs then but what writes the rest.
+    """Ops that own their operands' bytes, because these are computed in place; only the remainder is then written by the op.
 
     Attributes:
-        views: Which views there may be.
-        aliases: Those there are, by which operands are traced to their roots.
+        views: The check for views.
+        aliases: The existing views, by which operands are traced to their roots.
         alignment: Bytes; a part that would lie elsewhere is refused, because kernels may write results with aligned stores.
     """
 
@@ -203,13 +203,13 @@ class Parts:
         return kernel is not None and kernel.completes_parts
 
     def _fits(self, node: Node, part: Alias, root: Value, owned: Mapping[Node, object]) -> bool:
-        """Whether `root` can lie with gaps: who writes it can, and so can whoever reads it besides `node`."""
+        """Return whether `root` can lie with gaps: its writer and all readers except `node` support it."""
         if root.node in owned or _run(root.type, part.strides) < LEAST_RUN:
             return False
         writer = self.views.find_kernel(root.node)
         if writer is None or not writer.writes_strides or not self.views.fit(root, part, besides=node):
             return False
-        # A view that would have to copy costs what is saved here.
+        # A view that would have to copy costs the bytes that are saved here.
         viewing = self._viewing.get(root, [])
         found = place_views(self.views, viewing, {root: part})
         return all(n.results[0] in found for n in viewing)
@@ -226,7 +226,7 @@ def _run(type: TensorType, strides: Strides) -> int:
 
 
 def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> dict[Value, Alias]:
-    """All aliases, with every root that became a part of something dense replaced by what it is a part of, offsets summed."""
+    """Return all aliases; a root that became a part of a dense value is replaced by that value, offsets summed."""
     final = dict(aliases) | dict(parts)
 
     def resolve(alias: Alias) -> Alias:

@@ -1,4 +1,4 @@
-"""What goes into a program and what comes out, as its caller sees it, and which buffers the caller gives away."""
+"""The inputs and outputs of a program, as its caller sees them, and the buffers that the caller donates."""
 
 from __future__ import annotations
 

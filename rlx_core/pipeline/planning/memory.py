@@ -24,13 +24,13 @@ __all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", 
 
 @frozen(eq=False)
 class LiveRange:
-    """Bytes that are needed from step `birth` to step `death`, both included.
+    """Bytes that are live from step `birth` to step `death`, both included.
 
     Attributes:
-        nbytes: How many.
+        nbytes: Number of bytes.
         birth: The first step that writes them.
-        death: The last step that reads them; the number of steps for what is read when the run ends.
-        values: Whose bytes they are, in turn; empty for a workspace.
+        death: The last step that reads them; the number of steps for values that are read when the run ends.
+        values: The values in these bytes, in turn; empty for a workspace.
         step: The step that a workspace belongs to.
     """
 
@@ -46,11 +46,11 @@ Strategy = Callable[[Sequence[LiveRange], int], list[int]]
 
 
 def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRange, ...]:
-    """What the arena of `lir` must hold, and when; offsets that it may already have take no part.
+    """Return the live ranges of the values in the arena of `lir`; existing offsets are ignored.
 
     Args:
         lir: A program with static types.
-        held: Leaves that the arena holds for the whole run.
+        held: Leaves that occupy arena bytes for the whole run.
     """
     aliases, own = lir.aliases, frozenset(lir.own_roots)
     births: dict[Value, int] = {}
@@ -106,7 +106,7 @@ def lower_bound(ranges: Sequence[LiveRange]) -> int:
 def plan_memory(
     lir: Lir, strategy: str = "best", alignment: int | None = None, held: frozenset[Value] = frozenset()
 ) -> Lir:
-    """`lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
+    """Return `lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
     step_bytes = alignment or lir.alignment
     ranges = live_ranges(lir, held)
     offsets = STRATEGIES[strategy](ranges, step_bytes)
@@ -114,7 +114,7 @@ def plan_memory(
 
 
 def with_offsets(lir: Lir, placed: Mapping[LiveRange, Slot], alignment: int) -> Lir:
-    """`lir` with the slots that `placed` gives its live ranges."""
+    """Return `lir` with the slots of its live ranges at the offsets in `placed`."""
     slots = {value: slot for r, slot in placed.items() for value in r.values}
     workspaces = {r.step: slot for r, slot in placed.items() if r.step is not None}
     steps = tuple(
@@ -159,7 +159,7 @@ class _Packer:
         return offsets
 
     def _place_few(self, order: Sequence[int]) -> np.ndarray:
-        """The same without NumPy, whose calls would take longer than what they compute."""
+        """Do the same without NumPy, whose calls would take longer than the arithmetic."""
         births, deaths, sizes = self.births.tolist(), self.deaths.tolist(), self.sizes.tolist()
         placed: list[tuple[int, int, int, int]] = []  # by start: (start, end, birth, death)
         offsets = [0] * self.count
@@ -181,7 +181,7 @@ class _Packer:
         return int((offsets + self.sizes).max(initial=0))
 
     def bound(self) -> int:
-        """The lower bound with sizes rounded up: what this packer can reach at best."""
+        """The lower bound with sizes rounded up: the best height that this packer can reach."""
         span = int(self.deaths.max(initial=0)) + 2
         live = np.zeros(span, np.int64)
         np.add.at(live, self.births, self.sizes)
@@ -190,7 +190,7 @@ class _Packer:
 
 
 def _first_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
-    """The lowest offset at which `size` bytes touch none of the given ranges."""
+    """Return the lowest offset at which `size` bytes do not overlap the given ranges."""
     if not len(lows):
         return 0
     order = np.argsort(lows, kind="stable")
@@ -225,7 +225,7 @@ _WORK: Final = 60_000
 
 
 def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
-    """The best greedy order, improved by moving what sticks out of the top to an earlier place in the order."""
+    """Return the best greedy order, improved by moving ranges at the top to an earlier place in the order."""
     if len(ranges) < 2:
         return [0] * len(ranges)
     packer = _Packer(ranges, alignment)
@@ -248,7 +248,7 @@ def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
         order = [i for i in best_order if i != moved]
         order.insert(rng.randrange(best_order.index(moved) + 1), moved)
         offsets = packer.place(order)
-        if packer.height(offsets) <= height:  # equal ones too: a plateau is crossed rather than kept
+        if packer.height(offsets) <= height:  # equal ones too, so that the search can leave a plateau
             best_order, best, height = order, offsets, packer.height(offsets)
     return best.tolist()
 

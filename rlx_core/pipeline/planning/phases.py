@@ -1,7 +1,7 @@
-"""Where in a run a node belongs: before it, in it, or after its last heavy computation.
+"""Phases of a run: before it, in it, or after its last heavy computation.
 
-Read off what ops say of themselves (`Op.category`, `Op.is_sampler`). Informative: nothing depends on it but uploads that
-may start early, and reports.
+Derived from declarations of ops (`Op.category`, `Op.is_sampler`). Informative: only uploads that
+may start early, and reports, depend on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["phases"]
 def phases(nodes: Sequence[Node]) -> dict[Node, Phase]:
     """Node → phase, for a schedule with or without leaves.
 
-    Leaves are the prologue. Samplers, and whatever comes after the last node that computes or samples, are the epilogue.
+    Leaves are the prologue. Samplers, and all nodes after the last node that computes or samples, are the epilogue.
     """
     last = max((i for i, node in enumerate(nodes) if _is_heavy(node)), default=len(nodes))
 

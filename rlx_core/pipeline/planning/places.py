@@ -1,4 +1,4 @@
-"""Where the values of a plan lie, as kernels see them (`codegen.places`)."""
+"""Layouts of the values of a plan, as kernels see them (`codegen.places`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Places", "layout_of", "place_of"]
 
 
 class Places:
-    """Where the values of a plan lie; each value is looked up once, although several steps read it.
+    """The layouts of the values of a plan; each value is looked up once, although several steps read it.
 
     Args:
         lir: The plan.
@@ -23,14 +23,14 @@ class Places:
         self._known: dict[Value, Place] = {}
 
     def of(self, value: Value) -> Place:
-        """Where a value lies, as its kernel sees it."""
+        """Return the layout of a value for its kernel."""
         found = self._known.get(value)
         if found is None:
             found = self._known[value] = place_of(value, self._lir)
         return found
 
     def layout_of(self, step: Step) -> Layout:
-        """Where the operands and results of a step lie."""
+        """Return the layouts of the operands and results of a step."""
         node = step.node
         operands = [None if v is None else self.of(v) for v in node.operands]
         for number in self._lir.parts_in(node):
@@ -41,7 +41,7 @@ class Places:
 
 
 def place_of(value: Value, lir: Lir) -> Place:
-    """Where a value lies, as its kernel sees it; the one element of a constant that has one becomes part of the kernel."""
+    """Return the layout of a value for its kernel; the value of a one-element constant becomes part of the kernel."""
     place = placement(value, lir.aliases)
     op = place.root.node.op
     is_bound = isinstance(op, Constant | Param) and place.root not in lir.donated
@@ -50,5 +50,5 @@ def place_of(value: Value, lir: Lir) -> Place:
 
 
 def layout_of(step: Step, lir: Lir) -> Layout:
-    """Where the operands and results of a step lie."""
+    """Return the layouts of the operands and results of a step."""
     return Places(lir).layout_of(step)

@@ -1,6 +1,6 @@
 """MIR to LIR: a legal graph becomes a program with a schedule, aliases and a memory plan.
 
-Reads in the order of its own work: schedule, choose kernels, find views, let results share storage, give the rest offsets.
+The steps of this module in order: schedule, choose kernels, find views, let results share storage, give the rest offsets.
 A graph with symbols becomes a *template*: scheduled, but without aliases or offsets, which need sizes.
 """
 
@@ -35,12 +35,12 @@ _LEAVES: Final[Mapping[str, type[Op]]] = {"inputs": Input, "params": Param, "con
 
 @frozen
 class PlanOptions:
-    """How to plan.
+    """Options of planning.
 
     Attributes:
-        order: `insertion` keeps the graph's order; `relief` as well, but what adds no bytes comes early; `memory` runs first what
-            frees most.
-        strategy: How the arena is packed; a name of `memory.STRATEGIES`.
+        order: `insertion` keeps the graph's order; `relief` as well, but nodes that add no bytes come early; `memory` runs first
+            the node that frees most.
+        strategy: The packing of the arena; a name of `memory.STRATEGIES`.
         alignment: Bytes; the target's own if `None`.
         views: Whether results may be views of their operands.
         in_place: Whether results may take over bytes, and operands be computed inside a concatenation.
@@ -48,7 +48,7 @@ class PlanOptions:
             stay where the caller has them.
 
     Raises:
-        ConfigError: A name is none of these, or the alignment is not a positive number.
+        ConfigError: A name is not one of these, or the alignment is not a positive number.
     """
 
     order: Order = "relief"
@@ -91,16 +91,16 @@ def make_lir(
 
     Args:
         graph: MIR in which every node has a kernel on the target, or is a view there.
-        target: What the program is for.
-        output_names: What the caller calls the outputs; `out0`, `out1`, … if not given.
+        target: The target of the program.
+        output_names: The caller's names of the outputs; `out0`, `out1`, … if not given.
         donations: Names of inputs and params whose buffers the program may overwrite, each with the index of the output that
             is its next value (which then comes back in that very buffer), or `None`.
         prepare: The graph that computes `graph`'s params from the caller's, if they differ.
         choose: The kernel for a node, when the choice was made elsewhere; the first that accepts it otherwise.
-        options: How to plan.
+        options: The options of planning.
         resolved: The resolved pipeline plan, kept with the program.
         fingerprint: Kept with the program.
-        flow: What scheduling reads of the graph besides sizes, where it is known.
+        flow: The size-independent data of the graph for scheduling, if known.
 
     Raises:
         NoKernelError: A node that must run has no kernel; all such nodes are listed.
@@ -252,8 +252,8 @@ def _step(
 
 
 def _nested(graph: Graph, carried: int, target: Target, plan: PlanOptions, find: _Kernels) -> Lir:
-    """The plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them, or take over what is
-    carried: the first inputs, whose next values the first outputs are."""
+    """Return the plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them, or take over
+    the carried values: the first inputs, whose next values are the first outputs."""
     donations = dict(zip(list(graph.input_types)[:carried], range(carried), strict=True))
     draft = _draft(graph, target, plan, find, donated_leaves(graph, donations), is_nested=True)
     manifest = make_manifest(graph, None, donations, None)

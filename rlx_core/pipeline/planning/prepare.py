@@ -1,8 +1,8 @@
-"""Splitting off what depends on parameters and constants only: it is computed when parameters are bound, not on every run.
+"""Splitting off computations on parameters and constants only: they run when parameters are bound, not on every run.
 
 The result is two graphs. The *prepare* graph goes from the user's parameters to the parameters of the *main* graph, in the
 main graph's order. Views of a parameter (transpose, reshape, expand, narrow) stay in the main graph where the target has
-strided views, because moving them would keep a second copy of the weights for nothing.
+strided views, because moving them would keep a second copy of the weights without benefit.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Prepared:
     """A program in two parts.
 
     Attributes:
-        graph: What runs every time.
+        graph: The graph that runs every time.
         prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
-        values: Old value → value of `graph`, for those that it still has.
-        moved: What was moved, with the bytes each result keeps.
+        values: Old value → value of `graph`, for the values that it still has.
+        moved: The moved nodes, with the bytes of each result.
     """
 
     graph: Graph
@@ -49,12 +49,12 @@ class Prepared:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that prepared values keep beside the parameters themselves."""
+        """Bytes of prepared values in addition to the parameters themselves."""
         return sum(m.nbytes for m in self.moved)
 
 
 _LOOKAHEAD: Final = 8
-"""How many views in a row are looked at together; that keeps the walk linear in the size of the graph."""
+"""Maximum length of a chain of views that is examined; it keeps the walk linear in the size of the graph."""
 
 
 def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) -> Prepared:
@@ -106,7 +106,7 @@ def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node]
 
 
 def is_free_view(node: Node, target: Target) -> bool:
-    """Whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
+    """Return whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
     if not target.accepts_views:
         return False
     views: list[Node] = []
@@ -126,7 +126,7 @@ def is_free_view(node: Node, target: Target) -> bool:
 
 
 def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:
-    """A parameter name for each moved value: the node's own where it has one, and unlike any other leaf's."""
+    """Return a parameter name for each moved value: the node's own where it has one, and unique among the leaves."""
     taken = {*graph.input_types, *graph.param_types}
     names: dict[Value, str] = {}
     for node in graph.nodes:
@@ -148,12 +148,12 @@ def prepare_graph(graph: Graph, feeds: list[Value]) -> Graph:
 
 
 def computed_graph(prepare: Graph) -> Graph:
-    """What a prepare graph computes: its outputs that are no params as they were given, from the params that they need."""
+    """Return the computing part of a prepare graph: its outputs that are not params, from the params that they need."""
     return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
 
 
 def _part(graph: Graph, feeds: list[Value], name: str, kept: set[Node]) -> Graph:
-    """The graph that computes `feeds`, with the nodes in `kept` besides."""
+    """Return the graph that computes `feeds`, with the nodes in `kept` in addition."""
     needed = {v.node for v in feeds} | kept
     for node in reversed(graph.nodes):
         if node in needed:

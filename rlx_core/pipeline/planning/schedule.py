@@ -1,9 +1,9 @@
 """The order in which a program runs its nodes.
 
-Graphs are built in an order that works, so the default keeps it, but for nodes that only relieve: one that frees at least the
-bytes that it adds runs as soon as it can. So a gradient is used up while it is in cache, not at the end of the step where the
-program says so. The memory-aware order runs, among the nodes that are ready, the one that frees most; ties go to the earlier
-node. Every order here is a function of the graph alone.
+Graphs are built in a valid order, so the default keeps it, except for nodes that only relieve memory: one that frees at least
+the bytes that it adds runs as soon as it can. So a gradient is used up while it is in cache, not at the end of the step in the
+order of the program. The memory-aware order runs, among the nodes that are ready, the one that frees most; ties go to the
+earlier node. Every order here is a function of the graph alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Order = Literal["insertion", "relief", "memory"]
 
 @frozen(eq=False)
 class Flow:
-    """What scheduling reads of a graph besides sizes; all bindings of a template have that of the template.
+    """The size-independent data of a graph for scheduling; all bindings of a template share the template's.
 
     Nodes are numbered as in the graph, and values by their nodes in order.
 
@@ -77,12 +77,12 @@ class Flow:
 
 
 def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) -> tuple[Node, ...]:
-    """The nodes that a run computes, operands first: no leaves, and nothing pure that no output needs.
+    """Return the nodes that a run computes, operands first: without leaves, and without pure nodes that no output needs.
 
     Args:
         graph: The program.
-        order: What decides among nodes that are ready.
-        flow: That of the graph, where it is known.
+        order: The priority among nodes that are ready.
+        flow: The flow of the graph, if known.
     """
     flow = flow or Flow.of(graph)
     if order == "relief":
@@ -92,7 +92,7 @@ def schedule(graph: Graph, order: Order = "relief", flow: Flow | None = None) ->
 
 
 def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
-    """The graph's own order, in which nodes that add no bytes come as early as they can."""
+    """Return the graph's own order, with nodes that add no bytes as early as possible."""
     types = [type for node in graph.nodes for type in node.types]
     unread, waits = list(flow.readers), list(flow.waits)
     ready: dict[int, None] = {}
@@ -109,7 +109,7 @@ def _relieving(graph: Graph, flow: Flow) -> tuple[int, ...]:
                 ready[dependent] = None
 
     def relieves(node: int) -> bool:
-        """Whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
+        """Return whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
         made = graph.nodes[node].types
         freed = 0
         for value in flow.reads[node]:
@@ -173,7 +173,7 @@ def _memory_aware(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             if left is None or node not in left:
                 continue
             left.remove(node)
-            if len(left) == 1:  # whoever is last now frees the operand
+            if len(left) == 1:  # the remaining reader frees the operand
                 (last,) = left
                 if last not in done and not waiting[last]:
                     push(last)
@@ -201,7 +201,7 @@ def _dependents(nodes: tuple[Node, ...]) -> dict[Node, list[Node]]:
 
 
 def _change(node: Node, readers: dict[Value, set[Node]], outputs: frozenset[Value]) -> int:
-    """Bytes that running `node` now adds to what is live; negative if it frees more."""
+    """Return the change of live bytes if `node` runs now; negative if it frees more than it adds."""
     born = sum(_known(v.type.nbytes) for v in node.results)
     operands = {v for v in node.present() if v in readers and v not in outputs}
     freed = sum(_known(v.type.nbytes) for v in operands if readers[v] == {node})

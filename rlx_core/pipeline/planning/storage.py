@@ -1,4 +1,4 @@
-"""Which values share one storage: results that take over an operand's bytes, outputs, and donated buffers.
+"""Sharing of storage between values: results that take over an operand's bytes, outputs, and donated buffers.
 
 A *storage* is the bytes of one root, and then of each result that takes them over when their last reader has come. It
 ends up in the arena, in a buffer that the caller gets (an `own` output), or in a donated leaf.
@@ -22,13 +22,13 @@ __all__ = ["Outlets", "Reuse", "outlets"]
 
 @define(eq=False)
 class Outlets:
-    """How outputs leave, as far as it is known before results share bytes.
+    """The buffers of outputs, as far as they are known before results share bytes.
 
     Attributes:
-        own: Root → the donated leaf it should end up in, or `None`, for outputs that may have a buffer of their own.
+        own: Root → the donated leaf it should end up in, or `None`, for outputs that may have a separate buffer.
         lasting: Roots that are read when the run ends.
         donors: The donated leaves.
-        wanted: Output index → the donated leaf that it is the next value of.
+        wanted: Output index → the donated leaf whose next value it is.
     """
 
     own: dict[Value, Value | None]
@@ -44,7 +44,7 @@ def outlets(
     *,
     are_own: bool = True,
 ) -> Outlets:
-    """Give each output a buffer of its own where it is the first to have its root and is all of it.
+    """Give each output a separate buffer where it is the first to have its root and covers all of it.
 
     Args:
         graph: The program.
@@ -73,13 +73,13 @@ class Storage:
 
 @define(eq=False)
 class Reuse:
-    """The walk over the schedule that lets results take over the bytes of operands that die there.
+    """The walk over the schedule that lets results take over the bytes of operands whose last use is there.
 
     Attributes:
         graph: The program.
         steps: Its nodes in order, with the kernels that run them; views and owned concatenations are not among them.
         aliases: Views and parts, each with its final root.
-        outlets: How outputs leave.
+        outlets: The buffers of outputs.
     """
 
     graph: Graph
@@ -121,7 +121,7 @@ class Reuse:
         }
 
     def deliveries(self) -> tuple[OutputDelivery, ...]:
-        """How each output reaches the caller."""
+        """The delivery of each output to the caller."""
         found: list[OutputDelivery] = []
         handed: set[Value] = set()
         for index, value in enumerate(self.graph.outputs):
@@ -184,20 +184,20 @@ class Reuse:
         )
 
     def _is_read_alike(self, other: Value, operand: Value, is_safe: bool) -> bool:
-        """Whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
+        """Return whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
         if self.root_of(other) is not self.root_of(operand):
             return True
         is_same_place = placement(other, self.aliases) == placement(operand, self.aliases)
         return is_safe and is_same_place and other.type == operand.type
 
     def _may_share_home(self, result: Value, home: Value | None) -> bool:
-        """Whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""
+        """Return whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""
         if home is None or result not in self.outlets.own:
             return True
         target = self.outlets.own[result]
         if home is target:
             return True
-        # A caller gets a donated buffer back as the array that it was, so what is delivered there has its type.
+        # The caller gets a donated buffer back as the array that it was, so an output that is stored there has its type.
         is_spare = target is None and home not in frozenset(self.outlets.wanted.values())
         return is_spare and (home not in self.outlets.donors or home.type == result.type)
 

@@ -1,4 +1,4 @@
-"""What must hold between a plan and the kernels that it names: what `verify_lir`, which knows no kernels, cannot see."""
+"""Consistency of a plan with the kernels that it names, which `verify_lir` cannot check because it knows no kernels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["step_faults"]
 
 
 def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:
-    """Every step that asks of its kernel what the kernel's row does not say that it can.
+    """Return a fault for every step that uses its kernel in a way that the kernel's row does not allow.
 
     Args:
         lir: A plan in which `verify_lir` finds nothing.
-        kernels: Those of the target that it was made for.
+        kernels: The kernels of the target that it was made for.
     """
     names = {HOST: HOST_KERNEL, **{kernel.name: kernel for kernel in kernels}}
     found: list[RuleViolation] = []
@@ -34,7 +34,7 @@ def step_faults(lir: Lir, kernels: KernelTable) -> list[RuleViolation]:
 
 
 def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
-    """In words, what a kernel is asked for and cannot do."""
+    """Yield a description of each unsupported use of a kernel."""
     node = step.node
     refusal = kernel.refusal(node)
     if refusal is not None:

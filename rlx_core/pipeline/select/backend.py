@@ -1,4 +1,4 @@
-"""What a backend is to the core: a target described as data, and a compiler from LIR to a program that runs."""
+"""The interface between core and backend: a target described as data, and a compiler from LIR to an executable program."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 ABSENT: Final = "absent"
-"""What stands for a device's number where no device is wanted, only its code: `rocm:absent`."""
+"""The device number of a target without a device, which only generates code: `rocm:absent`."""
 
 Outputs = Literal["host", "device"]
-"""Where a caller wants the outputs of a run."""
+"""The caller's choice of the location of outputs."""
 
 
 @frozen(eq=False)
 class Target:
-    """What one device can run and how it likes its programs.
+    """The capabilities of one device and its requirements on programs.
 
     Attributes:
         name: The device name users write (`target="..."`).
@@ -59,15 +59,15 @@ class Target:
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
         region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
         properties: Device properties that change generated code; part of the fingerprint.
-        tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
-            nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
-            last one, which is what programs fall back to. One between is the best place for the rows that name it.
-        adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
-            no such row is on the best of several tiers, which is what the target's own compiler makes.
+        tiers: The tiers of kernels, best first: `("native", "library", "numpy")`; empty if there is but one place, and
+            no choice of tiers. A row of `kernels` names its tier; rows without one, such as rows of other plugins, are on the
+            last one, which is the fallback of programs. One between is the best place for the rows that name it.
+        adopt: Converts a row of another plugin for this target: to itself, another row, or `None` if it is unusable. Without it
+            no such row is on the best of several tiers, which the target's own compiler generates.
         device: The device whose memory its programs work in; `None` is the host's.
-        element_functions: The functions of its code for element-wise ops, by which eager calls and constant folding compute what
-            its programs compute; without them they use the NumPy references.
-        allow_host: Ops, or patterns, that may run on the host where there is no kernel for them; the configuration says which.
+        element_functions: The functions of its code for element-wise ops, with which eager calls and constant folding compute the
+            same bits as its programs; without them they use the NumPy references.
+        allow_host: Ops, or patterns, that may run on the host if they have no kernel; set by the configuration.
     """
 
     name: str
@@ -83,31 +83,31 @@ class Target:
     allow_host: tuple[str, ...] = ()
 
     def kernel_for(self, node: Node) -> Kernel | None:
-        """The kernel of a node that stays as it is: the first that takes it, else the host if that is asked for or allowed."""
+        """Return the kernel of a node that is not rewritten: the first that takes it, else the host if required or allowed."""
         found = self.kernels.choose(node).kernel
         if found is None and (node.op.calls_host or matches(node.op, self.allow_host)):
             return HOST_KERNEL if node.op.reference is not None else None
         return found
 
     def tier(self, kernel: Kernel) -> str | None:
-        """Where a kernel runs; `None` for a target that has no tiers."""
+        """Return the tier of a kernel; `None` for a target that has no tiers."""
         if not self.tiers:
             return None
         return kernel.tier if kernel.tier in self.tiers else self.tiers[-1]
 
     def falls_back(self, tier: str | None) -> bool:
-        """Whether what runs on a tier does so for want of a better kernel: on the last one of several."""
+        """Return whether steps on a tier run there for want of a better kernel: on the last one of several."""
         return len(self.tiers) > 1 and tier == self.tiers[-1]
 
 
 @frozen
 class Level:
-    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
+    """One of the languages that a program is lowered to for a target; `rlx compile --emit` prints it.
 
     Attributes:
-        name: What users write.
-        summary: What it is, in a few words.
-        comment: How a comment begins in it.
+        name: Its name for users.
+        summary: A short description.
+        comment: The start of a comment in it.
     """
 
     name: str
@@ -117,12 +117,12 @@ class Level:
 
 @frozen
 class Listing:
-    """What steps of a plan are at one level; steps that share one function share a listing.
+    """The text of steps of a plan at one level; steps that share one function share a listing.
 
     Attributes:
         steps: Numbers of steps.
         text: In the language of the level; empty if these steps have nothing there.
-        note: What else there is to say: why there is no text, which tiles were chosen.
+        note: Further information: the reason for missing text, the chosen tiles.
     """
 
     steps: tuple[int, ...]
@@ -131,15 +131,15 @@ class Listing:
 
 
 class Bindings(dict[str, np.ndarray]):
-    """What parameters are bound to, by name, and what programs made of it.
+    """The bound parameters by name, and data that programs derived from them.
 
-    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
-    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
+    Several programs may be bound to the same object, one for each combination of sizes. A program may cache data that it derives
+    from a value alone (another arrangement of it, a copy on a device) in `made`, where the others reuse it.
 
     Attributes:
         immutable: The names of the arrays that are read-only (`rlx_core.ir.array.is_immutable`), whose packed
             copies several executables share.
-        crossed: Bytes that crossed to a device for values to be computed there, until a program has reported them.
+        crossed: Bytes transferred to a device to compute values there, until a program has reported them.
     """
 
     def __init__(self, values: Mapping[str, np.ndarray], immutable: Collection[str] = ()) -> None:
@@ -151,7 +151,7 @@ class Bindings(dict[str, np.ndarray]):
 
 @frozen
 class Traffic:
-    """Bytes that crossed between the host and a device.
+    """Bytes transferred between the host and a device.
 
     Attributes:
         bound: When parameters were bound.
@@ -174,9 +174,9 @@ class Traffic:
 
 
 class Program(ABC):
-    """A compiled LIR on a device. It holds no parameters of its own until they are bound.
+    """A compiled LIR on a device. It has no parameters until they are bound.
 
-    Runs of one program are safe from several threads at once: each run takes an arena of its own or waits for one.
+    Runs of one program are safe from several threads at once: each run takes a separate arena or waits for one.
     """
 
     @abstractmethod
@@ -194,7 +194,7 @@ class Program(ABC):
         """Run once, with the outputs where the caller wants them.
 
         Args:
-            inputs: As for `run`; on a target with a device each may be a `DeviceArray` there.
+            inputs: See `run`; on a target with a device each may be a `DeviceArray` there.
             outputs: `None` is the device if an input lies there, else the host.
 
         Raises:
@@ -206,19 +206,19 @@ class Program(ABC):
 
     @property
     def traffic(self) -> Traffic | None:
-        """What crossed between the host and the device; `None` for programs in the host's memory."""
+        """Bytes transferred between the host and the device; `None` for programs in the host's memory."""
         return None
 
     def entry(self, name: str) -> Callable[..., Any] | None:
-        """A shorter way in for plain calls, or `None` if there is none, which is always right.
+        """Return a fast path for plain calls, or `None` if the program has none, which is always correct.
 
         It takes the inputs as positional arguments, each a `HostArray`, a NumPy array or one of the device's, and returns the
-        tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It may look at
-        the arguments itself instead of trusting that they were checked, and must: whatever is not an array that `run` would
-        take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or
+        tuple of outputs as `run` would, but each NumPy array in a `HostArray`: the caller's own, faults raised. It must check
+        the arguments itself and not assume that they were checked: any argument that is not an array that `run` would take as
+        it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes with another argument) or that
         cannot be served now, and any call while runs are observed (`rlx_core.pipeline.profile.watchers` is not 0), makes it
-        return `NotImplemented` before anything has happened. The caller then checks and runs. It is for the parameters bound
-        when it was made; after `bind`, ask for another.
+        return `NotImplemented` before any side effect. The caller then checks and runs. It is for the parameters bound
+        when it was made; after `bind`, request another.
 
         A `HostArray` that is a donated input is donated by the call, all of them or none; `NotImplemented` if its elements are
         referred to from elsewhere. A NumPy array that is one is overwritten: the caller gives it away.
@@ -230,33 +230,32 @@ class Program(ABC):
 
     @property
     def reason_without_entry(self) -> str | None:
-        """Why `entry` gives none, where other programs of the target have one; reports say it."""
+        """The reason why `entry` returns `None`, if other programs of the target have an entry; shown in reports."""
         return None
 
     @property
     def code(self) -> object | None:
-        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
-        can be shared."""
+        """The code from which `Backend.another` creates programs of the same plan; immutable. `None` if it cannot be shared."""
         return None
 
     @property
     def code_origin(self) -> str | None:
-        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
+        """Where the machine code came from, "compiled" or "cached"; `None` if the program has none."""
         return None
 
     @abstractmethod
     def clone(self) -> Program:
-        """A program sharing immutable weights and nothing mutable."""
+        """Return a program that shares immutable weights and no mutable state."""
 
 
 class ObjectStore(Protocol):
-    """Where a backend keeps what it made between processes; `rlx_core.system.disk.DiskCache` is one.
+    """A backend's cache between processes; `rlx_core.system.disk.DiskCache` is one.
 
-    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
+    Keys are hex digests of everything that determines the object. No method raises for an error of the file system.
     """
 
     def get(self, key: str) -> bytes | None:
-        """What is stored under `key`, undamaged, or `None`."""
+        """Return the undamaged bytes that are stored under `key`, or `None`."""
 
     def put(self, key: str, payload: bytes) -> bool:
         """Store `payload` under `key`; whether that worked."""
@@ -275,7 +274,7 @@ class Backend(ABC):
         @property
         @abstractmethod
         def target(self) -> Target:
-            """What the device accepts; read before every compile, never mutated by it."""
+            """The capabilities of the device; read before every compilation, never mutated by it."""
 
     def absent(self) -> Backend | None:
         """The same backend for a device that is not here: it plans programs and prints them, and its programs do not run.
@@ -283,7 +282,7 @@ class Backend(ABC):
         return None
 
     def on(self, number: int) -> Backend:
-        """The same backend for another of its devices; a target's name alone means the first.
+        """Return the same backend for another of its devices; a target's name alone means the first.
 
         Raises:
             DeviceError: There is no device of that number.
@@ -297,7 +296,7 @@ class Backend(ABC):
         return self
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
-        """The target under the values that a configuration gives to options; most targets do not depend on any.
+        """Return the target for the configured values of options; most targets do not depend on any.
 
         Raises:
             ConfigError: An option has a value that this device cannot meet.
@@ -309,49 +308,50 @@ class Backend(ABC):
         """A program for a planned LIR.
 
         Args:
-            lir: What to run; its steps name kernels of `target`.
-            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
+            lir: The plan to run; its steps name kernels of `target`.
+            target: The target of the plan: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
-        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
+        """Return a program like `compile`, with code that may be read from `objects` and stored there.
 
         Args:
-            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
+            objects: The configured cache of code, or `None`. A backend that has nothing to keep
                 leaves this method as it is.
         """
         return self.compile(lir, target, options)
 
     def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        """A program as `build` makes it, from the code of one that it made of an equal plan, of other lines maybe.
+        """Return a program like `build`, from the code of a program of an equal plan, maybe traced from other source lines.
 
         Args:
-            lir, target, options: As for `compile`.
-            code: What that program had as `code`.
+            lir, target, options: See `compile`.
+            code: The `code` of that program.
 
         Returns:
-            `None` where it has to be built again, which is always right: what is built now would be something else.
+            `None` where it has to be built again, which is always correct: a build would now give something else.
         """
         return None
 
     def built_ahead(
         self, lirs: Sequence[Lir], target: Target, options: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
-        """While it is open, programs of these plans find their code: for backends that make the code of many at once sooner.
+        """Return a context in which programs of these plans reuse code that was built together, which is faster for some
+        backends.
 
         Args:
             lirs: Plans for `target`.
-            target, options: As for `compile`.
+            target, options: See `compile`.
         """
         return nullcontext()
 
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
-        """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
+        """Prepare for a program that is about to go through the passes: work that it will need may start in the background.
 
         Args:
-            options: As for `target_for`.
-            objects: As for `build`.
+            options: See `target_for`.
+            objects: See `build`.
         """
         return
 
@@ -362,22 +362,22 @@ class Backend(ABC):
     def emit(
         self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
     ) -> Sequence[Listing]:
-        """The code of some steps, as `compile` would make it.
+        """Return the code of some steps, as `compile` would generate it.
 
         Args:
-            lir, target, options: As for `compile`.
+            lir, target, options: See `compile`.
             level: The name of one of `levels(target)`.
-            steps: Whose code to print; each is in one listing of the result.
+            steps: The steps to print; each is in one listing of the result.
         """
         raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
 
     def pack(
         self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
-        """What a package holds of programs and what they are bound to, so that `unpack` makes them without compiling.
+        """Return a package's data of programs and their bindings, so that `unpack` creates them without compiling.
 
         Args:
-            variant: Which machines it is for; by default this one.
+            variant: The machines of the code; by default this one.
 
         Raises:
             ConfigError: There is no such variant, or packages hold no code for this target.
@@ -389,7 +389,7 @@ class Backend(ABC):
         )
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
-        """Why what `pack` wrote cannot be used here, or under some options, as the end of a sentence; `None` if it can.
+        """Return the reason why the form of `pack` cannot be used here, or under some options, as a sentence's end, or `None`.
 
         Raises:
             FormatError: It is nothing that `pack` wrote.
@@ -397,22 +397,22 @@ class Backend(ABC):
         return f"is for {self.target.name}, which reads no packages"
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
-        """Why a package's own program is not compiled here in place of its code; `None` if it may be."""
+        """Return the reason why a package's own program is not compiled here in place of its code; `None` if it may be."""
         return None
 
     def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
-        """What makes the programs that `pack` wrote, bound and ready.
+        """Return a factory of the programs that `pack` wrote, bound and ready.
 
         Args:
-            options: As for `target_for`.
+            options: See `target_for`.
 
         Raises:
-            FormatError: The form is not what `pack` writes, or a blob is damaged.
+            FormatError: The form was not written by `pack`, or a blob is damaged.
         """
         raise AssertionError(f"{self.target.name} packs code and does not unpack it")
 
     def devices(self) -> list[str]:
-        """Human-readable names of what is there; empty if nothing is."""
+        """Human-readable names of the available devices; empty if none is available."""
         return [self.target.name]
 
 

@@ -1,8 +1,8 @@
-"""What a target answers for a node, and the report of all answers.
+"""The answer of a target for a node, and the report of all answers.
 
 A node runs by a native kernel, as a view of an operand, or (where the configuration allows it) on the host; otherwise it is
-rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel that stands back on
-a lower tier gives way to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
+rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel of negative
+priority on a lower tier yields to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
 selection, reports and `supports` all read its answers.
 """
 
@@ -88,13 +88,13 @@ class LegalizationTable:
 
 @frozen
 class Answer:
-    """How one node is to run, and what was passed over on the way.
+    """The decision for one node, and the skipped alternatives.
 
     Attributes:
         means: The kind of answer.
         kernel: The kernel, for `native`; `HOST` for `host`.
         refusals: Kernels of the op that did not take the node, each with its reason.
-        reason: Why it is not native, or why nothing works, in words.
+        reason: The reason why it is not native, or why nothing works, in words.
     """
 
     means: Means
@@ -105,7 +105,7 @@ class Answer:
 
     @property
     def is_final(self) -> bool:
-        """Whether the node stays as it is."""
+        """Whether the node is not rewritten."""
         return self.means in ("native", "view", "host")
 
 
@@ -114,8 +114,8 @@ class Dispatcher:
     """Asks a target about nodes, under a policy.
 
     Attributes:
-        target: Its kernel table is the only source of what is claimed.
-        config: The policy, the overrides, and what may run on the host.
+        target: Its kernel table is the only source of claims.
+        config: The policy, the overrides, and the ops that may run on the host.
         tables: Target rewrites, most preferred first.
         plugin_of: Op name → the plugin it comes from, for overrides per plugin (`acme.*` matches the op's domain anyway).
     """
@@ -126,7 +126,7 @@ class Dispatcher:
     _known: dict[object, bool] = field(factory=dict, init=False, eq=False, repr=False)
 
     def answer(self, node: Node) -> Answer:
-        """How `node` is to run."""
+        """Return the decision for `node`."""
         op = node.op
         selection = self.target.kernels.choose(node)
         has_body = op.decompose is not None
@@ -148,7 +148,7 @@ class Dispatcher:
         return self.without_kernel(node, selection.refusals, forced)
 
     def without_kernel(self, node: Node, refusals: tuple[KernelRefusal, ...], forced: str = "") -> Answer:
-        """The answer once kernels and target rewrites are out of the question."""
+        """Return the answer if neither kernels nor target rewrites take the node."""
         op = node.op
         if op.decompose is not None:
             return Answer("common-ir", None, refusals, forced or f"{op.name} has no kernel that takes it")
@@ -161,7 +161,7 @@ class Dispatcher:
         return Answer("unsupported", None, refusals, "it has no decomposition")
 
     def runs_loop_form(self, node: Node) -> bool:
-        """Whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
+        """Return whether a primitive has a form in element-wise ops and reductions of which the target runs everything."""
         if node.op.loop_form is None:
             return False
         key = ("loop form", node.op, node.operand_types)
@@ -170,7 +170,7 @@ class Dispatcher:
         return self._known[key]
 
     def runs_all_of(self, form: Callable[..., Any], node: Node, rounds: int) -> bool:
-        """Whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
+        """Return whether the target runs every op that a form of a node consists of, or all that it decomposes to."""
         if not rounds:
             return False
         made = self.drafted(form, node)
@@ -182,14 +182,14 @@ class Dispatcher:
         return node.op.decompose is not None and self.runs_all_of(node.op.decompose, node, rounds)
 
     def drafted(self, form: Callable[..., Any], node: Node) -> Draft | None:
-        """The form of a node in a graph of its own."""
+        """Return the draft of a node's form in a separate graph."""
         with contained("ops", node.op.name, "its decomposition"):
             return draft(partial(form, *node.operands), node.op.name)
 
     def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
-        """Whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
+        """Return whether `kernel` has negative priority on a lower tier, and the best tier runs the whole decomposition.
 
-        One op of it on a lower tier is enough to keep the kernel: two steps there, and the way between, are no gain.
+        One op of it on a lower tier is enough to keep the kernel: two steps there, and the transfer between, are no gain.
         """
         if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
             return False
@@ -199,7 +199,7 @@ class Dispatcher:
         return self._known[key]
 
     def decomposes_to_best(self, node: Node, rounds: int) -> bool:
-        """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
+        """Return whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
         if node.op.decompose is None or not rounds:
             return False
         made = self.drafted(node.op.decompose, node)
@@ -212,18 +212,18 @@ class Dispatcher:
         return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
 
     def is_best(self, kernel: Kernel) -> bool:
-        """Whether it is no fallback."""
+        """Return whether it is no fallback."""
         return not self.target.falls_back(self.target.tier(kernel))
 
     def kernel_for(self, node: Node) -> Kernel | None:
-        """The kernel that runs a node; `None` for one that needs none or has none."""
+        """Return the kernel that runs a node; `None` for one that needs none or has none."""
         answer = self.answer(node)
         if answer.means == "host":
             return HOST_KERNEL
         return self.target.kernels.get(answer.kernel) if answer.means == "native" and answer.kernel else None
 
     def policy_of(self, op: Op) -> str:
-        """The policy for an op: its own override, then that of its plugin; `force-native` wins over `force-common`."""
+        """Return the policy for an op: its override, then its plugin's; `force-native` wins over `force-common`."""
         if matches(op, self.config.force_native):
             return "force-native"
         if matches(op, self.config.force_common):
@@ -231,12 +231,12 @@ class Dispatcher:
         return self.config.policy
 
     def wants_kernel(self, op: Op) -> bool:
-        """Whether force-native is about this op: it was named, or the target claims it."""
+        """Return whether force-native is about this op: it was named, or the target claims it."""
         return matches(op, self.config.force_native) or bool(self.target.kernels.candidates(type(op)))
 
 
 def is_view(node: Node) -> bool:
-    """Whether the result is nothing but its dense operand read again, so that no kernel is needed."""
+    """Return whether the result is nothing but its dense operand read again, so that no kernel is needed."""
     op = node.op
     if op.view is None or not node.operands or node.operands[0] is None or not node.operands[0].type.is_static:
         return False
@@ -248,7 +248,7 @@ def is_view(node: Node) -> bool:
 
 
 def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
-    """A node of `op` on operands of `types`, in a graph of its own; for asking about an op before it is in a program."""
+    """Return a node of `op` on operands of `types`, in a separate graph; for queries about an op before it is in a program."""
     builder = Builder("probe")
     operands = [None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(types)]
     return builder.emit(op, operands)[0].node
@@ -257,7 +257,7 @@ def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
 def supports(
     target: Target, op: Op, types: Iterable[TensorType | None], config: DispatchConfig | None = None
 ) -> Answer:
-    """How `target` would run `op` on operands of `types`; the same answer that a compilation gets."""
+    """Return the decision of `target` for `op` on operands of `types`; the same answer that a compilation gets."""
     return Dispatcher(target, config or DispatchConfig()).answer(probe(op, types))
 
 
@@ -266,7 +266,7 @@ def supports(
 
 @frozen
 class Dispatch:
-    """How one node of the user's program was dealt with; a decomposed node is followed by what it became."""
+    """The answer for one node of the user's program; a decomposed node is followed by the nodes of its decomposition."""
 
     node: str
     op: str
@@ -284,8 +284,8 @@ class DispatchReport:
     """Every answer that legalisation gave.
 
     Attributes:
-        target: Whose answers they are.
-        rows: One a node that was asked about, in program order, those that were replaced included.
+        target: The target of the answers.
+        rows: One per node in program order, nodes that were replaced included.
         rounds: Rounds of rewriting that were needed.
         is_bounded: Whether rewriting stopped at the bound of rounds instead of at a fixed point.
     """
@@ -297,12 +297,12 @@ class DispatchReport:
 
     @property
     def compile_ready(self) -> bool:
-        """Whether every node that is left has a way to run."""
+        """Whether every remaining node can run."""
         return not any(r.means == "unsupported" for r in self.rows)
 
     @property
     def by_op(self) -> Mapping[str, Counter[str]]:
-        """Op → how many of its nodes got which answer."""
+        """Op → the number of its nodes by answer."""
         found: dict[str, Counter[str]] = {}
         for row in self.rows:
             found.setdefault(row.op, Counter())[row.means] += 1
@@ -340,7 +340,7 @@ class DispatchReport:
 
 
 def passed_over(row: Dispatch) -> list[str]:
-    """Why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
+    """Return the reason why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
     said = [f"{r.kernel} {r.reason}" for r in row.refusals]
     if row.reason and row.means != "native":
         said.append(f"{row.means}: {row.reason}")

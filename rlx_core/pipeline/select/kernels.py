@@ -1,6 +1,6 @@
-"""Kernel tables: which functions a target has for which ops, and what each accepts, as data.
+"""Kernel tables: the functions of a target by op, and the types that each accepts, as data.
 
-A row says in data what it accepts, so that selection, documentation and the refusal message come from the same line.
+A row declares its accepted operands as data, so that selection, documentation and the refusal message come from the same line.
 Later rows are preferred over earlier ones only through `priority`; among equals the first registered wins.
 """
 
@@ -40,11 +40,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @frozen
 class Condition:
-    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+    """A named predicate on a node; a refusal prints the name ("needs a last axis divisible by 8").
 
     Attributes:
-        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
-        is_settled: Whether the answer for a node with unknown sizes is that for all of them above 0; by default it is asked
+        explain: Returns the exact unmet requirement of a node, if it is more specific than the name.
+        is_settled: Whether the answer for a node with unknown sizes is valid for all sizes above 0; by default it is evaluated
             again of every size.
     """
 
@@ -54,7 +54,7 @@ class Condition:
     is_settled: Callable[[Node], bool] = field(default=lambda node: False, eq=False)
 
     def lacking(self, node: Node) -> str:
-        """What a node that it does not hold for would need."""
+        """Return the unmet requirement of a node that it does not hold for."""
         return (self.explain(node) if self.explain is not None else None) or self.name
 
 
@@ -78,22 +78,22 @@ def _conditions(when: Condition | Iterable[Condition]) -> tuple[Condition, ...]:
 
 @frozen(eq=False, kw_only=True)
 class Traits:
-    """What a kernel accepts, needs and promises: what selection and memory planning read of it.
+    """Properties of a kernel that selection and memory planning read: accepted operands, requirements and guarantees.
 
     Attributes:
-        dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
-        when: Conditions on the node besides.
+        dtypes: The dtypes that floating or integer *operands* may have; `None` accepts every dtype.
+        when: Further conditions on the node.
         workspace: Scratch bytes it needs.
         in_place: Operands whose buffer result 0 may take over, because each element is read before written.
         is_each_in_place: Each result may, not result 0 alone.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
         completes_parts: Operands may lie in the result already, where `Op.parts` has them: it writes the rest.
-        priority: Which of several comes first.
-        runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
-        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+        priority: Higher ones come first.
+        runs_nested: It runs the op's nested graphs as separate programs, so that each needs a plan.
+        is_generated: It is a loop nest that is generated from the op's definition, so that fusing several ops loses nothing. Each
             of its results may take over an operand or lie with gaps.
-        tier: Which of the target's tiers it runs on; `None` is the last of them.
+        tier: The tier of the target that it runs on; `None` is the last of them.
     """
 
     dtypes: frozenset[DType] | None = field(default=None, converter=_accepted)
@@ -129,7 +129,7 @@ class TraitWords(TypedDict, total=False):
 
 @frozen(eq=False)
 class Kernel(Traits):
-    """One way to run one op.
+    """An implementation of an op on a target.
 
     The function is called as `run(op, *operands, out=..., workspace=...)` with the backend's own buffers; `out` is a tuple
     when the op has several results, and destination passing is the rule: the plan owns all memory.
@@ -137,7 +137,7 @@ class Kernel(Traits):
     Attributes:
         name: Unique in its table; printed in reports and kept in plans.
         op: The op class it runs (and subclasses).
-        plugin: Who contributed it.
+        plugin: The plugin that contributed it.
     """
 
     name: str
@@ -148,11 +148,11 @@ class Kernel(Traits):
 
     @property
     def stands_back(self) -> bool:
-        """Whether it serves only what nothing better does; a row that a plugin registers for its op as usual is meant."""
+        """Whether it yields to every better kernel, such as a row that a plugin registers for its op with the usual priority."""
         return self.priority < 0
 
     def refusal(self, node: Node) -> str | None:
-        """Why it does not take this node, or `None` if it does."""
+        """Return the reason why it does not take this node, or `None` if it does."""
         if self.dtypes is not None:
             refused = sorted(d.name for d in self._refused_dtypes(node))
             if refused:
@@ -160,7 +160,7 @@ class Kernel(Traits):
         return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
     def settled(self, node: Node) -> bool | None:
-        """Whether it takes this node whatever its unknown sizes above 0 are; `None` where that depends on them."""
+        """Return whether it takes this node for all unknown sizes above 0; `None` where that depends on them."""
         if self._refused_dtypes(node):
             return False
         settled = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
@@ -187,7 +187,7 @@ class KernelRefusal:
 
 @frozen
 class KernelSelection:
-    """What a table answers for a node: the kernel it chose, if any, and those it passed over."""
+    """The result of kernel selection for a node: the chosen kernel, if any, and the rejected ones."""
 
     kernel: Kernel | None
     refusals: tuple[KernelRefusal, ...] = ()
@@ -208,11 +208,11 @@ def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: An
 
 
 HOST_KERNEL: Final = Kernel(HOST, Op, run_reference, accepts_strides=True, doc="The op's reference, on the host.")
-"""What runs there where the configuration allows it; it is in no table, because no target claims it."""
+"""The kernel on the host where the configuration allows it; it is in no table, because no target claims it."""
 
 
 def matches(op: Op, patterns: Iterable[str]) -> bool:
-    """Whether an op is meant: by its full name, a pattern, its plugin's bare name, or its own name without `rlx.`."""
+    """Return whether an op is meant: by its full name, a pattern, its plugin's bare name, or its own name without `rlx.`."""
     domain, _, short = op.name.partition(".")
     return any(
         fnmatchcase(op.name, p) or p == domain or (domain == "rlx" and p == short) or p == f"{domain}.*"
@@ -224,9 +224,9 @@ class KernelTable:
     """The kernels of one target, by op class.
 
     Args:
-        target: What they run on.
-        plugin: Who contributes them.
-        fill: Adds the rows, when the first one is asked for: a program from a cache needs few of them, or none, and the
+        target: The target that they run on.
+        plugin: The plugin that contributes them.
+        fill: Adds the rows, on the first access: a program from a cache needs few of them, or none, and the
             modules that define kernels are expensive to import.
     """
 
@@ -246,8 +246,8 @@ class KernelTable:
         """Register the decorated function as a kernel for each of `ops`.
 
         Args:
-            name: What it is called; the function's own name by default.
-            traits: The fields of `Traits`; dtypes may be a text, and one condition stands for itself.
+            name: The name of the kernel; the function's own name by default.
+            traits: The fields of `Traits`; dtypes may be a text, and a single condition needs no tuple.
 
         Raises:
             ConfigError: The table already has a kernel of that name.
@@ -279,7 +279,7 @@ class KernelTable:
         rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
 
     def _filled(self) -> dict[str, Kernel]:
-        """The rows by name, all of them there."""
+        """Return the rows by name, loaded if necessary."""
         if self._fill is not None:
             with self._lock:
                 fill = self._fill
@@ -291,12 +291,12 @@ class KernelTable:
         return self._names
 
     def load(self) -> None:
-        """Have all rows there now rather than when the first is asked for, and their modules imported."""
+        """Add all rows now rather than on the first access, and import their modules."""
         self._filled()
 
     @property
     def name(self) -> str:
-        """What tells it from the tables of others: `acme.cpu`."""
+        """The name that distinguishes it from other tables: `acme.cpu`."""
         return f"{self.plugin}.{self.target}" if self.plugin else self.target
 
     def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
@@ -306,8 +306,8 @@ class KernelTable:
         another plugin gets its own plugin's name in front.
 
         Args:
-            other: Whose rows to take.
-            plugin: Who contributed those that do not say it themselves.
+            other: The table whose rows to take.
+            plugin: The plugin of rows that name none.
 
         Raises:
             ConfigError: Two rows of one plugin have one name; then none is taken.
@@ -331,7 +331,7 @@ class KernelTable:
         self._add(kernel if is_same else evolve(kernel, plugin=owner, name=name))
 
     def leave_out(self, fault: ContributionFault) -> None:
-        """Remember that there are further rows, which cannot be used, for the error about a node that no row takes."""
+        """Record that further rows cannot be used, for the error about a node that no row takes."""
         self._left_out.append(fault)
 
     @property
@@ -356,7 +356,7 @@ class KernelTable:
         return KernelSelection(None, tuple(refusals))
 
     def settled(self, node: Node) -> Kernel | None:
-        """The kernel that `choose` finds whatever unknown sizes above 0 the node has; `None` where that depends on them."""
+        """Return the kernel that `choose` returns for all unknown sizes above 0; `None` where that depends on them."""
         for kernel in self.candidates(type(node.op)):
             try:
                 takes = False if kernel.name in self._failed else kernel.settled(node)
@@ -368,7 +368,7 @@ class KernelTable:
         return None
 
     def _refusal(self, kernel: Kernel, node: Node) -> str | None:
-        """Why a row does not take a node; a row whose condition raises is passed over for the next one."""
+        """Return the reason why a row does not take a node; a row whose condition raises is passed over for the next one."""
         if kernel.name in self._failed:
             return self._failed[kernel.name]
         try:
@@ -382,9 +382,9 @@ class KernelTable:
         return self._failed[kernel.name]
 
     def fail(self, kernel: Kernel, step: str, error: BaseException) -> bool:
-        """Use a row no more because its code raised, and warn of it; whether that could be done.
+        """Disable a row because its code raised, with a warning; return whether this was possible.
 
-        It cannot for a row of no plugin, whose exception has no owner to name.
+        It is impossible for a row of no plugin, whose exception has no owner to name.
         """
         fault = leave_row_out("kernels", kernel.name, step, kernel.plugin, error)
         if fault is None:
@@ -399,7 +399,7 @@ class KernelTable:
         return bool(self._failed)
 
     def has_failed(self, kernel: str) -> bool:
-        """Whether a row is not used any more, because its code raised."""
+        """Return whether a row is not used any more, because its code raised."""
         return kernel in self._failed
 
     def accepts(self, node: Node) -> bool:
@@ -409,7 +409,7 @@ class KernelTable:
         """The row of a name.
 
         Raises:
-            NoKernelError: There is none: it was there when the plan was made that names it.
+            NoKernelError: No row has the name: it existed when the plan was made that refers to it.
         """
         found = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
         if found is None:
@@ -422,7 +422,7 @@ class KernelTable:
 
     @property
     def claimed(self) -> frozenset[str]:
-        """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
+        """The names of the ops that have a kernel; read off the table, so it is never out of date."""
         return frozenset(kernel.op.name for kernel in self if kernel.op.name)
 
     def __iter__(self) -> Iterator[Kernel]:

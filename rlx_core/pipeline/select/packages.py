@@ -1,4 +1,4 @@
-"""What a backend and a package say to each other: which code goes into the file, and how its bytes come back."""
+"""The interface between backends and packages: the code that goes into the file, and the access to its blobs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Keep = Callable[[np.ndarray], int]
 
 @frozen
 class PackedCode:
-    """What a backend has to load programs again, for one variant of its target.
+    """A backend's data to load programs again, for one variant of its target.
 
     Attributes:
-        variant: Which, as users write it after the target's name: an instruction set, an architecture.
-        summary: What runs it, for people.
+        variant: Its name, as users write it after the target's: an instruction set, an architecture.
+        summary: The machines that run it, for people.
         form: All else, as the backend likes it; weights and code are blobs that it names by number.
     """
 
@@ -39,13 +39,13 @@ class PackedCode:
 
 
 def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None]) -> None:
-    """Every step of a plan is code that a package can hold, and no run writes to what its caller gave.
+    """Require that every step of a plan is code that a package can hold, and that no run writes to its arguments.
 
     Args:
-        reason_against: Why a step, with its number, is not; `None` if it is.
+        reason_against: Returns the reason why a step, with its number, is not; `None` if it is.
 
     Raises:
-        NoKernelError: One is not; it says why of each.
+        NoKernelError: A step is not; the error has the reason for each.
         ConfigError: Something is donated.
     """
     if lir.donated:
@@ -62,13 +62,13 @@ def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None])
 
 
 class Blobs(Protocol):
-    """The blobs of a package: each is held against its digest before its first byte is given out."""
+    """The blobs of a package: each is verified with its digest before its first byte is returned."""
 
     def nbytes(self, number: int) -> int:
-        """How large a blob is.
+        """Return the bytes of a blob.
 
         Raises:
-            FormatError: There is none of that number.
+            FormatError: No blob has that number.
         """
 
     def arrays(self, numbers: list[int]) -> list[np.ndarray]:
@@ -86,8 +86,8 @@ class Unpack(Protocol):
         """The program of a number.
 
         Args:
-            inputs, outputs: What its callers give and get, which is checked of arrays and has to be what the program says.
+            inputs, outputs: The types of arguments and results, which are checked for arrays and must match the program.
 
         Raises:
-            FormatError: It says something else, or is none.
+            FormatError: Its types differ, or it is malformed.
         """

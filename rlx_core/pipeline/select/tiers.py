@@ -1,4 +1,4 @@
-"""Which steps of a plan run on which tier of a target, and why some fall back to the last.
+"""The tiers of a plan's steps on a target, and the reasons for steps on the last tier.
 
 The reasons are those of the rows of the target's kernel table, asked again about the nodes as they are planned: the passes
 after legalisation may have made other nodes than the dispatch report knows.
@@ -32,12 +32,12 @@ class Fallback:
 
 @frozen
 class Tiers:
-    """How many steps run where, best tier first, and why some fall back to the last.
+    """The number of steps on each tier, best first, and the reasons for steps on the last.
 
     Attributes:
         counts: Tier → number of steps, for every tier of the target.
         fallbacks: Most steps first.
-        note: Why the target has no better tier here, if it says so.
+        note: The target's reason for having no better tier here, if any.
     """
 
     counts: dict[str, int]
@@ -70,7 +70,7 @@ class Tiers:
 
 
 def tiers_of(lir: Lir, target: Target) -> Tiers | None:
-    """Where the steps of a plan run; `None` for a target that has no tiers."""
+    """Return the tiers of the steps of a plan; `None` for a target that has no tiers."""
     if not target.tiers:
         return None
     counts: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def tiers_of(lir: Lir, target: Target) -> Tiers | None:
 
 
 def tier_of_step(step: Step, target: Target) -> str:
-    """Where a step runs; one that runs nested graphs, where the last of their steps does."""
+    """Return the tier of a step; for a step with nested graphs, the lowest tier of their steps."""
     last = target.tiers[-1]
     own = last if step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
     inner = (tier_of_step(each, target) for plan in step.nested.values() for each in plan.steps)
@@ -96,7 +96,7 @@ def tier_of_step(step: Step, target: Target) -> str:
 
 
 def why_step(step: Step, target: Target) -> str:
-    """Why a step falls back to the last tier."""
+    """Return the reason why a step falls back to the last tier."""
     own = why_not_best(step.node, step.kernel, target)
     if not step.nested or target.falls_back(target.tier(target.kernels.get(step.kernel)) or target.tiers[-1]):
         return own
@@ -106,7 +106,7 @@ def why_step(step: Step, target: Target) -> str:
 
 
 def why_not_best(node: Node, kernel: str, target: Target) -> str:
-    """Why a node that `kernel` runs is run by no kernel of the best tier, in the words of those kernels' own rows."""
+    """Return the reason why no kernel of the best tier runs a node that `kernel` runs, from those kernels' own rows."""
     if node.op.calls_host:
         return "it calls a Python function"
     best = target.tiers[0]

@@ -1,1 +1,1 @@
-"""What is printed of the public functions: stubs for type checkers, and the reference in `docs/reference`."""
+"""Generated descriptions of the public functions: stubs for type checkers, and the reference in `docs/reference`."""

@@ -48,7 +48,7 @@ def pages() -> dict[Path, str]:
 
 
 def stale() -> dict[Path, str]:
-    """Return the pages whose files differ from what would be written."""
+    """Return the pages whose files are out of date."""
     return {p: text for p, text in pages().items() if not p.exists() or p.read_text(encoding="utf-8") != text}
 
 

@@ -1,10 +1,10 @@
-"""What type checkers and editors read of `rlx_core`: a signature for every public function, printed from the ops themselves.
+"""Stubs of `rlx_core` for type checkers and editors: a signature for every public function, printed from the ops themselves.
 
     python -m rlx_core.testing.api.stubs --update
 
 writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is imported when it is first used, so no checker could
-follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature, what is
-an operand is `ArrayLike`, what is returned is `Array`, and an attribute has the type that its field (or the field's converter)
+follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature,
+operands are `ArrayLike`, results are `Array`, and an attribute has the type that its field (or the field's converter)
 takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
 """
 
@@ -52,7 +52,7 @@ from typing import Any, Literal, NoReturn
 _WIDTH = 120
 
 _SAMPLES = 12
-"""How many samples of an op are tried to see how many results it has."""
+"""Maximum number of samples of an op that are tried to determine its number of results."""
 
 
 @define
@@ -67,7 +67,7 @@ class Writer:
     imports: dict[str, str] = field(factory=dict)
 
     def text(self, hint: Any, any_is: str = "Any") -> str:
-        """An annotation, with `Any` (and what only a trace has) as `any_is`: an operand, or a result."""
+        """Return an annotation, with `Any` (and types that only a trace has) as `any_is`: an operand, or a result."""
         if hint in (Any, object, Value, np.ndarray):
             return self._array(any_is)
         if hint is None or hint is type(None):
@@ -116,7 +116,7 @@ _NO_OPERANDS = {"device", "dtype", "from_", "kind", "to", "type"}
 
 
 def stubs() -> dict[Path, str]:
-    """Each stub's file, and what it has to say."""
+    """Return the contents of each stub by its file."""
     return {_ROOT / "__init__.pyi": _core(), _ROOT / "ops" / "__init__.pyi": _ops()}
 
 
@@ -194,7 +194,7 @@ def _of_op(writer: Writer, function: OpFunction[Any]) -> tuple[list[str], str]:
 
 
 def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> str:
-    """What an attribute is given as: what its converter takes, else its own type, with any sequence for a tuple."""
+    """Return an attribute's type in a signature: its converter's argument, else its own type, with any sequence for a tuple."""
     converter: Any = attribute.converter
     if converter is None:
         return writer.text(hint)
@@ -230,7 +230,7 @@ def _result_count(op: type[Op], sample: Sample) -> int:
 
 
 def _default(value: Any) -> str | None:
-    """A default as text: the value where a reader gains by it, `...` for any other, nothing where there is none."""
+    """Return a default as text: the value where it informs readers, `...` for any other, empty if the attribute is required."""
     if value is inspect.Parameter.empty:
         return None
     items = value if isinstance(value, tuple) else (value,)
@@ -254,7 +254,7 @@ def _parameters(rows: Iterable[tuple[inspect.Parameter, str, str | None]]) -> li
 
 
 def main(arguments: list[str]) -> int:
-    """Write the stubs, or say which are not what the functions are."""
+    """Write the stubs, or list the ones that do not match the functions."""
     parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.api.stubs", description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="write the file")
     update = parser.parse_args(arguments).update

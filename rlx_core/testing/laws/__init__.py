@@ -1,8 +1,8 @@
 """The laws, each stated once. Every op, standard or a plugin's, is tried on its own samples and on variants of them.
 
-A law takes a `program` (see `cases.py`) and is asked only of programs that it is about: `@about` says which. Three judges
+A law takes a `program` (see `cases.py`) and applies only to the programs of its `@about`. Three judges
 take part and none is derived from another: the NumPy reference in float64, differences, and the op's decomposition. Rules that
-a plugin contributes are found as users find them, and kernels that it contributes are compiled as users' programs are.
+a plugin contributes are looked up as for users, and kernels that it contributes are compiled as users' programs are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 
 
 class EveryOp(Agreement, Meaning, Derivatives, Kinks, Declarations, Kernels, Ranges, Rewrites, EveryBackend):
-    """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose what it is about."""
+    """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose the tested ops."""
 
     def test_contribution_can_be_used(self, contribution: ContributionSubject) -> None:
         assert contribution.fault is None, f"{contribution.name}: {contribution.fault}"

@@ -1,4 +1,4 @@
-"""The law of one definition: an element-wise op has the same bits evaluated at once, folded and compiled."""
+"""The law of one definition: an element-wise op has the same bits evaluated eagerly, folded and compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of backends: what a target computes is what the interpreter computes, the same bits in every run."""
+"""The law of backends: a target computes the same results as the interpreter, and the same bits in every run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[[Graph, Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 
 class EveryBackend:
-    """The law as a test; subclass it with a name that starts with `Test`, and with `ops` to choose what is run.
+    """The law as a test; subclass it with a name that starts with `Test`, and with `ops` to choose the programs.
 
     `--rlx-backend` names the backend. `EveryOp` has this law too.
     """

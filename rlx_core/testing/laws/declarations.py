@@ -1,4 +1,4 @@
-"""The laws of what an op declares of itself: passes and plans rely on it without looking."""
+"""The laws of an op's declarations, on which passes and plans rely without further checks."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Declarations:
         places = rule_of(node, "parts")(*node.operand_types)
         present = [place for place, operand in zip(places, node.operands, strict=False) if operand is not None]
         inside = [(i, *both) for i, both in enumerate(zip(present, arrays, strict=True)) if both[0] is not None]
-        # What no operand is put at is for the op's kernel to write.
+        # The bytes where no operand lies are written by the op's kernel.
         is_all = sum(array.nbytes for _, _, array in inside) == wanted.nbytes
         raw = np.zeros(wanted.nbytes, np.uint8) if is_all else np.frombuffer(wanted.tobytes(), np.uint8).copy()
         for i, (offset, strides), array in inside:
@@ -175,7 +175,7 @@ def assert_commutes(program: OpProgram, i: int, j: int) -> None:
 
 
 def places(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Which elements to change: the first, the last, and some."""
+    """Yield masks of the elements to change: the first, the last, and some."""
     for where in (0, -1):
         is_moved = np.zeros(shape, np.bool_)
         is_moved.reshape(-1)[where : where + 1 or None] = True
@@ -201,7 +201,7 @@ def assert_depends_on(is_moved: np.ndarray, before: np.ndarray, after: np.ndarra
 
 
 def cost_rule(program: OpProgram) -> Any:
-    """The cost rule that is tried: a contributed one, or the op's own; `None` where there is none."""
+    """Return the cost rule under test: a contributed one, or the op's own; `None` if it has none."""
     if program.rule != "cost":
         return program.node.op.cost
     rule = default_host().registry().rules[f"{program.op.name}:cost"].load.resolve()

@@ -1,4 +1,4 @@
-"""The laws of derivatives: rules agree with differences, with each other, and with what the decomposition says."""
+"""The laws of derivatives: rules agree with differences, with each other, and with the decomposition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Derivatives:
     def test_vjp_and_jvp_are_transposes(self, program: OpProgram) -> None:
         program = program.widened
         names = program.differentiable
-        # One operand at a time besides: a rule is then given ZERO for the others.
+        # Also one operand at a time: a rule then gets ZERO for the others.
         for wrt in [names] if len(names) == 1 else [names, *([name] for name in names)]:
             try:
                 transposes(program.graph, wrt, program.draw(), program.rng(), engine=program.engine)

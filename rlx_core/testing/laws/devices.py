@@ -1,7 +1,7 @@
-"""What programs on any device of its own memory obey, for the tests of the plug-in that drives it.
+"""The laws of programs on any device with separate memory, for the tests of the plug-in that drives it.
 
 A test module of the plug-in imports them by name, and its `conftest.py` has two fixtures: `target`, its name, and `host`, a
-plug-in host on which that has a device. Each is tried beside the CPU.
+plug-in host on which that has a device. Each is compared with the CPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], Any]] = {
     "a mean": ((4, 1, 1), lambda x, w: nn.avg_pool(x * w, 3, 2, 1, count_include_pad=False)),
     "resized": ((4, 1, 1), lambda x, w: nn.resize(x * w, (9, 4), method="cubic")),
 }
-"""By name, the weight's dims and the layer."""
+"""The weight's dims and the layer, by name."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "a mean")) for n in LAYERS])
@@ -87,7 +87,7 @@ def taken(t, at):
 
 
 def test_an_index_outside_names_the_line(host: PluginHost, target: str) -> None:
-    theirs = types.ModuleType("theirs")  # what this package has written is never the user's line
+    theirs = types.ModuleType("theirs")  # a line of this package is never the user's line
     exec(compile(TAKING, "theirs.py", "exec"), vars(theirs))
     f = rlx.jit(theirs.taken, target=target, host=host)
     with pytest.raises(IndexRangeError, match="index 6 is outside an axis of 6 elements") as caught:

@@ -1,8 +1,8 @@
 """The laws of contributed kernels, compiled and dispatched as users' programs are.
 
 A kernel is a function that writes into memory which the plan gives it, so it is tried in four places: alone, as the last
-reader of its operands (whose memory it then takes over, if it says it can), beside another reader of them, and on operands
-that lie in memory with gaps. Each program runs three times, because memory is clean only the first time.
+reader of its operands (whose memory it then takes over, if it supports this), together with another reader of them, and on
+operands that lie in memory with gaps. Each program runs three times, because memory is clean only the first time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rlx_core.testing.yardstick import yardstick
 
 __all__ = ["PLACES", "KernelCase", "Kernels", "kernel_cases"]
 
-# Nothing but what every program needs: no pass may take away what the kernel is put beside.
+# Only the passes that every program needs: no pass may remove the nodes around the kernel.
 BARE: Final = {"use": "bare", "pipeline": {"bare": {"hir": ["lower-hir"], "mir": ["dead-code", "legalize"]}}}
 
 
@@ -45,7 +45,7 @@ class KernelCase:
 
 @frozen(eq=False)
 class PlacedProgram:
-    """A program around one op: what it is called, the graph, and its arrays from those of the op."""
+    """A program around one op: its name, the graph, and a function from the op's arrays to its inputs."""
 
     name: str
     graph: Graph
@@ -53,7 +53,7 @@ class PlacedProgram:
 
 
 def kernel_cases(row: KernelRow, tried: Sequence[OpProgram]) -> list[KernelCase]:
-    """The programs that a kernel says it takes; of an op that fails there is none, and the laws of ops report it."""
+    """Return the programs that a kernel accepts; ops that fail have none, because the laws of ops report them."""
     takes = [p for p in tried if issubclass(p.op, row.kernel.op) and p.is_static and p.failure is None]
     return [KernelCase(row, p) for p in takes if row.kernel.refusal(p.node) is None]
 
@@ -83,7 +83,7 @@ class Kernels:
 
 
 def agrees(case: KernelCase, programs: Sequence[PlacedProgram], config: dict[str, Any]) -> None:
-    """Require what the yardstick allows of each program, run after run."""
+    """Require the tolerance of the yardstick for each program, run after run."""
     for placed in programs:
         executable = compiled(placed.graph, case.row.target, config)
         first, second = placed.feed(case.program.draw()), placed.feed(case.program.draw(1))
@@ -141,7 +141,7 @@ def placed_after(program: OpProgram, name: str, *, keeps: bool) -> PlacedProgram
     builder, op = Builder("law"), program.node.op
     with building(builder):
         inputs = [builder.input(n, t) for n, t in program.graph.input_types.items()]
-        # Turned round twice: the same elements in memory of their own.
+        # Flipped twice: the same elements in separate memory.
         copies = [twice_flipped(v) for v in inputs]
         results = called(program, op, copies)
     kept = [c for c, v in zip(copies, inputs, strict=True) if keeps and c is not v]

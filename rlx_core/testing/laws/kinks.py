@@ -1,7 +1,7 @@
-"""The laws of derivatives at points where there is none, and at NaN: what is taken there is declared, or NaN.
+"""The laws of derivatives at non-differentiable points and at NaN: the derivative there is declared, or NaN.
 
 Two judges: the numbers that an op declares, in every dtype that it takes and in both modes; and one-sided differences, which
-say whether these numbers are what the declared word means.
+check whether these numbers have the meaning of the declared word.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEP, AGREES = 1e-5, 1e-3
 
 
 class Kinks:
-    """An op says what its derivative is where there is none, and NaN has no derivative but NaN."""
+    """An op declares its derivative at non-differentiable points, and the derivative at NaN is NaN."""
 
     def test_derivatives_at_kinks_are_the_declared_ones(self, op: type[Op]) -> None:
         for kink in op.kinks:
@@ -57,7 +57,7 @@ class Kinks:
 
 
 def is_one_function(program: OpProgram) -> bool:
-    """Element-wise ops with one result: what only moves elements passes the derivatives of NaN as those of numbers."""
+    """Return whether the op is element-wise with one result; ops that move elements pass derivatives of NaN like any other."""
     return program.op.category == "elementwise" and len(program.graph.outputs) == 1
 
 
@@ -79,7 +79,7 @@ def sample_of(kink: Kink, dtype: DType) -> Sample:
 
 
 def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
-    """Require the declared cotangents of the VJP, and of the JVP what they say of a change of each element alone."""
+    """Require the declared cotangents of the VJP, and matching tangents of the JVP for a change of each element alone."""
     graph, arrays = program.graph, program.draw()
     tolerance = 4 * max(precision(a.dtype) for a in program.graph.inputs)
     where = f"{program!r} at {[a.tolist() for a in kink.at]}"
@@ -102,7 +102,7 @@ def gives_what_it_declares(program: OpProgram, kink: Kink) -> None:
 
 
 def lies_between_the_sides(program: OpProgram, kink: Kink) -> None:
-    """Require of each element that its derivative is what the kink's word makes of those from below and from above."""
+    """Require of each element that its derivative is the combination of the one-sided derivatives that the kink's word means."""
     for operand, (array, gives) in enumerate(zip(kink.at, kink.gives, strict=True)):
         for place in np.ndindex(array.shape):
             below, above = (one_sided(program.graph, kink, operand, place, side) for side in (-1, 1))
@@ -152,7 +152,7 @@ def nan_has_no_number(program: OpProgram, name: str, at: list[np.ndarray]) -> No
 
 
 def depends(value: Value, source: Value) -> bool:
-    """Whether a value is computed from another one."""
+    """Return whether a value is computed from another one."""
     seen: set[Value] = set()
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""The laws of what an op means: types, references, decompositions, sizes, axes, batches."""
+"""The laws of an op's semantics: types, references, decompositions, sizes, axes, batches."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from rlx_core.transforms.vjp import vjp_graph
 __all__ = ["Meaning"]
 
 ROUNDINGS = 8
-"""How many roundings of constants a derivative in a narrow dtype may show."""
+"""Number of roundings of constants that a derivative in a narrow dtype may show."""
 BATCH = 3
 OTHER_BATCHES = (1, 5)
-"""Sizes of batches that are tried besides, with every operand mapped."""
+"""Further batch sizes that are tried, with every operand mapped."""
 
 
 class Meaning:
-    """One value by several ways: as inferred, as computed, in other dtypes, with symbols for sizes, in a batch."""
+    """One value computed in several ways: by inference, by the reference, in other dtypes, with symbolic sizes, in a batch."""
 
     @about(runs, variants=EVERY)
     def test_inferred_type_is_the_type_computed(self, program: OpProgram) -> None:
@@ -107,7 +107,7 @@ class Meaning:
     def test_rules_are_the_same_in_every_dtype(self, program: OpProgram) -> None:
         other = program.widened
         if other is program or [t.dtype.wide for t in program.node.types] != [t.dtype for t in other.node.types]:
-            return  # the dtype is part of what the op means
+            return  # the dtype is part of the op's semantics
         arrays, engine = program.draw(), program.engine
         where = f"in {program.node.operand_types[0]} differs from that in f64 by more than rounding"
         near_oracle(
@@ -130,7 +130,7 @@ class Meaning:
     @about(runs, rules=["vjp", "batch", "decompose"], widens=True)
     def test_symbolic_sizes_mean_the_same(self, program: OpProgram) -> None:
         if (general := generalized(program)) is None:
-            return  # every size is 0 or 1, or the op says, with a typed error, that it takes no symbols
+            return  # every size is 0 or 1, or the op refuses symbols with a typed error
         for sizes in general.bindings:
             means_the_same(general, sizes, program)
 
@@ -212,7 +212,7 @@ def agree(general: Graph | None, static: Graph | None, arrays: Sequence[np.ndarr
 
 
 def accumulating(program: OpProgram) -> list[np.ndarray | None]:
-    """The operands as a reference gets them: narrow floats in f32, and memory of their own."""
+    """Return the operands as a reference gets them: narrow floats in f32, and each in separate memory."""
     arrays = [a.astype(v.dtype.accumulator.numpy) for a, v in zip(program.draw(), program.node.present(), strict=False)]
     return spread(program.node, arrays)
 
@@ -223,15 +223,15 @@ def refer(reference: Any, operands: Sequence[np.ndarray | None]) -> list[np.ndar
 
 
 def referred(program: OpProgram) -> list[np.ndarray]:
-    """What the op's own reference gives; nothing where it has none."""
+    """Return the results of the op's own reference; empty if it has none."""
     reference = program.node.op.reference
     return [] if reference is None else refer(reference, accumulating(program))
 
 
 def assert_kind(result: np.ndarray, type: TensorType, node: Node) -> None:
-    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is.
+    """A reference may leave rounding and wrapping to the interpreter, but must return the declared kind of number.
 
-    Nor may a type lose the digits that an operand has and the reference keeps, unless an attribute asks for that.
+    Nor may a type lose the digits that an operand has and the reference keeps, unless an attribute requests that.
     """
     operands = node.operand_types
     found, declared = dtype(result.dtype), type.dtype

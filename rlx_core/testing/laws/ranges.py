@@ -21,17 +21,17 @@ __all__ = ["Ranges"]
 
 DEFAULT_RANGE: Final = (-2.0, 2.0)
 TAILS: Final = ((3.0, 12.0), (-12.0, -3.0), (12.0, 40.0), (-40.0, -12.0))
-"""Each is drawn by itself: results are compared relative to the largest, which would hide an error next to it."""
+"""Each is drawn in a separate array: results are compared relative to the largest, which would hide an error next to it."""
 SPECIAL: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 3.5, -7.25, 30.0, -30.0, 2.0**-1040)
 MIN_MANY: Final = 2**16 + 1
-"""How many elements an operand has at least where many are tried: more than 16 bits count."""
+"""Minimum number of elements of an operand for the law of large operands: more than 16 bits count."""
 MAX_MANY: Final = 2**19
-"""How many elements all values of a program together have at most there: products of large operands take minutes."""
+"""Maximum number of elements of all values of a program there: products of large operands take minutes."""
 BATCH: Final = 3
 
 
 class Ranges:
-    """An op means one thing for all values, not for those of its samples alone."""
+    """The definition of an op is valid for all values, not only for the ranges of its samples."""
 
     @about(has_two_meanings, rules=["decompose"], widens=True)
     def test_decomposition_means_the_same_in_the_tails(self, program: OpProgram) -> None:
@@ -95,7 +95,7 @@ class Ranges:
 
 
 def tails(program: OpProgram) -> Iterator[OpProgram]:
-    """The program with operands from other ranges; nothing where the author chose the range, which may be all of the domain."""
+    """Yield the program with operands from other ranges; nothing where the author chose the range, maybe the whole domain."""
     sample = program.sample
     if sample.make is None and not sample.ranges and (sample.low, sample.high) == DEFAULT_RANGE:
         for low, high in TAILS:
@@ -127,7 +127,7 @@ def enlarged(program: OpProgram) -> OpProgram | None:
             continue
         try:
             count = sum(int(np.prod(t.static_shape)) for node in large.graph.nodes for t in node.types)
-        except Exception:  # noqa: BLE001  the law of refusals judges what a call raises
+        except Exception:  # noqa: BLE001  the law of refusals judges the exceptions of calls
             continue
         if count <= MAX_MANY and large.failure is None:
             return large

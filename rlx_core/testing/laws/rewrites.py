@@ -1,8 +1,8 @@
-"""The laws of what rewrites programs: rules, passes, legalizations, blocks, and formats of files.
+"""The laws of program transformations: rules, passes, legalizations, blocks, and formats of files.
 
 Each is applied to programs in which it fires, and results before and after it are compared on ordinary and on special inputs. A
 rule's programs follow from its own samples or from its left side, a legalization's from the samples of its op, a pass's from its
-samples and from `compositions.py`. What a rewrite states that it violates is excused, and nothing else (`equivalence.py`).
+samples and from `compositions.py`. Only violations that a rewrite declares are excused (`equivalence.py`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ Named = tuple[str, Graph, Graph, Own]
 """A program in words, the program, the program after the rewrite, and inputs that it is known to take."""
 
 MAX_RETYPED: Final = 24
-"""How many of the compositions that a pass changes are tried in other types as well."""
+"""Number of the compositions that a pass changes that are tried in other types as well."""
 MAX_COMPARED: Final = 48
-"""How many of the programs that a pass changes are compared; they are taken from the whole list at equal distances."""
+"""Number of the programs that a pass changes that are compared; they are taken from the list at equal distances."""
 
 LIR: Final = {"hir": ["lower-hir"], "mir": ["canonicalize", "cse", "dead-code", "legalize"]}
 
 
 class Rewrites:
-    """What a program computes does not change by what rewrites it."""
+    """The results of a program do not change by a rewrite."""
 
     def test_rewrite_rule_keeps_values(self, rewrite_rule: RuleRow) -> None:
         rule, fired = rewrite_rule.rule, 0
@@ -152,7 +152,7 @@ def sizes_of(sample: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def other_samples(rule: RewriteRule) -> Iterator[Mapping[str, Any]]:
-    """One type for all variables, of each dtype and of other sizes; nothing for a rule that brings its own samples."""
+    """Yield one type for all variables, of each dtype and of other sizes; nothing for a rule with its own samples."""
     if rule.samples:
         return
     yield from default_samples(rule)
@@ -196,7 +196,7 @@ def rewritten_by_pass(row: PassSubject) -> Iterator[Named]:
 
 
 def changed(made: Any, what: str, known: Context, name: str, before: Graph, own: Own = None) -> Iterator[Named]:
-    """A program and what a pass makes of it, if that is another one."""
+    """Yield a program and the result of a pass on it, if that differs."""
     try:
         after = made.run(before, known).graph
     except Exception as error:
@@ -207,12 +207,12 @@ def changed(made: Any, what: str, known: Context, name: str, before: Graph, own:
 
 
 def context() -> Context:
-    """What a pass gets to know where nothing is configured."""
+    """Return the context of a pass with the default configuration."""
     return resolve_plan(Configuration(), default_host().activate_all()).context
 
 
 def assert_lir_pass_keeps_values(row: PassSubject) -> None:
-    """Require of planned programs what the yardstick allows, with the pass in their pipeline."""
+    """Require the tolerance of the yardstick for planned programs, with the pass in their pipeline."""
     if not default_host().activate_all().backends:
         pytest.skip(f"{row} works on planned programs, and no backend is installed")
     config = {"use": "tried", "pipeline": {"tried": {**LIR, "lir": [row.name]}}}
@@ -227,7 +227,7 @@ def assert_lir_pass_keeps_values(row: PassSubject) -> None:
 
 
 def legalized(program: OpProgram, row: LegalizationRow) -> Graph | None:
-    """The program with its op replaced as the table says; `None` where the table declines."""
+    """Return the program with its op replaced by the table's rewrite; `None` where the table declines."""
     is_replaced = False
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
@@ -268,7 +268,7 @@ SHAPES: Final = ((2, 3), (5,), (1,), (0, 2), ())
 
 
 def assert_round_trips(row: FormatRow) -> None:
-    """Require that arrays and programs come back as they were written, of those that the format takes."""
+    """Require that arrays and programs of the kinds that the format takes are read as they were written."""
     taken = 0
     with tempfile.TemporaryDirectory() as folder:
         for dtype in DTYPES:
@@ -290,7 +290,7 @@ def arrays_of(dtype: str, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def is_kept(row: FormatRow, folder: Path, arrays: Mapping[str, np.ndarray], name: str) -> bool:
-    """Whether the format takes some arrays; then they have to come back bit for bit."""
+    """Return whether the format takes some arrays; then they have to come back bit for bit."""
     path = folder / f"tried{row.suffix}"
     try:
         row.write(path, dict(arrays), default_host())
@@ -312,7 +312,7 @@ def written_programs() -> Iterator[tuple[str, Graph, Mapping[str, np.ndarray]]]:
 
 
 def is_program_kept(row: FormatRow, folder: Path, name: str, graph: Graph, fed: Mapping[str, np.ndarray]) -> bool:
-    """Whether the format takes a graph; then what is read has to compute the same bits."""
+    """Return whether the format takes a graph; then the graph that is read has to compute the same bits."""
     path = folder / f"tried{row.suffix}"
     try:
         row.write(path, graph, default_host())

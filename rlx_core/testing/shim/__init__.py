@@ -5,12 +5,12 @@ subgroups are real, and the order of threads between them is drawn from a seed. 
 all threads reach, an access that is not aligned, an overflow of a stack, bytes written beyond a buffer, and a factor that
 a tensor core is given before it is ready or changed before it was read are errors.
 
-    dialects    what stands for a language: which header, which functions of its prelude C++ has not
-    compiler    the C++ compiler that there is, and what it makes
+    dialects    the C++ form of a language: its header, and the functions of its prelude that C++ does not have
+    compiler    the available C++ compiler, and its shared objects
     memory      memory between guards
     driver      a device: `rlx_core.device.driver.Driver`
     programs    whole programs on such a device
-    *.h         what the sources are compiled with
+    *.h         the headers of the sources
 
-It is slow beside a GPU and exact beside one in software; it says nothing of registers, speed, or what a real compiler does.
+It is slow compared with a GPU and as exact as a software GPU; it gives no information on registers, speed, or real compilers.
 """

@@ -1,4 +1,4 @@
-"""The C++ compiler that there is: g++ or clang++ of the system, else the one that `ziglang` brings by pip."""
+"""The available C++ compiler: g++ or clang++ of the system, else the one of the package `ziglang`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS: Final = (
     *("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"),
     *("-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fsigned-char", "-fno-sanitize=undefined"),
 )
-"""What numbers and pointers mean on a GPU: nothing is contracted, memory has no types, whole numbers wrap around."""
+"""Flags for the semantics of a GPU: no contraction of products and sums, no strict aliasing, integers wrap around."""
 
 INSTALL: Final = "install a C++ compiler: apt-get install g++, or python -m pip install ziglang"
 
@@ -38,15 +38,15 @@ class Compiler:
     """A C++ compiler.
 
     Attributes:
-        command: How it is started.
-        identity: It, its version and our headers: with a source, all that decides what it makes.
+        command: Its command line.
+        identity: It, its version and our headers: with a source, all that determines its output.
     """
 
     command: tuple[str, ...]
     identity: str
 
     def shared_object(self, source: str) -> bytes:
-        """What a source becomes.
+        """Compile a source to a shared object.
 
         Raises:
             KernelBuildError: It does not compile.
@@ -68,10 +68,10 @@ class Compiler:
 
 @cache
 def compiler() -> Compiler:
-    """The compiler that `CXX` names, else the first that there is.
+    """The compiler that `CXX` names, else the first that is available.
 
     Raises:
-        DeviceUnavailableError: There is none, or the stacks of threads are not known for this machine.
+        DeviceUnavailableError: No compiler is available, or the stacks of threads are not known for this machine.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         raise DeviceUnavailableError(

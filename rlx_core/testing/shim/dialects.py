@@ -1,4 +1,4 @@
-"""What stands for a GPU language in C++: a header, and those few functions of its prelude that are written in assembly."""
+"""The form of a GPU language in C++: a header, and replacements of the few functions of its prelude that use assembly."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ template <u32 A_IS_ACROSS, u32 B_IS_ACROSS> RLX_FN void rlx_multiply_wide_{dtype
     "rlx_copies_end": "RLX_FN void rlx_copies_end() { shim::ended[shim::current] += 1u; }",
     "rlx_await_copies": "template <u32 N> RLX_FN void rlx_await_copies() { shim::await_copies(N); }",
 }
-"""Instructions of a subgroup on matrices, and copies that nobody has waited for."""
+"""Matrix instructions of a subgroup, and asynchronous copies."""
 
 
 @frozen
@@ -74,12 +74,12 @@ class Dialect:
     """A language as C++.
 
     Attributes:
-        language: What sources are written in.
-        header: What a source is compiled with, beside this file; empty where sources include it themselves.
+        language: The language of the sources.
+        header: A header that sources are compiled with, in addition to this file's; empty where sources include it themselves.
         head: The start of a kernel, up to its name, which is the only group.
-        replaced: Functions of the language's prelude by name → what stands for them here.
+        replaced: Functions of the language's prelude by name → their replacements here.
         shared_nbytes: Memory that a group shares.
-        most_shared_nbytes: The same with what a launch asks for, where launches may ask.
+        most_shared_nbytes: The maximum with dynamic shared memory of a launch, where launches may have it.
     """
 
     language: Language
@@ -127,9 +127,9 @@ template <class To, class From> RLX_FN void rlx_copy_ahead(To to, From from, boo
   uint4 words = uint4(0u, 0u, 0u, 0u);
   if (is_there) { words = *(const uint4*)from; }
   *(uint4*)to = words;
-}""",  # without `threadgroup`, which declares what is shared here
+}""",  # without `threadgroup`, which declares shared memory here
     },
 )
 
 DIALECTS: Mapping[str, Dialect] = {d.language.name: d for d in (CUDA_DIALECT, HIP_DIALECT, METAL_DIALECT)}
-"""By the language's name."""
+"""The dialects by the language's name."""

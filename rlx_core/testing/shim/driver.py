@@ -1,7 +1,7 @@
 """A device that runs a GPU language on this machine's processor: memory between guards, kernels as functions of a library.
 
-Everything happens while it is asked for. What rlx's own kernels may never do (stray beyond a buffer, wait where not all wait) is
-an `AssertionError` that names the kernel; what a user can cause is one of rlx's errors.
+Every call is synchronous. An access that rlx's own kernels must not make (beyond a buffer, a barrier that not all threads
+reach) is an `AssertionError` that names the kernel; a fault that a user can cause is one of rlx's errors.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from rlx_core.testing.shim.memory import Buffer, guarded
 __all__ = ["ShimDriver", "facts_of", "stand_in"]
 
 GIVEN: Final = -1
-"""The number of the memory that a launch gives its groups, among a launch's buffers."""
+"""The number of a launch's dynamic shared memory among its buffers."""
 
 GIVEN_ALIGNMENT: Final = 1024
 
 MOST_THREADS: Final = 1024
 STACK_NBYTES: Final = (80 << 10) + 320
-"""Of a thread, a fifth of it unused. No power of two, so that stacks do not meet in the same few lines of a cache."""
+"""Bytes of a thread's stack, a fifth of it unused. No power of two, so that stacks do not compete for the same cache lines."""
 
 FAULTS: Final = (
     "",
@@ -56,7 +56,7 @@ FAULTS: Final = (
     "products that nobody waits for",
     "products that not all threads of the warpgroup ask for",
 )
-"""What `Fault` of group.h means, in its order."""
+"""The meanings of `Fault` of group.h, in its order."""
 
 
 class LaunchRecord(ctypes.Structure):
@@ -99,8 +99,8 @@ class ShimDriver(Driver):
     Args:
         dialect: The language that it takes.
         place: The device's name, for errors.
-        facts: What it says of itself; by default `facts_of(dialect)`.
-        seed: What orders of threads are drawn from, a new one for each launch.
+        facts: Its device facts; by default `facts_of(dialect)`.
+        seed: Seed of the orders of threads, a new order for each launch.
     """
 
     def __init__(self, dialect: Dialect, place: str, facts: DeviceFacts | None = None, seed: int = 1) -> None:
@@ -180,7 +180,7 @@ class ShimDriver(Driver):
 
     @property
     def most_shared_nbytes(self) -> int:
-        """Memory that a group may share, with what its launch asks for."""
+        """Maximum memory that a group may share, dynamic memory of its launch included."""
         return self._dialect.most_shared_nbytes
 
     def share(self, launch: Launch, nbytes: int) -> None:
@@ -237,7 +237,7 @@ _processor = Lock("the stacks of the stand-ins' threads")
 
 @cache
 def stacks() -> int:
-    """The address of the stacks of all threads of a group; of those that nobody touches the system has nothing."""
+    """Return the address of the stacks of all threads of a group; the system allocates no pages for unused ones."""
     memory = mmap.mmap(-1, MOST_THREADS * STACK_NBYTES)
     _kept.append(memory)
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -260,7 +260,7 @@ def loaded(binary: bytes, place: str) -> Module:
     except OSError as error:
         raise KernelBuildError(f"{place}: a library that does not load", Fact("system", error)) from None
     finally:
-        os.unlink(path)  # what is mapped stays
+        os.unlink(path)  # the mapping stays
     unload = ctypes.CDLL(None).dlclose
     unload.argtypes = (ctypes.c_void_p,)
     weakref.finalize(library, unload, library._handle).atexit = False
@@ -268,10 +268,10 @@ def loaded(binary: bytes, place: str) -> Module:
 
 
 def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> DeviceFacts:
-    """What a stand-in says of itself.
+    """Return the device facts of a stand-in.
 
     Args:
-        features: What it is to have of those that kernels of a target use.
+        features: The features that it has, among the ones that kernels of a target use.
 
     Raises:
         DeviceUnavailableError: There is no C++ compiler.

@@ -1,4 +1,4 @@
-"""Memory of a stand-in, between guards: who writes beyond it is found out."""
+"""Memory of a stand-in, between guards, which detect writes out of bounds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rlx_core.system.records import define
 __all__ = ["Buffer", "guarded"]
 
 POISON: Final = 0xFF
-"""What fresh memory is full of: NaN in every float."""
+"""The byte that fresh memory is filled with: NaN in every float."""
 
 GUARD: Final = 256
-"""Bytes before and behind every buffer that nobody may write."""
+"""Bytes before and after every buffer that must not be written."""
 
 GUARDED: Final = np.arange(7, 7 + GUARD, dtype=np.uint16).astype(np.uint8)
 
@@ -38,7 +38,7 @@ class Buffer:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nobody wrote beyond it."""
+        """Whether no write went out of bounds."""
         begin, end = self.start, self.start + self.nbytes
         before, behind = self.whole[begin - GUARD : begin], self.whole[end : end + GUARD]
         return bool((before == GUARDED).all() and (behind == GUARDED).all())

@@ -36,7 +36,7 @@ class ShimBackend(GpuBackend):
 
 @cache
 def shim_host(language: str) -> PluginHost:
-    """A host that has the target `shim` besides everything installed, whose device takes CUDA C, HIP or MSL.
+    """Return a host with the target `shim` in addition to everything installed, whose device takes CUDA C, HIP or MSL.
 
     Args:
         language: `cuda`, `hip` or `metal`.
@@ -65,7 +65,7 @@ def shim_host(language: str) -> PluginHost:
 
 
 def run_cuda(graph: Graph, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """A graph in CUDA C, with poisoned memory; what it has no kernel for runs on the host."""
+    """Run a graph in CUDA C, with poisoned memory; ops without a kernel run on the host."""
     return _run("cuda", graph, arrays)
 
 
