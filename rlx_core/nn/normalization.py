@@ -183,8 +183,7 @@ def batch_norm_inference(
     eps: float = 1e-5,
     layout: Layout = "nchw",
 ) -> Array:
-    """Each channel normalised with given statistics: `(x - mean) / sqrt(var + eps) · weight + bias`; see `batch_norm`.
-    """
+    """Each channel normalised with given statistics: `(x - mean) / sqrt(var + eps) · weight + bias`; see `batch_norm`."""
     axis, data, affine = _channels("batch_norm_inference", x, weight, bias, layout)
     return _batch_norm.batch_norm_inference(data, *affine, running_mean, running_var, axis=axis, eps=eps)
 

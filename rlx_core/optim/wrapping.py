@@ -41,8 +41,7 @@ class MultiStepsState(NamedTuple):
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """The number of consecutive skipped updates, whether the last one was applied, the total number skipped, the inner state.
-    """
+    """The number of consecutive skipped updates, whether the last one was applied, the total number skipped, the inner state."""
 
     notfinite_count: Any
     last_finite: Any
