@@ -35,8 +35,7 @@ MAX_TRACES: Final = 8
 """Maximum number of traces kept for one combination of argument types: a flag that changes back reuses its trace."""
 
 MAX_PROGRAMS: Final = 64
-"""Maximum number of programs of one function; a captured Python scalar that changes in every call adds one for each value.
-"""
+"""Maximum number of programs of one function; a captured Python scalar that changes in every call adds one per value."""
 
 
 @frozen(eq=False)

@@ -51,7 +51,7 @@ def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
 
 
 def _chosen(wins: Value, loses: Value, y: Value) -> Value:
-    """Return the derivative of an extreme by one operand: 1 where it wins, 0 where it loses, ½ at a tie, NaN for NaN."""
+    """Return the derivative of an extreme by one operand: 1 where it is the result, 0 elsewhere, ½ at a tie, NaN for NaN."""
     return where(wins, 1, where(loses, 0, where(y == y, 0.5, y)))
 
 

@@ -113,7 +113,7 @@ def finfo(type: Any, /) -> FloatLimits:
     if not own.is_float:
         raise DtypeError(f"finfo: {own} is not a float dtype", hint="iinfo is for integers")
     if own is bf16:
-        import ml_dtypes  # NumPy does not know bfloat16
+        import ml_dtypes  # NumPy has no bfloat16
 
         limits: Any = ml_dtypes.finfo(own.numpy)  # type: ignore[no-untyped-call]
     else:

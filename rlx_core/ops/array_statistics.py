@@ -63,9 +63,7 @@ def _accumulated(x: Any, dtype: DType | str | None) -> Any:
 
 @checked_call
 def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
-    """The sum over `axis`, in `dtype`: by default that of a float `x`, and for integers and bool the default integer (i64,
-    u64).
-    """
+    """The sum over `axis`, in `dtype`: by default the dtype of a float `x`, else the default integer dtype (i64 or u64)."""
     return structural.sum_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 

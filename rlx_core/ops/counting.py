@@ -124,7 +124,7 @@ class ArgExtreme(Op):
 
 @define_op
 class ArgMax(ArgExtreme):
-    """The position of the largest element of an axis: the first one, and NaN wins.
+    """The position of the largest element of an axis: the first one, where NaN is extreme.
 
     Attributes:
         axis: The axis that is searched.
@@ -137,7 +137,7 @@ class ArgMax(ArgExtreme):
 
 @define_op
 class ArgMin(ArgExtreme):
-    """The position of the smallest element of an axis: the first one, and NaN wins.
+    """The position of the smallest element of an axis: the first one, where NaN is extreme.
 
     Attributes:
         axis: The axis that is searched.

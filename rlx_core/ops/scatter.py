@@ -103,7 +103,7 @@ class Scatter(Indexed):
     def _others(self, x: Value, updates: Value, indices: Value) -> Value:
         """Return for each update the product of all other factors of its element: that of all nonzero ones over the update.
 
-        If two updates of one element are 0, its mixed derivative by both of them is lost; all others are correct.
+        If two updates of one element are 0, its mixed derivative by both of them is lost; everything else is correct.
         """
         is_zero = updates == 0
         zeros = self._gather(self._scatter_add(cast(is_zero, to=x.dtype), indices, x), indices)

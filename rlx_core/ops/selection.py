@@ -147,7 +147,7 @@ class Clip(Op):
         return y if hi is None else where(y > hi, hi, y)
 
     def _weights(self, x: Value, lo: Value | None, hi: Value | None) -> tuple[Value | None, ...]:
-        """Return the derivative in each operand: 1 where the result is that operand, 0 where it is another, NaN where x is NaN."""
+        """Return the derivative in each operand: 1 where the result is that operand, 0 elsewhere, NaN where x is NaN."""
         is_raised = None if lo is None else x < lo
         held = x if is_raised is None else where(is_raised, lo, x)
         is_lowered = None if hi is None else held > hi

@@ -22,7 +22,7 @@ def global_norm(tree: Any) -> Any:
 
 @checked_call
 def clip(max_delta: Any) -> GradientTransformation:
-    """Every element between `-max_delta` and `max_delta`; NaN stays NaN."""
+    """Clip every element to `-max_delta` … `max_delta`; NaN is preserved."""
     expect_positive("clip: max_delta", max_delta)
     return stateless(
         lambda grads, params: each("clip", lambda g: rlx.minimum(rlx.maximum(g, -max_delta), max_delta), grads)

@@ -43,7 +43,7 @@ def constant_schedule(value: float) -> Schedule:
 def polynomial_schedule(
     init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
-    """From one value to another along a power: `end + (init - end)·(1 - t)^power`, where t goes from 0 to 1.
+    """A transition from one value to another along a power: `end + (init - end)·(1 - t)^power`, where t goes from 0 to 1.
 
     Args:
         init_value: The value up to step `transition_begin`.
@@ -62,7 +62,7 @@ def polynomial_schedule(
 
 @checked_call
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
-    """From one value to another in a line; see `polynomial_schedule`.
+    """A linear transition from one value to another; see `polynomial_schedule`.
 
     >>> linear_schedule(0.0, 1.0, 4)(1)
     Array(0.25, dtype=float32)
@@ -72,7 +72,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int, 
 
 @checked_call
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
-    """From a value to `alpha` times it along half a cosine, to the power `exponent`.
+    """A transition from a value to `alpha` times it along half a cosine, to the power `exponent`.
 
     Source:
         Loshchilov, Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983, equation 5.

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Transformation(Protocol):
-    """Anything with these two methods can be chained, wrapped, and given to `rlx.train_step`."""
+    """Protocol of transformations, which can be chained, wrapped, and passed to `rlx.train_step`."""
 
     @property
     def init(self) -> Callable[[Any], Any]: ...

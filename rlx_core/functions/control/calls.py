@@ -149,12 +149,12 @@ def map(f: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
 
 @checked_call
 def associative_scan(fn: Callable[[C, C], C], elems: C, reverse: bool = False, axis: int = 0) -> C:
-    """The running combination of elements along an axis, in logarithmically many rounds.
+    """The running combination of elements along an axis, in about log₂ n rounds for n elements.
 
-    fn: Combines two pytrees of slices, all their elements at once; must be associative.
+    Args:
+        fn: Combines two pytrees of slices, all their elements at once; must be associative.
         elems: A pytree of arrays of one size along the axis, which is known when the function is traced.
         reverse: Whether to start at the end.
-        reverse: Whether it begins at the end.
         axis: The axis of the combination.
 
     Raises:

@@ -82,9 +82,9 @@ class Phases:
 class StridePhase:
     """Every stride-th cell of one axis, with its terms: cell t of it is the sum over j of dy[first + t + j]·k[..].
 
-    start: The first of every stride-th element of the kernel that reaches it, and `elements`, their number; j goes backwards.
+    Attributes:
+        start: The first of every stride-th element of the kernel that reaches it, and `elements`, their number; j goes backwards.
         first: The cell of dy paired with the last of them at its first cell; negative for one before the first.
-        first: Which cell of dy meets the last of them at its first cell; negative for one in front of all.
     """
 
     start: int

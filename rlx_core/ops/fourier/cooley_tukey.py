@@ -46,7 +46,7 @@ def dft(re: Value, im: Value | None, sign: int) -> tuple[Value, Value]:
 
 
 def _split(x: Parts, n1: int, n2: int, sign: int) -> tuple[Value, Value]:
-    """Transform by j = j₁n₂ + j₂ and k = k₁ + n₁k₂: n₁-point transforms over j₁, twiddle factors, n₂-point transforms."""
+    """Decompose with j = j₁n₂ + j₂ and k = k₁ + n₁k₂: n₁-point transforms over j₁, twiddle factors, n₂-point transforms."""
     outer = x[0].shape[:-1]
     table = _parts_of(x, lambda v: reshape(v, (*outer, n1, n2)))
     roots = _roots(np.outer(np.arange(n1), np.arange(n1)), n1, sign)

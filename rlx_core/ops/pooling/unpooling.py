@@ -105,7 +105,7 @@ def fractional_max_pool(
 ) -> Array:
     """The largest cells of windows at random positions, whose number is given by the spatial sizes of the result.
 
-    Each channel of each example has separate windows, at most half a step earlier or later than evenly spaced ones.
+    Each channel of each example has separate windows, which deviate from evenly spaced ones by less than a cell.
 
     Args:
         key: The key of the positions.

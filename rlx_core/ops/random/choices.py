@@ -47,8 +47,8 @@ def randint(key: Key, shape: Shape, minval: Any, maxval: Any, dtype: DType | str
     """Integers from minval to maxval - 1, uniform within 2^-32 (2^-64 if there are more than 2^32).
 
     Args:
+        key: One key.
         shape: The shape of the result.
-        shape: Of the result.
         minval, maxval: Integers, or integer arrays that broadcast to `shape`; where an array's `maxval` is not above
             `minval`, the result is `minval`.
         dtype: An integer dtype, which can represent all of them.

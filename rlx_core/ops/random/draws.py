@@ -160,7 +160,7 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
     Args:
         key: One key.
         p: A number, or an array that broadcasts to `shape`; traced values are clamped to 0..1.
-        shape: The shape of the result; that of `p` by default.
+        shape: The shape of the result; the shape of `p` by default.
 
     Raises:
         ConfigError: A known probability is outside of 0..1.

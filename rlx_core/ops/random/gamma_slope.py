@@ -38,8 +38,7 @@ _STEPS: Final = np.linspace(-3.2, 3.7, 64)
 _DECAYS: Final = np.exp(-_STEPS)
 NODES: Final = np.exp(_STEPS - _DECAYS)
 WEIGHTS: Final = NODES * (1 + _DECAYS) * (_STEPS[1] - _STEPS[0])
-"""The trapezoidal rule after y = exp(r - e^-r), for functions that decrease like e^-y or faster: error 4e-8, usually 1e-12.
-"""
+"""The trapezoidal rule after y = exp(r - e^-r), for functions that fall like e^-y or faster: error at most 4e-8, mostly 1e-12."""
 
 _LARGE: Final = 10.0
 """From here on the series of ln a - ψ(a) is as accurate as the difference, and exact where that cancels."""

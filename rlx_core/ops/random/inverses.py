@@ -62,7 +62,7 @@ def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DTy
     Args:
         key: One key.
         sigma: A number, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `sigma` by default.
+        shape: The shape of the result; the shape of `sigma` by default.
         dtype: A float dtype.
 
     Raises:
@@ -94,7 +94,7 @@ def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DTyp
     Args:
         key: One key.
         scale: A number, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `scale` by default.
+        shape: The shape of the result; the shape of `scale` by default.
         dtype: A float dtype.
 
     Raises:
@@ -113,7 +113,7 @@ def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f3
     Args:
         key: One key.
         b: A number above 0, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `b` by default.
+        shape: The shape of the result; the shape of `b` by default.
         dtype: A float dtype.
 
     Raises:
@@ -185,7 +185,7 @@ def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str =
     Args:
         key: One key.
         p: A number above 0 and at most 1, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `p` by default.
+        shape: The shape of the result; the shape of `p` by default.
         dtype: An integer dtype; results saturate at its largest number.
 
     Raises:

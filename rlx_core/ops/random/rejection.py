@@ -52,7 +52,7 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
     Args:
         key: One key.
         a: A number above 0, or an array that broadcasts to `shape`. Its derivative is the implicit one, of first order.
-        shape: The shape of the result; that of `a` by default.
+        shape: The shape of the result; the shape of `a` by default.
         dtype: A float dtype. For small `a`, most numbers underflow; see `loggamma`.
 
     Raises:
@@ -134,7 +134,7 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
     Args:
         key: One key.
         df: A number above 0, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `df` by default.
+        shape: The shape of the result; the shape of `df` by default.
         dtype: A float dtype.
 
     Raises:
@@ -153,7 +153,7 @@ def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -
     Args:
         key: One key.
         df: A number above 0, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `df` by default.
+        shape: The shape of the result; the shape of `df` by default.
         dtype: A float dtype.
 
     Raises:
@@ -175,7 +175,7 @@ def poisson(key: Key, lam: Any, shape: Shape | None = None, dtype: DType | str =
     Args:
         key: One key.
         lam: The rate, from 0 to 1e6; a number, or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `lam` by default.
+        shape: The shape of the result; the shape of `lam` by default.
         dtype: An integer dtype, which can represent the results.
 
     Raises:

@@ -97,7 +97,7 @@ def binomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType 
         key: One key.
         n: The number of trials; each takes a word.
         p: From 0 to 1, a number or an array that broadcasts to `shape`.
-        shape: The shape of the result; that of `p` by default.
+        shape: The shape of the result; the shape of `p` by default.
         dtype: An integer dtype.
 
     Raises:
