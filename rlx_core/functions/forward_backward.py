@@ -205,7 +205,7 @@ class ForwardBackward:
         The weights must still be those that `saved` was computed with: assign to them after this call.
 
         Args:
-            saved: What `forward` returned; it may be used again.
+            saved: The residuals that `forward` returned; they may be used again.
             cotangents: A pytree like the result; 1 for one real scalar.
 
         Raises:

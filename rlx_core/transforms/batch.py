@@ -44,7 +44,7 @@ def vmap_graph(
 
     Args:
         graph: The program for one example.
-        in_axes: Where the new axis goes: one axis for every input, one an input in order, or by name. `None` and names
+        in_axes: The position of the new axis: one for all inputs, one per input in order, or by name. `None` and names
             that a mapping leaves out are shared by all examples. Params are mapped only by name. May be negative.
         out_axes: The same for outputs. `None` requires that the output is the same for all examples; with an axis, an output
             that is the same is repeated.
