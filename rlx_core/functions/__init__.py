@@ -1,3 +1,3 @@
-"""What users apply to functions: transformations, loops and choices, derivatives of their own, values that are computed again,
-calls back into Python, training steps. All of it is traced into ops and graphs; no part below knows it.
+"""Transformations of functions: derivatives (also custom ones), batching, loops and choices, recomputation, callbacks into
+Python, training steps. All of them are traced into ops and graphs; lower layers do not depend on this package.
 """

@@ -23,10 +23,10 @@ __all__ = ["debug_callback", "debug_print", "pure_callback"]
 
 @checked_call
 def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) -> Any:
-    """What a Python function of arrays returns, which a compiled program calls on the host while it runs.
+    """Return the result of a Python function of arrays, which a compiled program calls on the host while it runs.
 
-    The function must have no effects: it is called as often as its value is needed, perhaps never. Under `vmap` it is called
-    once for each example; it has no derivative, which `rlx.custom_vjp` may state.
+    The function must not have side effects: it is called whenever its value is needed, perhaps never. Under `vmap` it is called
+    once for each example. It has no derivative unless `rlx.custom_vjp` defines one.
 
     Args:
         function: Takes `args` with NumPy arrays in place of arrays, and returns a pytree like `result_spec`.
@@ -49,7 +49,7 @@ def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) ->
 
 
 def _called(function: Callable[..., Any], result_spec: Any, args: tuple[Any, ...]) -> Any:
-    """The call as a part of the program that is traced."""
+    """Return the results of the call in the current trace."""
     specs, structure = optree.tree_flatten(result_spec)
     types = tuple(_type_of(each) for each in specs)
     arguments, call = _calling("pure_callback", function, args)
@@ -76,10 +76,10 @@ def _type_of(each: Any) -> TensorType:
 
 @checked_call
 def debug_callback(function: Callable[..., Any], *args: Any) -> None:
-    """Call a Python function for what it does, on the host, whenever the program passes this place.
+    """Call a Python function for its side effects, on the host, whenever the program reaches this point.
 
-    Calls stay, though nothing needs them, and keep their order among one another. Under `vmap` there is one for each example;
-    under `grad` they happen in the forward evaluation.
+    Calls are kept even if nothing needs them, and stay in order. Under `vmap` there is one call for each example; under `grad`
+    they happen in the forward evaluation.
 
     Raises:
         CallbackError (when the program runs): The function raised an error.
@@ -95,11 +95,11 @@ def debug_callback(function: Callable[..., Any], *args: Any) -> None:
 
 @checked_call
 def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
-    """Print a text with arrays in it, whenever the program passes this place.
+    """Print a text with arrays in it whenever the program reaches this point.
 
     Args:
-        text: As for `str.format`: `"x = {x}"`.
-        args, kwargs: What stands in it: pytrees of arrays.
+        text: A format string as for `str.format`: `"x = {x}"`.
+        args, kwargs: The values to format: pytrees of arrays.
 
     >>> f = rlx.jit(lambda x: rlx.debug.print("x = {x}", x=x) or x + 1)
     >>> f(np.float32([1, 2]))
@@ -118,10 +118,10 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
 
 
 def _calling(what: str, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Arguments, Callable[..., Any]]:
-    """The arguments of a call, and the function of their arrays."""
+    """Return the arguments of a call, and the function of their arrays."""
     arguments = Arguments.of(current_builder(what), {f"arg{i}": a for i, a in enumerate(args)})
 
-    without_values = evolve(arguments, operands=())  # the values of the trace are not the function's to keep
+    without_values = evolve(arguments, operands=())  # the function must not keep values of the trace alive
 
     def call(*arrays: Any) -> Any:
         given = iter(arrays)

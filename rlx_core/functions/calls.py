@@ -1,4 +1,4 @@
-"""A function traced on the arguments of one call inside a trace: what every transformation of functions starts from."""
+"""A function traced on the arguments of one call inside a trace, which every transformation of functions starts from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Call:
     subtrees: Mapping[str, Tree]
 
     def select(self, what: str, argnums: int | Sequence[int]) -> tuple[str, ...]:
-        """The names of the arguments at these positions.
+        """Return the names of the arguments at these positions.
 
         Raises:
             AxisError: There are fewer arguments, or something else than a position was given.
@@ -51,7 +51,7 @@ class Call:
         return tuple(names[p] for p in positions)
 
     def differentiable(self, what: str, arguments: Sequence[str]) -> list[str]:
-        """The names of all leaves of these arguments.
+        """Return the names of all leaves of these arguments.
 
         Raises:
             DtypeError: A leaf is an integer, a bool or a Python scalar.
@@ -68,12 +68,12 @@ class Call:
         return leaves
 
     def inline(self, graph: Graph, added: Sequence[Any] = (), leaves: Mapping[str, Value] | None = None) -> Results:
-        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order.
+        """Inline a transformed graph on this call's arguments; `added` feeds its additional inputs, in order.
 
-        They go to the innermost trace, which need not be the one of the call: a pullback may be mapped.
+        The nodes go to the innermost trace, which can differ from the call's: a pullback may be mapped.
 
         Raises:
-            ShapeError, DtypeError: A tangent or cotangent is not of its primal's type.
+            ShapeError, DtypeError: A tangent or cotangent does not have the type of its primal.
         """
         builder = ambient_builder() or self.builder
         own = self.traced.graph.input_types
@@ -83,11 +83,11 @@ class Call:
         return inline(builder, graph, bindings)
 
     def prepared(self) -> Call:
-        """The call with its function prepared for reverse differentiation."""
+        """Return the call with its function prepared for reverse differentiation."""
         return evolve(self, traced=evolve(self.traced, graph=prepared(self.traced.graph)))
 
     def held(self) -> Call:
-        """The call with values of its own: what the caller assigns to, later, is not what the function was called with."""
+        """Return the call with copies of its values, so that later assignments by the caller do not change its arguments."""
 
         def own(values: Mapping[str, Value]) -> dict[str, Value]:
             return {name: Value(v.node, v.index) for name, v in values.items()}
@@ -95,17 +95,17 @@ class Call:
         return evolve(self, values=own(self.values), traced=evolve(self.traced, captures=own(self.traced.captures)))
 
     def returned(self, outputs: Sequence[Any]) -> Any:
-        """What the function returns, with these leaves."""
+        """Return the function's result, with these leaves."""
         return self.traced.results.unflatten(outputs)
 
     def argument(self, name: str, leaves: Mapping[str, Any]) -> Any:
-        """One argument's pytree with other leaves."""
+        """Return one argument's pytree with other leaves."""
         tree = self.subtrees[name]
         return tree.unflatten([leaves[n] for n in tree.names])
 
 
 def as_arrays(argument: Any) -> Any:
-    """An argument with its Python floats as arrays of the default dtype, so that it can be differentiated by them."""
+    """Return an argument with its Python floats as arrays of the default dtype, so that it can be differentiated by them."""
     leaves, tree = flatten(argument)
     if not any(type(leaf) is float for leaf in leaves):
         return argument
@@ -115,14 +115,14 @@ def as_arrays(argument: Any) -> Any:
 
 
 def differentiable_arguments(args: Sequence[Any], argnums: int | Sequence[int]) -> list[Any]:
-    """Positional arguments, those to differentiate by as arrays. What is no position is refused later, with its name."""
+    """Return positional arguments, with arrays at `argnums`. An invalid position is refused later, with its name."""
     positions = [argnums] if isinstance(argnums, int) else list(argnums)
     chosen = {p % len(args) for p in positions if isinstance(p, int) and args}
     return [as_arrays(a) if i in chosen else a for i, a in enumerate(args)]
 
 
 def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Trace `function` on the arguments of a call inside a trace; a `TensorType` stands for an argument to come."""
+    """Trace `function` on the arguments of a call inside a trace; a `TensorType` is a placeholder for a future argument."""
     builder = current_builder(what)
     traced = trace(function, args, kwargs, capturing=True)
     named = bind_arguments(function, args, kwargs)

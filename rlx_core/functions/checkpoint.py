@@ -1,4 +1,4 @@
-"""`checkpoint`: a function whose reverse derivative computes its values again instead of keeping them."""
+"""`checkpoint`: a function whose reverse derivative recomputes its values instead of saving them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ R = TypeVar("R")
 
 @checked_call
 def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callable[P, R]:
-    """`function`, whose reverse derivative keeps the arguments and computes again what else it needs.
+    """`function`, whose reverse derivative saves only the arguments and recomputes other values that it needs.
 
-    That costs a second evaluation, and the memory in between is free for others. It is the same mathematics; where a policy
-    keeps values, other operations may be fused, which rounds otherwise.
+    This costs a second evaluation, and frees the memory in between. The mathematics are the same; if a policy saves values,
+    other operations may be fused, which changes rounding.
 
     Args:
         function: Any function of pytrees of arrays.
-        policy: What is kept besides: one of `rlx.checkpoint_policies`, or a function of a node; by default nothing.
+        policy: Which further values are saved: one of `rlx.checkpoint_policies`, or a function of a node; by default none.
 
     Raises:
-        TraceError: It is not a function.
-        ConfigError: The policy is not one.
+        TraceError: The argument is not a function.
+        ConfigError: The policy is not a policy.
 
     >>> f = rlx.checkpoint(lambda x: rlx.sin(rlx.exp(x)))
     >>> rlx.grad(f)(np.float32(0))
@@ -72,13 +72,13 @@ def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callab
 
 
 def saved_values(body: Graph, policy: Policy) -> list[Value]:
-    """The values of a body that a policy keeps; of one that has a name it keeps the value that was given the name."""
+    """Return the values of a body that a policy saves; for a named value, the value before it was named."""
     chosen = (v for node in body.nodes if not node.is_leaf and policy(node) for v in node.results)
     return [v for v in dict.fromkeys(map(unnamed, chosen)) if not v.node.is_leaf]
 
 
 def unnamed(value: Value) -> Value:
-    """The value behind its names: the derivative of what computed it reads that one."""
+    """Return the value before it was named: the derivative of the op that computed it reads that one."""
     while isinstance(value.node.op, CheckpointName):
         (value,) = value.node.present()
     return value
@@ -86,7 +86,7 @@ def unnamed(value: Value) -> Value:
 
 @checked_call
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x`, under a name by which `rlx.checkpoint_policies.save_only_these_names` asks to keep it.
+    """`x`, with a name by which `rlx.checkpoint_policies.save_only_these_names` selects it.
 
     >>> def layer(x):
     ...     return rlx.sin(rlx.checkpoint_name(rlx.exp(x), "hidden"))

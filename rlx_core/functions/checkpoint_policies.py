@@ -1,6 +1,6 @@
-"""What a checkpointed function keeps for its reverse derivative: functions of a node, true where its results are kept.
+"""Checkpoint policies: functions of a node that return whether its results are saved for the reverse derivative.
 
-Any such function is a policy; these are the usual ones, by the names that JAX gave them.
+Any such function is a policy; these are the usual ones, by their names in JAX.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from rlx_core.ops.derivatives.checkpoint import CheckpointName
 __all__ = ["Policy", "dots_saveable", "everything_saveable", "nothing_saveable", "save_only_these_names"]
 
 Policy = Callable[[Node], bool]
-"""Whether the results of a node are kept."""
+"""Returns whether the results of a node are saved."""
 
 
 def nothing_saveable(node: Node) -> bool:
-    """Only the arguments are kept."""
+    """Save only the arguments."""
     return False
 
 
 def everything_saveable(node: Node) -> bool:
-    """All that the derivative needs is kept, as without a checkpoint."""
+    """Save all values that the derivative needs, as without a checkpoint."""
     return True
 
 
 def dots_saveable(node: Node) -> bool:
-    """Results of products are kept: `matmul`, `einsum`, `nn.linear`, convolutions; what is cheap is computed again."""
+    """Save results of products: `matmul`, `einsum`, `nn.linear`, convolutions; recompute the cheaper values."""
     return node.op.category == "compute"
 
 
 def save_only_these_names(*names: str) -> Policy:
-    """Values are kept that were given one of these names by `rlx.checkpoint_name`."""
+    """Save values that were given one of these names by `rlx.checkpoint_name`."""
     chosen = frozenset(names)
 
     def is_chosen(node: Node) -> bool:

@@ -1,10 +1,11 @@
-"""Functions of pytrees with derivatives of their own: what `custom_vjp` and `custom_jvp` have in common.
+"""Functions of pytrees with custom derivatives: the common part of `custom_vjp` and `custom_jvp`.
 
-A call inside of a trace becomes one `CustomFn`, whose graphs are the function and its rule, traced on the same arguments. What
-they use of enclosing traces becomes operands that no derivative is stated by, so differentiating by it is an error.
+A call inside a trace becomes one `CustomFn`, whose graphs are the function and its rule, traced on the same arguments. Values
+of enclosing traces that they use become operands without a derivative, so differentiating by them is an error.
 
-A rule may call the function itself. On its own arguments that is the result of the call that is differentiated, whose derivative
-is this rule again, to any order. On other arguments it is another call, of which `MOST_ORDERS` are recorded inside one another.
+A rule may call the function itself. With the rule's own arguments, this returns the result of the call that is differentiated,
+whose derivative is this rule again, to any order. With other arguments it is another call, of which up to `MOST_ORDERS` are
+nested.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_ORDERS: Final = 3
-"""How many calls of a function on other arguments, inside its own rule, are recorded inside one another."""
+"""Maximum nesting depth of calls of a function with other arguments inside its own rule."""
 
 
 @frozen(eq=False)
 class Call:
-    """One call of a function inside of a trace.
+    """One call of a function inside a trace.
 
     Attributes:
         fixed: The arguments that are not differentiated, by position: any Python objects.
-        arguments: The others.
-        own: The function, traced on them.
+        arguments: The other arguments.
+        own: The function, traced on these arguments.
     """
 
     fixed: Mapping[int, Any]
@@ -62,28 +63,28 @@ class Call:
 
     @property
     def result_leaves(self) -> tuple[Leaf, ...]:
-        """What stands for the results where the rule is traced."""
+        """Return the placeholders for the results in the trace of the rule."""
         pairs = zip(self.own.results.names, self.own.graph.outputs, strict=True)
         return tuple(Leaf(f"own_{name}", "input", value.type) for name, value in pairs)
 
     def given(self, leaves: Sequence[Any]) -> list[Any]:
-        """The arguments that are differentiated, with these leaves."""
+        """Return the arguments that are differentiated, with these leaves."""
         return list(self.arguments.unflatten(leaves).values())
 
     def everything(self, leaves: Sequence[Any]) -> list[Any]:
-        """All arguments in their order, with these leaves for those that are differentiated."""
+        """Return all arguments in order, with these leaves for the differentiated ones."""
         return merged(self.fixed, self.given(leaves))
 
 
 def merged(fixed: Mapping[int, Any], given: Sequence[Any]) -> list[Any]:
-    """All arguments in their order."""
+    """Return all arguments in order."""
     others = iter(given)
     return [fixed[i] if i in fixed else next(others) for i in range(len(fixed) + len(given))]
 
 
 @frozen(eq=False)
 class Active:
-    """A rule that is being traced: whose it is, and what stands for arguments and results of the call."""
+    """A rule that is being traced: its function, and the placeholders for arguments and results of the call."""
 
     function: object
     leaves: Sequence[Any]
@@ -95,7 +96,7 @@ _active: ContextVar[tuple[Active, ...]] = ContextVar("rules being traced", defau
 
 @contextmanager
 def tracing_rule(function: object, leaves: Sequence[Any], results: Any) -> Iterator[None]:
-    """A rule of `function` is traced inside the block: on these leaves, the function has these results."""
+    """Trace a rule of `function` inside the block: on these leaves, the function has these results."""
     token = _active.set((*_active.get(), Active(function, leaves, results)))
     try:
         yield
@@ -104,7 +105,7 @@ def tracing_rule(function: object, leaves: Sequence[Any], results: Any) -> Itera
 
 
 class CustomFunction(ABC, Generic[P, R]):
-    """A function whose derivative its author states."""
+    """A function with a custom derivative."""
 
     title: str
 
@@ -140,7 +141,7 @@ class CustomFunction(ABC, Generic[P, R]):
         return found
 
     def _positional(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
-        """All arguments of a call by position, defaults among them, and the names of their parameters.
+        """Return all arguments of a call by position, including defaults, and the names of their parameters.
 
         Raises:
             WrongInputCountError: The call does not fit the signature, or an argument has no position.
@@ -159,10 +160,10 @@ class CustomFunction(ABC, Generic[P, R]):
         return whole, list(bind_arguments(self.function, whole, {}))
 
     def _fixed(self, names: Sequence[str]) -> list[int]:
-        """The positions of the arguments that are not differentiated.
+        """Return the positions of the arguments that are not differentiated.
 
         Raises:
-            AxisError: There are no such arguments.
+            AxisError: An argument does not exist.
         """
         count = len(names)
         wrong: list[object] = [n for n in self.nondiff_argnums if not -count <= n < count]
@@ -188,20 +189,20 @@ class CustomFunction(ABC, Generic[P, R]):
     @property
     @abstractmethod
     def has_rule(self) -> bool:
-        """Whether the derivative was given."""
+        """Return whether the derivative was defined."""
 
     @property
     @abstractmethod
     def advice(self) -> str:
-        """How to give it."""
+        """Return instructions how to define the derivative."""
 
     @abstractmethod
     def op_of(self, call: Call) -> tuple[CustomFn, Sequence[Value]]:
-        """The op of a call, and the values of enclosing traces that are its operands after the arguments."""
+        """Return the op of a call, and the values of enclosing traces that are its operands after the arguments."""
 
 
 def without_rule(call: Call) -> tuple[CustomFn, Sequence[Value]]:
-    """The call of a function that lies too deep inside its own rule to be differentiated."""
+    """Return the op of a call that is nested too deeply in the function's own rule to be differentiated."""
     captured = list(dict.fromkeys(call.own.captures.values()))
     body = closed(call.own, call.arguments.leaves, captured)
     return CustomFn(body, unstated=len(body.inputs)), captured
@@ -218,7 +219,7 @@ def expect_rules(what: str, *rules: object) -> None:
     """Require functions.
 
     Raises:
-        TraceError: One of them is none.
+        TraceError: One of them is not a function.
     """
     for rule in rules:
         if not callable(rule):
@@ -226,17 +227,17 @@ def expect_rules(what: str, *rules: object) -> None:
 
 
 def is_moving(type: TensorType | None) -> bool:
-    """Whether a leaf of this type has a tangent and a cotangent; a Python scalar has no type."""
+    """Return whether a leaf of this type has a tangent and a cotangent; a Python scalar has no type."""
     return type is not None and type.dtype.is_differentiable
 
 
 def counted(returned: object) -> str:
-    """What a rule returned instead of a pair, for an error."""
+    """Describe a rule's result that is not a pair, for an error."""
     return f"{len(returned)} of them" if isinstance(returned, tuple | list) else type(returned).__name__
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """The line where a function is written, for an error; its name where Python does not say."""
+    """Return the line where a function is defined, for an error; its name if the line is unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return repr(function) if code is None else repr(Source(code.co_filename, code.co_firstlineno))
 
@@ -244,14 +245,14 @@ def line_of(function: Callable[..., Any]) -> str:
 def leaves_like(
     what: str, found: Any, wanted: Tree, types: Sequence[TensorType | None], rule: Fact
 ) -> list[Value | None]:
-    """The leaves of a pytree that a rule returned, as values; `None` for those of which there is no type.
+    """Return the leaves of a pytree that a rule returned, as values; `None` for those without a type.
 
     Args:
-        what: The rule and what it returned: `fwd of f: its first result`.
-        found: What it returned.
-        wanted: The structure that it must have.
-        types: The type of each leaf; `None` where anything will do.
-        rule: Where the rule is written.
+        what: A description of the rule's result: `fwd of f: its first result`.
+        found: The pytree that the rule returned.
+        wanted: The expected structure.
+        types: The type of each leaf; `None` if any type is accepted.
+        rule: The location of the rule.
 
     Raises:
         ShapeError, DtypeError: It has another structure, or a leaf is of another type.

@@ -1,4 +1,4 @@
-"""`custom_jvp`: a function whose forward derivative its author states; the reverse one is its transpose."""
+"""`custom_jvp`: a function with a custom forward derivative; the reverse derivative is its transpose."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ R = TypeVar("R")
 
 
 class custom_jvp(CustomFunction[P, R]):
-    """A function with a forward derivative of its own, which `defjvp` or `defjvps` gives; in reverse it is transposed.
+    """A function with a custom forward derivative, defined by `defjvp` or `defjvps`; in reverse mode it is transposed.
 
     Args:
         function: Any function of pytrees of arrays.
-        nondiff_argnums, nondiff_argnames: Arguments that are no arrays and have no derivative: functions, settings.
+        nondiff_argnums, nondiff_argnames: Arguments that are not arrays and have no derivative: functions, settings.
 
     >>> @rlx.custom_jvp
     ... def f(x, y):
@@ -59,29 +59,30 @@ class custom_jvp(CustomFunction[P, R]):
         return self._rule is not None
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """State the derivative; a decorator.
+        """Define the derivative; a decorator.
 
         Args:
             rule: Takes the arguments that are not differentiated, then a tuple of the other arguments, then one of their
                 tangents, which may be zeros; returns the result and its tangent, which must be linear in the tangents.
 
         Raises (on a call of the function):
-            ShapeError, DtypeError: `rule` returns no pair, or one of another structure or type than the function's result.
+            ShapeError, DtypeError: `rule` does not return a pair, or one of another structure or type than the function's
+            result.
         """
         expect_rules(f"{self.title}: {self.name}.defjvp", rule)
         self._rule = rule
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
-        """State the derivative argument by argument, for a function of arrays to one array.
+        """Define the derivative argument by argument, for a function of arrays to one array.
 
         Args:
             rules: For each argument that is differentiated, `rule(tangent, result, *arguments)` gives its contribution to the
-                tangent of the result; `None` stands for zero.
+                tangent of the result; `None` is a zero contribution.
 
         Raises:
             ConfigError: The function has arguments that are not differentiated; use `defjvp`.
-            ShapeError (on a call of the function): There is another number of rules than of arguments. And see `defjvp`.
+            ShapeError (on a call of the function): The numbers of rules and arguments differ. See also `defjvp`.
         """
         what = f"{self.title}: {self.name}.defjvps"
         expect_rules(what, *(rule for rule in rules if rule is not None))
@@ -106,7 +107,7 @@ class custom_jvp(CustomFunction[P, R]):
 
         def pushed(leaves: list[Any]) -> list[Value]:
             x, given, y = leaves[:count], iter(leaves[count:]), leaves[count + len(tangents) :]
-            # What has no tangent has a zero of its own kind in its place.
+            # A value without a tangent gets a zero of its own type.
             t = [next(given) if is_moving(leaf.type) else zeros_like(v) for leaf, v in zip(arguments, x, strict=True)]
             with tracing_rule(self, x, call.own.results.unflatten(y)):
                 return self._pushed(call, x, t)
@@ -118,7 +119,7 @@ class custom_jvp(CustomFunction[P, R]):
         return CustomFn(fwd, jvp_graph=jvp, unstated=len(captured)), captured
 
     def _pushed(self, call: Call, x: Sequence[Any], t: Sequence[Any]) -> list[Value]:
-        """The tangents of the float and complex results."""
+        """Return the tangents of the float and complex results."""
         assert self._rule is not None, "the rule is there before it is traced"
         what = f"{self.title}: {function_name(self._rule)} of {self.name}"
         rule = Fact("rule", line_of(self._rule))

@@ -1,4 +1,4 @@
-"""`custom_vjp`: a function whose reverse derivative its author states, in two halves."""
+"""`custom_vjp`: a function with a custom reverse derivative, in two halves."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ R = TypeVar("R")
 
 
 class custom_vjp(CustomFunction[P, R]):
-    """A function with a reverse derivative of its own, which `defvjp` gives.
+    """A function with a custom reverse derivative, defined by `defvjp`.
 
     Args:
         function: Any function of pytrees of arrays.
-        nondiff_argnums, nondiff_argnames: Arguments that are no arrays and have no derivative: functions, settings.
+        nondiff_argnums, nondiff_argnames: Arguments that are not arrays and have no derivative: functions, settings.
 
     >>> @rlx.custom_vjp
     ... def log1pexp(x):
@@ -59,16 +59,16 @@ class custom_vjp(CustomFunction[P, R]):
         return self._rule is not None
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """State the derivative.
+        """Define the derivative.
 
         Args:
-            fwd: Takes the arguments of the function; returns its result, and a pytree of what `bwd` needs.
-            bwd: Takes the arguments that are not differentiated, then what `fwd` saved, then the cotangent of the result;
-                returns a tuple with the cotangent of each other argument. `None` stands for zero.
+            fwd: Takes the arguments of the function; returns its result, and a pytree of residuals for `bwd`.
+            bwd: Takes the arguments that are not differentiated, then the residuals, then the cotangent of the result; returns
+                a tuple with the cotangent of each other argument. `None` is a zero cotangent.
 
         Raises (on a call of the function):
-            ShapeError, DtypeError: `fwd` returns no pair, or another result than the function; `bwd` returns another number of
-                cotangents, or one of another structure or type than its argument.
+            ShapeError, DtypeError: `fwd` does not return a pair, or another result than the function; `bwd` returns another
+                number of cotangents, or one of another structure or type than its argument.
         """
         expect_rules(f"{self.title}: {self.name}.defvjp", fwd, bwd)
         self._rule = fwd, bwd
@@ -83,7 +83,7 @@ class custom_vjp(CustomFunction[P, R]):
 
         def pulled(leaves: list[Any]) -> list[Value]:
             x, y, g = leaves[:count], leaves[count : count + len(results)], iter(leaves[count + len(results) :])
-            # An integer result has no cotangent; what stands in its place has its structure, and says nothing.
+            # An integer result has no cotangent; zeros in its place only preserve the structure.
             full = [next(g) if v.dtype.is_differentiable else zeros_like(v) for v in y]
             own = call.own.results
             with tracing_rule(self, x, own.unflatten(y)):
@@ -101,7 +101,7 @@ class custom_vjp(CustomFunction[P, R]):
         return CustomFn(fwd, vjp, held=tuple(held), unstated=len(captured)), captured
 
     def _pulled(self, call: Call, x: Sequence[Any], g: Any) -> list[Value | None]:
-        """The cotangent of each argument's leaf that is an input; `None` where it is zero, or no number."""
+        """Return the cotangent of each argument's leaf that is an input; `None` if it is zero, or not a number."""
         assert self._rule is not None, "the rule is there before it is traced"
         fwd, bwd = self._rule
         residuals = self._saved(call, fwd(*call.everything(x)))
@@ -119,7 +119,7 @@ class custom_vjp(CustomFunction[P, R]):
         return found
 
     def _saved(self, call: Call, returned: Any) -> Any:
-        """What `fwd` saved; its result must be that of the function."""
+        """Return the residuals that `fwd` returned, after checking its result against the function's."""
         assert self._rule is not None
         what = f"{self.title}: {function_name(self._rule[0])} of {self.name}"
         rule = Fact("fwd", line_of(self._rule[0]))
@@ -131,14 +131,14 @@ class custom_vjp(CustomFunction[P, R]):
 
     @staticmethod
     def _cotangents(what: str, argument: Any, cotangent: Any, rule: Fact) -> list[Value | None]:
-        """The cotangents of one argument's inputs; `None` for all of it or inside of it stands for zero."""
+        """Return the cotangents of one argument's inputs; `None`, for the argument or a leaf of it, means zero."""
         leaves, tree = flatten(argument)
         own, structure = optree.tree_flatten(argument, none_is_leaf=True)
         given, found_structure = optree.tree_flatten(cotangent, none_is_leaf=True)
         is_zero = [cotangent is None] * len(leaves)
         if cotangent is None:
             cotangent = argument
-        elif found_structure == structure:  # else another structure, which is refused below
+        elif found_structure == structure:  # otherwise the structure differs, which is refused below
             is_zero = [new is None for new, old in zip(given, own, strict=True) if old is not None]
             cotangent = structure.unflatten([old if new is None else new for new, old in zip(given, own, strict=True)])
         types = [

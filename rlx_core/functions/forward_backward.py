@@ -1,4 +1,4 @@
-"""`forward_backward`: a function and its gradients as two programs that read the same weights."""
+"""`forward_backward`: a function and its gradients as two programs that share a parameter buffer."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def forward_backward(
     config: Config = None,
     host: PluginHost | None = None,
 ) -> ForwardBackward:
-    """A function and its reverse derivative as two compiled programs, for whoever has something to do in between.
+    """A function and its reverse derivative as two compiled programs, for code that runs between the two.
 
-    `value, saved = pair.forward(*args)` computes the function and keeps what its derivative reads, and `pair.backward(saved)` the
-    gradients. The weights lie in one region of memory, where both programs read them: what is written to `pair.weights` holds for
-    both from then on. Where nothing happens in between, `rlx.train_step` is one program, and faster.
+    `value, saved = pair.forward(*args)` computes the function and saves the residuals of its derivative, and
+    `pair.backward(saved)` returns the gradients. The weights are in one buffer that both programs read: an assignment to
+    `pair.weights` affects both. If no code runs in between, `rlx.train_step` is one program, and faster.
 
     Args:
         function: `function(params, *args)`, arrays in any pytree out.
-        params: A pytree of arrays, the weights; they are copied to where both programs read them.
-        args: What else the function takes: `rlx.spec`s, or arrays for their types; Python scalars are constants.
-        wrt: By what to differentiate: names of leaves of the arguments (`"params.w"`, `"x"`); by default all of `params`.
+        params: A pytree of arrays, the weights; they are copied to the shared buffer.
+        args: The function's other arguments: `rlx.spec`s, or arrays for their types; Python scalars are constants.
+        wrt: The leaves to differentiate by, by name (`"params.w"`, `"x"`); by default all of `params`.
         has_aux: Whether the function returns `(result, aux)`, of which only the first is differentiated.
         target, config, host: As for `rlx.compile`.
 
     Raises:
-        ConfigError: There are no weights, or `wrt` is no names.
-        UnknownNameError, DtypeError: There is no leaf of a name in `wrt`, or it is not floating-point.
-        MissingRuleError: An op on the way has no derivative.
+        ConfigError: There are no weights, or `wrt` is not a sequence of names.
+        UnknownNameError, DtypeError: A name in `wrt` is not a leaf, or the leaf is not floating-point.
+        MissingRuleError: An op on the path has no derivative.
 
     >>> pair = rlx.forward_backward(lambda w, x: rlx.sum((w - x) ** 2), np.float32([1, 2]), rlx.spec("f32[2]"))
     >>> value, saved = pair.forward(np.float32([3, 3]))
@@ -127,10 +127,10 @@ def forward_backward(
 
 
 def _differentiated(traced: Trace, has_aux: bool) -> Tree:
-    """The structure of the results that have cotangents, which come first.
+    """Return the structure of the results that have cotangents, which come first.
 
     Raises:
-        ShapeError: There is to be an auxiliary result, and the function returns no pair.
+        ShapeError: `has_aux` is set, and the function does not return a pair.
     """
     if not has_aux:
         return traced.results
@@ -145,7 +145,7 @@ def _differentiated(traced: Trace, has_aux: bool) -> Tree:
 
 @frozen(eq=False, repr=False)
 class Saved:
-    """What one evaluation kept for its derivative: arrays of the pair's own, by the names of the backward program's inputs."""
+    """The residuals of one evaluation: unshared arrays, by the names of the backward program's inputs."""
 
     owner: ForwardBackward
     arrays: Mapping[str, Any]
@@ -160,12 +160,12 @@ class Saved:
 
 @frozen(eq=False, repr=False)
 class ForwardBackward:
-    """Two programs that share weights; made by `rlx.forward_backward`.
+    """Two programs that share weights; created by `rlx.forward_backward`.
 
     Attributes:
-        layout: Where the weights lie, by name, in the region that both programs read.
+        layout: The position of each weight, by name, in the buffer that both programs read.
         programs: The forward and the backward program; the weights are the first inputs of both, by their names.
-        region: The bytes that both read, u8[layout.nbytes].
+        region: The bytes of that buffer, u8[layout.nbytes].
     """
 
     _split: Split
@@ -183,15 +183,15 @@ class ForwardBackward:
         return self.layout.views(self.region)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """`(value, gradients)`: one program after the other, for a function that returns one real scalar."""
+        """`(value, gradients)`: both programs in sequence, for a function that returns one real scalar."""
         value, saved = self.forward(*args, **kwargs)
         return value, self.backward(saved)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Saved]:
-        """`(value, saved)` for what the function takes besides its weights.
+        """`(value, saved)` for the function's arguments after its weights.
 
         Raises:
-            WrongInputCountError, ShapeError, DtypeError, GuardError: The arguments are not those of the function.
+            WrongInputCountError, ShapeError, DtypeError, GuardError: The arguments do not match the function.
         """
         inputs = self._signature.inputs(self.graphs[0].name, args, kwargs)
         found = self.programs[0].run_slots([*self._views.values(), *inputs])
@@ -202,15 +202,15 @@ class ForwardBackward:
     def backward(self, saved: Saved, cotangents: Any = None) -> Any:
         """The gradients: a pytree like the weights, or with `wrt` a dictionary of its names.
 
-        The weights must be those that `saved` was computed with: write to them after this.
+        The weights must still be those that `saved` was computed with: assign to them after this call.
 
         Args:
-            saved: What `forward` returned; it may be used again.
+            saved: The residuals that `forward` returned; they may be used again.
             cotangents: A pytree like the result; 1 for one real scalar.
 
         Raises:
             ConfigError: `saved` is of another pair.
-            ShapeError, DtypeError: A cotangent is not of its result's type, or is needed.
+            ShapeError, DtypeError: A cotangent does not have the type of its result, or is missing.
         """
         if not (isinstance(saved, Saved) and saved.owner is self):
             raise ConfigError(
@@ -225,25 +225,25 @@ class ForwardBackward:
 
     @property
     def graphs(self) -> tuple[Graph, Graph]:
-        """The forward and the backward program as they were before anything was fused for a target."""
+        """The forward and the backward program before fusion for a target."""
         return self._split.forward, self._split.backward
 
     @property
     def weights(self) -> Any:
-        """The weights: a pytree of arrays that lie where both programs read them, and that may be written to."""
+        """The weights: a pytree of writable arrays in the buffer that both programs read."""
         return self._params.unflatten([self._views[name] for name in self._params.names])
 
     def rebind(self, params: Any) -> None:
-        """Copy other weights to where both programs read them.
+        """Copy other weights to the shared buffer.
 
         Raises:
-            ShapeError, DtypeError: The structure or a type is another; then nothing was written.
+            ShapeError, DtypeError: The structure or a type differs; nothing was written in that case.
         """
         leaves, tree = flatten(as_arrays(params), "params")
         same_structure(self.graphs[0].name, self._params, tree)
         named = zip(self._params.names, leaves, strict=True)
         ready = {name: checked(Declared(name, self.layout.places[name].type), leaf) for name, leaf in named}
-        apart = [array.copy() for array in ready.values()]  # they may be these weights, in another order
+        apart = [array.copy() for array in ready.values()]  # copied first: they may be these weights, in another order
         for name, array in zip(ready, apart, strict=True):
             self._views[name][...] = array
 

@@ -1,7 +1,7 @@
 """Transformations of Python functions: `grad(f)` is again a function, to be called inside a trace.
 
-Each one traces `f` to a graph of its own, applies the graph transformation of that name (`vjp.py`, `jvp.py`, `batch.py`)
-and inlines the result, so transformations nest in any order and closures over traced values just work.
+Each one traces `f` to a separate graph, applies the graph transformation of that name (`vjp.py`, `jvp.py`, `batch.py`) and
+inlines the result, so transformations nest in any order and closures over traced values work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "va
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Function:
-    """The function that returns `(value, gradients)`; see `rlx.value_and_grad`."""
+    """Return the function that returns `(value, gradients)`; see `rlx.value_and_grad`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         call = enter("value_and_grad", function, differentiable_arguments(args, argnums), kwargs).prepared()
@@ -72,7 +72,7 @@ def _expect_scalar_loss(graph: Graph, has_aux: bool) -> None:
 def grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Function:
-    """The function that returns the gradients, and the auxiliary results after them; see `rlx.grad`."""
+    """Return the function that returns the gradients, and the auxiliary results after them; see `rlx.grad`."""
     both = value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def grad(
 
 
 def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
+    """Return `(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent per primal."""
     call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared().held()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
@@ -105,7 +105,7 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, 
 def jvp(
     function: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """`(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
+    """Return `(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
     call, wrt, flat = _directed("jvp", function, primals, tangents)
     graph = jvp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
     _results(call, "jvp", has_aux)
@@ -119,7 +119,7 @@ def jvp(
 def _directed(
     what: str, function: Function, primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Call, list[str], list[Any]]:
-    """A call, the leaves that it is differentiated by, and a tangent for each of them."""
+    """Return a call, the leaves that it is differentiated by, and a tangent for each of them."""
     primals = [as_arrays(p) for p in primals]
     call = enter(what, function, primals, {})
     wrt = call.differentiable(what, tuple(call.subtrees))
@@ -133,10 +133,10 @@ def _with_derivatives(outputs: Sequence[Value], tangents: Sequence[Value]) -> li
 
 
 def _results(call: Call, what: str, has_aux: bool) -> Tree:
-    """The structure of the results that are differentiated, which come first.
+    """Return the structure of the results that are differentiated, which come first.
 
     Raises:
-        ShapeError: There is to be an auxiliary result, and the function returns no pair.
+        ShapeError: `has_aux` is set, and the function does not return a pair.
     """
     if not has_aux:
         return call.traced.results
@@ -150,7 +150,7 @@ def _results(call: Call, what: str, has_aux: bool) -> Tree:
 
 
 def linearize(function: Function, *primals: Any) -> tuple[Any, Any]:
-    """`(f(*primals), its derivative there)`, which is a function of tangents."""
+    """Return `(f(*primals), its derivative there)`, which is a function of tangents."""
     primals = tuple(as_arrays(p) for p in primals)
     call = enter("linearize", function, primals, {})
     wrt = call.differentiable("linearize", tuple(call.subtrees))
@@ -166,10 +166,10 @@ class Linear:
     """The derivative of a function at a point: maps a tangent for each primal to the tangents of the results.
 
     Attributes:
-        graph: What it computes: from `residuals`, and then the tangents.
+        graph: The linear map: from `residuals`, followed by the tangents.
         traced: The function.
         primals: The structure of its arguments.
-        residuals: What was computed at the point.
+        residuals: The values that were computed at the point.
     """
 
     graph: Graph
@@ -189,17 +189,17 @@ class Linear:
 
 
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The product of the Hessian of a scalar function of one argument with a vector, forward over reverse."""
+    """Return the product of the Hessian of a scalar function of one argument with a vector, forward over reverse."""
     return jvp(grad(function), primals, tangents)[1]
 
 
 def jacfwd(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
-    """The function that returns the Jacobian, one tangent a column; see `rlx.jacfwd`."""
+    """Return the function that returns the Jacobian, one tangent per column; see `rlx.jacfwd`."""
     return _jacobian("jacfwd", higher.jacfwd, function, argnums, has_aux)
 
 
 def jacrev(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
-    """The function that returns the Jacobian, one cotangent a row; see `rlx.jacrev`."""
+    """Return the function that returns the Jacobian, one cotangent per row; see `rlx.jacrev`."""
     return _jacobian("jacrev", higher.jacrev, function, argnums, has_aux)
 
 
@@ -220,14 +220,14 @@ def _jacobian(
             trees = tuple(call.argument(name, leaves) for name in chosen)
             rows.append(trees[0] if isinstance(argnums, int) else trees)
         jacobian = results.unflatten(rows)
-        returned = call.returned(call.inline(graph))  # what the function does besides happens here, once
+        returned = call.returned(call.inline(graph))  # side effects of the function happen here, once
         return (jacobian, returned[1]) if has_aux else jacobian
 
     return transformed
 
 
 def hessian(function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
-    """The function that returns the second derivatives, forward over reverse; see `rlx.hessian`."""
+    """Return the function that returns the second derivatives, forward over reverse; see `rlx.hessian`."""
     return jacfwd(jacrev(function, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
 
 
@@ -238,7 +238,7 @@ def vmap(
     axis_size: Dim | None = None,
     axis_name: str | None = None,
 ) -> Function:
-    """The function mapped over an axis of its arguments; see `rlx.vmap`."""
+    """Return the function mapped over an axis of its arguments; see `rlx.vmap`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         per_argument = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
@@ -270,7 +270,7 @@ def vmap(
 
 
 def _axes_of(axis: Any, argument: Any) -> list[int | None]:
-    """The mapped axis of each leaf; Python scalars have none, whatever `axis` says."""
+    """Return the mapped axis of each leaf; Python scalars have none, regardless of `axis`."""
     axes = spread("vmap in_axes", axis, argument)
     return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 

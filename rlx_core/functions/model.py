@@ -1,4 +1,4 @@
-"""`Model`: a program that was written for another system, as what rlx compiles, differentiates and saves."""
+"""`Model`: a program written for another system, in a form that rlx compiles, differentiates and saves."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from rlx_core.trees.flatten import bind_arguments, flatten_arguments
 __all__ = ["PARAMETERS", "Model", "argument_names"]
 
 PARAMETERS: Final = "parameters"
-"""What the first argument of every model's function is called."""
+"""The name of the first argument of every model's function."""
 
 
 @frozen(eq=False, kw_only=True)
 class Model(Bundled):
-    """What readers of foreign models return: a function of parameters and inputs, with the parameters.
+    """The result of readers of foreign models: a function of parameters and inputs, with the parameters.
 
     `model(*inputs)` runs it with its parameters, compiled on first use; inside a traced function it is part of that program.
-    `model.function` is like any function of one's own: `rlx.value_and_grad(loss)(model.parameters, …)` with a loss that calls it
-    trains the model, `rlx.vmap` batches it. `rlx.save("m.rlx", model)` writes it with its parameters.
+    `model.function` is an ordinary function: `rlx.value_and_grad(loss)(model.parameters, …)` with a loss that calls it trains
+    the model, `rlx.vmap` batches it. `rlx.save("m.rlx", model)` writes it with its parameters.
 
     Attributes:
-        name: What it is called in reports and errors.
+        name: The model's name in reports and errors.
         function: `function(parameters, *inputs)`, which rlx can trace.
         parameters: Arrays in a pytree, by the names of the system that it comes from.
         inputs: The inputs in order: name → a pytree of `rlx.spec`s, whose symbols may be any size.
-        compiler: For a model that is more than one program, and whose function therefore cannot be traced: what compiles it,
-            from the parameters and the arguments of `compile`. What it returns is called like a `CompiledFunction`.
+        compiler: For a model that consists of several programs, so that its function cannot be traced: a function that compiles
+            it, from the parameters and the arguments of `compile`. Its result is called like a `CompiledFunction`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Model(Bundled):
     inputs: Mapping[str, Any] = field()
     compiler: Callable[..., Any] | None = field(default=None, repr=False)
 
-    # Kept without attrs' cached properties: their frames have no file, and errors name the line where a model is first run.
+    # Without attrs' cached properties: their frames have no file, and errors name the line where a model is first run.
     _compiled: list[CompiledFunction[..., Any]] = field(factory=list, init=False, repr=False)
 
     @inputs.validator
@@ -62,7 +62,7 @@ class Model(Bundled):
 
         Raises:
             WrongInputCountError: An input is missing, unknown or given twice.
-            ShapeError, DtypeError: An input is not as `inputs` says.
+            ShapeError, DtypeError: An input does not match its spec in `inputs`.
         """
         given = bind_arguments(self._called(), (self.parameters, *args), named)
         leaves, _ = flatten_arguments(given)
@@ -91,17 +91,17 @@ class Model(Bundled):
         return trace(self._called(), self.parameters, *self.inputs.values())
 
     def bundle(self) -> Bundle:
-        """The program with its parameters, as files hold it."""
+        """The program with its parameters, in the form in which files store it."""
         return self._runs().bundle()
 
     def _runs(self) -> CompiledFunction[..., Any]:
-        """The model compiled for whatever target is preferred here, the first time that it is run."""
+        """The model compiled for the preferred target, on first use."""
         if not self._compiled:
             self._compiled.append(self.compile())
         return self._compiled[0]
 
     def _called(self) -> Callable[..., Any]:
-        """The function under the model's name, with arguments that are called as its inputs are."""
+        """The function under the model's name, with arguments named like its inputs."""
 
         def run(*args: Any) -> Any:
             return self.function(*args)

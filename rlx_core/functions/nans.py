@@ -18,9 +18,9 @@ __all__ = ["nans"]
 def nans(*, infinities: bool = False) -> Iterator[None]:
     """Raise an error inside `with` when a call returns a NaN, with the op and the source line that produced it.
 
-    Calls of compiled functions and of ops are checked, on every target; what a program computes and does not return is not.
-    Each call waits for its results, and arguments that a call donates are copied before it. The search for the op evaluates
-    the program again with NumPy, only after a NaN was seen; in a gradient it names the line of the forward computation.
+    Calls of compiled functions and of ops are checked, on every target; intermediate values of a program are not. Each call
+    waits for its results, and arguments that a call donates are copied before it. The search for the op evaluates the program
+    again with NumPy, only after a NaN was seen; in a gradient it names the line of the forward computation.
 
     Args:
         infinities: Whether infinities are errors too.

@@ -1,4 +1,4 @@
-"""`profile`: what each step and each source line of a compiled function takes, in time, memory and transfers."""
+"""`profile`: time, memory and transfers of each step and each source line of a compiled function."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ P = ParamSpec("P")
 
 @checked_call
 def profile(function: Callable[P, Any], *, runs: int = 1) -> Callable[P, Profile]:
-    """Return a function that calls `function` and returns the profile of what ran; `print` it, or show it in a notebook.
+    """Return a function that calls `function` and returns its profile; `print` it, or display it in a notebook.
 
     The profile has the time of each step and of each source line, the memory of each program, and the bytes transferred
     between the host and devices; `profile.save_trace("trace.json")` writes it for Chrome or Perfetto, and `profile.result` is
-    what `function` returned. Steps run one by one, so the whole takes longer than an unobserved call. Call the function once
-    before, if the effects of first runs (page faults, cold caches) are not to be in the times.
+    the result of `function`. Steps run one by one, so the total is longer than an unobserved call. To exclude the effects of
+    first runs (page faults, cold caches) from the times, call the function once before.
 
     Args:
         function: A compiled function (`rlx.jit`, `rlx.compile`, `rlx.grad`, `rlx.train_step`, …; the `run` of an executable),
@@ -44,7 +44,7 @@ def profile(function: Callable[P, Any], *, runs: int = 1) -> Callable[P, Profile
     expect_function("profile", function)
     if type(runs) is not int or runs < 1:
         raise ConfigError(f"profile: runs must be a positive integer, not {runs!r}")
-    owner = getattr(function, "__self__", function)  # `executable.run` is a method of what was compiled
+    owner = getattr(function, "__self__", function)  # `executable.run` is a method of the compiled object
     is_compiled = isinstance(owner, Jitted | CompiledFunction | Executable)
     called: Callable[P, Any] = function if is_compiled else Jitted(function, {}, ())
 

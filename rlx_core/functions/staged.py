@@ -1,7 +1,7 @@
 """`StagedTransform`: a transformed function, compiled like a `jit` function and traced again when a captured value changes.
 
-A captured value is what a function reads besides its arguments. `rlx.jit` takes it for a constant, as JAX's does; a transform
-that is called outside of `jit` has the value of now, since without the transform the function would have it too.
+A captured value is a value that a function reads besides its arguments. `rlx.jit` treats it as a constant, like JAX; a
+transform that is called outside of `jit` uses its current value, because the function without the transform would do so too.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 MAX_TRACES: Final = 8
-"""Traces that are kept for one combination of argument types: a flag that changes back finds its trace."""
+"""Maximum number of traces kept for one combination of argument types: a flag that changes back reuses its trace."""
 
 MAX_PROGRAMS: Final = 64
-"""Compiled programs that one function keeps; a captured Python scalar that changes in every call makes one for each value."""
+"""Maximum number of programs of one function; a captured Python scalar that changes in every call adds one per value."""
 
 
 @frozen(eq=False)
 class GuardedCall:
-    """The fast path of one trace, open as long as its guards hold."""
+    """The fast path of one trace, valid while its guards hold."""
 
     guards: Guards
     straight: StraightCall
@@ -60,8 +60,8 @@ class StagedTransform(Jitted[P, R_co]):
     """A transformation of a function that is compiled on its first call with each combination of types.
 
     Args:
-        function: What is traced: the transformation of the user's function.
-        made: How to make it again, for pickles.
+        function: The function to trace: the transformation of the user's function.
+        made: How to create it again, for pickles.
     """
 
     def __init__(self, function: Callable[P, R_co], made: functools.partial[Any]) -> None:
@@ -86,7 +86,7 @@ class StagedTransform(Jitted[P, R_co]):
         return variant(leaves) if variant.guards is None else self._called(variant, leaves, kwargs)
 
     def _current(self, key: Any) -> GuardedVariant | None:
-        """The variant whose captured values are those of now."""
+        """Return the variant whose captured values are the current ones."""
         for variant in self._guarded.get(key, ()):
             if variant.guards is not None and variant.guards.hold():
                 return variant
@@ -95,7 +95,7 @@ class StagedTransform(Jitted[P, R_co]):
     @typed_lacks("compile")
     @in_standard_modes
     def _traced_again(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> GuardedVariant:
-        # Compared with what was there before the function ran: it may change what it reads.
+        # Captured before the function runs, which may change the values that it reads.
         captured = captured_values(self._function, (*args, *kwargs.values()))
         traced = self._traced(args, kwargs, captured.arrays)
         program = self._program(key, traced, args, kwargs)
@@ -109,7 +109,7 @@ class StagedTransform(Jitted[P, R_co]):
         return variant
 
     def _program(self, key: Any, traced: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        """The compiled program of a trace: an earlier trace may have left the same one."""
+        """Return the compiled program of a trace, reusing that of an earlier trace with the same graph."""
         graph = traced.graph
         name = (key, fingerprint(graph), frozenset(map(type, ops_inside(graph))), traced.results)
         if name not in self._variants:
@@ -125,7 +125,7 @@ class StagedTransform(Jitted[P, R_co]):
 
 
 class Gradient(StagedTransform[..., Any]):
-    """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
+    """A compiled gradient: a Python float that it differentiates by becomes an array, to avoid a compilation for every value."""
 
     def __init__(
         self, function: Callable[..., Any], argnums: int | Sequence[int], made: functools.partial[Any]

@@ -1,4 +1,4 @@
-"""`train_step`: a loss, its gradients and an update as one program that writes parameters and state where they lie."""
+"""`train_step`: a loss, its gradients and an update as one program that updates parameters and state in place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATE = "state"
 
 @runtime_checkable
 class ScalesLoss(Protocol):
-    """An optimiser that takes the gradients of the loss times a number, which is in its state."""
+    """An optimiser that takes the gradients of the loss multiplied by a scale, which is part of its state."""
 
     def loss_scale(self, state: Any, /) -> Any: ...
 
@@ -45,21 +45,22 @@ def train_step(
 ) -> Jitted[..., Any]:
     """One step of training as one program: `step(params, state, *batch) -> (params, state, loss)`.
 
-    The update is written with the gradient where the target can: behind the product whose sums are the gradient of a weight,
-    no gradient is stored. What needs all gradients at once, a clip by their global norm or a scaled loss, stores them.
+    The update is fused with the gradient if the target can: after the product that computes the gradient of a weight, no
+    gradient is stored. Updates that need all gradients at once, such as a clip by their global norm or a scaled loss, store
+    them.
 
     Args:
         loss: `loss(params, *batch)`, one real scalar; with `has_aux`, a pair of it and anything else.
         optimiser: From `rlx.optim`, or anything with its `init` and `update`; `state` begins as `optimiser.init(params)`.
-            If it scales losses (`rlx.optim.dynamic_loss_scale`), the step does; the loss that it returns is the plain one.
+            If it scales losses (`rlx.optim.dynamic_loss_scale`), so does the step; the returned loss is the unscaled one.
         has_aux: Whether the step returns `(params, state, (loss, aux))`.
-        donate: Whether the arrays of `params` and `state` are overwritten and returned; those given must not be used again.
+        donate: Whether the arrays of `params` and `state` are overwritten and returned; the originals must not be used again.
         target, config, host: As for `rlx.jit`.
-        outputs: As for `rlx.jit`; with `donate` results lie on the device by default, so that later steps transfer the batch
-            alone.
+        outputs: As for `rlx.jit`; with `donate` results stay on the device by default, so that later steps transfer only the
+            batch.
 
     Raises:
-        ConfigError: The optimiser has no `init` and `update`, or an argument of the loss is called like the state.
+        ConfigError: The optimiser has no `init` and `update`, or an argument of the loss has the name of the state.
 
     >>> step = train_step(lambda w, x: rlx.sum((w - x) ** 2), rlx.optim.sgd(0.25))
     >>> w, state, value = step(np.float32([1, 2]), rlx.optim.sgd(0.25).init(np.float32([1, 2])), np.float32([3, 4]))
@@ -103,10 +104,10 @@ def train_step(
 
 
 def _signature(loss: Callable[..., Any]) -> tuple[inspect.Signature, str]:
-    """The signature of a step, which is that of its loss with the state behind the parameters; and what those are called.
+    """Return the signature of a step (the loss's, with the state after the parameters) and the name of the parameters.
 
     Raises:
-        ConfigError: The loss takes no parameters, or something else that is called like the state.
+        ConfigError: The loss takes no parameters, or another argument has the name of the state.
     """
     found = inspect.signature(loss)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

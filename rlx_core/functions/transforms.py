@@ -1,4 +1,4 @@
-"""Transformations of functions as users call them: inside a traced function in place, outside one compiled and run.
+"""User-facing transformations of functions: applied in place inside a traced function, compiled and run outside of one.
 
 `grad(f)` is a function like `f`; called with arrays it is compiled for their types on first use, like anything under
 `rlx.jit`.
@@ -69,7 +69,7 @@ def _named(function: Function, transformed: Function, prefix: str) -> Function:
 @checked_call
 @in_standard_modes
 def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
-    """The program that a function is: HIR, with an input for every array among the arguments.
+    """The graph of a function: HIR, with an input for every array among the arguments.
 
     Args:
         function: Any Python function of pytrees of arrays.
@@ -115,7 +115,7 @@ def value_and_grad(
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Jitted[..., Any]:
-    """The function that returns the value of `function` and its gradient, shaped like the argument.
+    """The function that returns the value of `function` and its gradient, with the shape of the argument.
 
     Args:
         function: Returns one real scalar; with `has_aux`, a pair of it and anything else.
@@ -126,7 +126,7 @@ def value_and_grad(
     Raises (on the call):
         ShapeError: The function does not return one real scalar.
         DtypeError: A leaf of a differentiated argument is not floating-point.
-        MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
+        MissingRuleError: An op on the path has no derivative; the error names the op, the operand and the method to write.
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("value_and_grad", function)
@@ -189,26 +189,26 @@ def vmap(
     axis_name: str | None = None,
     axis_size: Dim | None = None,
 ) -> Jitted[P, R]:
-    """`function` over an axis of its arguments at once, instead of in a loop.
+    """`function` mapped over an axis of its arguments, all at once instead of in a loop.
 
     Args:
         function: Written for one example.
         in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument. Arguments by
             keyword are mapped along their first axis.
-        out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
+        out_axes: The position of the axis in the results; `None` requires a result that is the same for all.
         axis_name: The name of the axis for collectives inside `function`: `rlx.psum(x, axis_name)` is the sum over all
             examples. See also `rlx.pmean`, `rlx.pmax`, `rlx.pmin`, `rlx.axis_index` and `rlx.axis_size`.
-        axis_size: How many examples there are, where no argument is mapped; otherwise what the mapped axes must have.
+        axis_size: The number of examples, if no argument is mapped; otherwise the mapped axes must have this size.
 
     Raises:
         AxisNameError: `axis_name` is not a string; or, on the call, an enclosing `vmap` has an axis of this name already, or
-            a collective over it stands in a branch or loop that only some of the examples may take.
+            a collective over it is in a branch or loop that only some of the examples may take.
 
     >>> rlx.vmap(lambda x: x - rlx.pmax(x, "batch"), axis_name="batch")(np.float32([1, 2, 6]))
     Array([-5., -4.,  0.], dtype=float32)
     """
     if axis_name is not None:
-        NO_AXES.extended("vmap", axis_name, 1)  # refuses what is no name, before the first call
+        NO_AXES.extended("vmap", axis_name, 1)  # refuses an invalid name before the first call
     mapped = functional.vmap(function, in_axes, out_axes, axis_size, axis_name)
     return _staged(vmap, function, mapped, in_axes, out_axes, axis_name=axis_name, axis_size=axis_size)
 
@@ -217,8 +217,8 @@ def vmap(
 def jacfwd(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the Jacobian of `function` by forward mode: for more results than arguments.
 
-    Of an array by an array it is an array of shape [result dims.., argument dims..]. In the place of a result that is a
-    pytree stands that pytree with, for each leaf, what an argument that is a pytree looks like: a Jacobian a leaf.
+    For one array by one array it is an array of shape [result dims.., argument dims..]. For pytrees, it has the structure of
+    the result, with a pytree of the argument's structure in place of each leaf: one Jacobian per pair of leaves.
 
     Args:
         function: Returns real floating-point arrays; with `has_aux`, a pair of them and anything else.
@@ -245,8 +245,8 @@ def jacrev(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = Fal
 def hessian(function: Callable[P, Any], argnums: Axes = 0, *, has_aux: bool = False) -> Jitted[P, Any]:
     """The function that returns the second derivatives of `function`, forward over reverse.
 
-    Of a scalar by an array it is an array of shape [argument dims.., argument dims..]; for pytrees, and with several
-    `argnums`, it is what `jacfwd` returns of the gradient: blocks by blocks. Arguments and errors are those of `jacfwd`.
+    For a scalar by an array it is an array of shape [argument dims.., argument dims..]; for pytrees, and with several
+    `argnums`, it is the result of `jacfwd` of the gradient: blocks by blocks. Arguments and errors are those of `jacfwd`.
     """
     return _jacobian(hessian, functional.hessian, function, argnums, has_aux)
 
@@ -296,7 +296,8 @@ def jvp(
         has_aux: Whether there is an auxiliary result, which is not differentiated.
 
     Raises:
-        ShapeError, DtypeError: A tangent is not of its primal's type, or they are no tuples; or there is no auxiliary result.
+        ShapeError, DtypeError: A tangent does not have the type of its primal, or they are not tuples; or there is no auxiliary
+        result.
     """
     found: tuple[Any, ...] = run_compiled(
         lambda p, t: functional.jvp(function, p, t, has_aux=has_aux), *_both("jvp", primals, tangents)
@@ -312,7 +313,7 @@ def vjp(
 ) -> tuple[R, Callable[[R], tuple[Any, ...]], Aux]: ...
 @checked_call  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` and a keyword
 def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
+    """The value of `function` and its pullback, which maps cotangents of the results to one cotangent per primal.
 
     With `has_aux`, `function` returns `(result, aux)`, and `aux` comes after the pullback.
     Outside a traced function the pullback computes the forward values again; inside one they are shared.
@@ -336,11 +337,11 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, 
 def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts], R]]:
     """The value of `function` at `primals`, and its derivative there: a function from tangents to the tangent of the result.
 
-    What does not depend on tangents is computed once, however often the derivative is used.
+    Values that do not depend on tangents are computed once, however often the derivative is used.
 
     Raises:
         DtypeError: A leaf of the primals is not floating-point.
-        ShapeError, DtypeError (on a call of the derivative): A tangent is not of its primal's type.
+        ShapeError, DtypeError (on a call of the derivative): A tangent does not have the type of its primal.
 
     >>> value, derivative = rlx.linearize(rlx.sin, np.float32(0))
     >>> derivative(np.float32(2))
@@ -366,7 +367,7 @@ def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[
 @checked_call
 @in_standard_modes
 def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """What `function` would return for these arguments, with types in place of arrays; nothing is computed.
+    """The result of `function` for these arguments, with types in place of arrays; nothing is computed.
 
     Args:
         function: Any Python function of pytrees of arrays.

@@ -1,4 +1,4 @@
-"""Where weights lie in a region of memory that several programs read."""
+"""Layout of weights in a buffer that several programs read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALIGNMENT: Final = 64
 
 @frozen
 class WeightSpan:
-    """One weight: its type, and at which byte of the region it starts."""
+    """One weight: its type, and its byte offset in the buffer."""
 
     type: TensorType
     offset: int
@@ -31,11 +31,11 @@ class WeightSpan:
 
 @frozen
 class WeightLayout:
-    """A region of weights, one after another in the order of their names, each at a multiple of 64 bytes.
+    """A buffer of weights, one after another in the order of their names, each at a multiple of 64 bytes.
 
     Attributes:
-        places: Where each lies, by name, sorted.
-        nbytes: The size of the region. It holds weights and nothing else.
+        places: The position of each weight, by name, sorted.
+        nbytes: The size of the buffer, which contains only weights and padding.
     """
 
     places: Mapping[str, WeightSpan]
@@ -43,10 +43,10 @@ class WeightLayout:
 
     @classmethod
     def of(cls, types: Mapping[str, TensorType]) -> WeightLayout:
-        """The layout of weights of these types.
+        """Return the layout of weights of these types.
 
         Raises:
-            ShapeError: A size is not known.
+            ShapeError: A size is unknown.
         """
         places: dict[str, WeightSpan] = {}
         end = 0
@@ -58,13 +58,13 @@ class WeightLayout:
         return cls(places, end)
 
     def allocate(self) -> np.ndarray:
-        """A region, u8[nbytes], of zeros, that starts at a multiple of 64 bytes."""
+        """Return a buffer, u8[nbytes], of zeros, that starts at a multiple of 64 bytes."""
         room = np.zeros(self.nbytes + _ALIGNMENT, np.uint8)
         start = -room.ctypes.data % _ALIGNMENT
         return room[start : start + self.nbytes]
 
     def views(self, region: np.ndarray) -> dict[str, np.ndarray]:
-        """The weights as arrays that lie in a region, by name."""
+        """Return the weights as arrays that are views of a buffer, by name."""
         return {
             name: region[place.offset : place.end].view(place.type.dtype.numpy).reshape(place.type.static_shape)
             for name, place in self.places.items()

@@ -1,8 +1,8 @@
-"""The functions models are written with: `from rlx_core import nn`.
+"""Functions for writing models: `from rlx_core import nn`.
 
-A layer that HIR knows as a block records the block, so that the fusion policy decides what it becomes; everything else is the
-op. Weights multiply from the right: `weight` is `[in, out]`, and one that is stored `[out, in]` is passed as `weight.T`, which
-stays a view. Sizes that can be read off the operands are not asked for.
+A layer that HIR has as a block records the block, so that the fusion policy selects its implementation; all others record ops.
+Weights multiply from the right: `weight` is `[in, out]`, and a weight that is stored as `[out, in]` is passed as `weight.T`,
+which stays a view. Sizes that follow from the operands are not arguments.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ from rlx_core.ops.resize.layers import pixel_shuffle, pixel_unshuffle, resize
 from rlx_core.public import absent
 from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, selective_scan, update_cache
 
-if TYPE_CHECKING:  # with the signatures that the stub has
+if TYPE_CHECKING:  # with the signatures of the stub
     from rlx_core import (
         celu,
         elu,

@@ -1,4 +1,4 @@
-"""Activations that are no ops of their own: gates, shrinkage, and what is done along an axis."""
+"""Activations that are composed of ops: gates, shrinkage, and functions along an axis."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = [
 
 @checked_call
 def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
-    """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
+    """`x · Φ(x)`; `approximate` selects the tanh formula, which is a different function (by up to 5e-4)."""
     return gelu_approx(x) if flag("gelu: approximate", approximate) else _gelu(x)
 
 
@@ -83,7 +83,7 @@ def glu(x: ArrayLike, *, axis: int = -1) -> Array:
 
 @checked_call
 def log_sigmoid(x: ArrayLike) -> Array:
-    """`ln σ(x) = -ln(1 + e^-x)`, which neither underflows nor overflows."""
+    """`ln σ(x) = -ln(1 + e^-x)`, without underflow or overflow."""
     return negative(softplus(negative(x)))
 
 
@@ -108,7 +108,7 @@ def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
 
 @checked_call
 def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
-    """`x` moved towards 0 by `lambd`, and 0 where it is nearer than that."""
+    """`x` moved towards 0 by `lambd`, and 0 where |x| is smaller than that."""
     bound = at_least("soft_shrink: lambd", lambd)
     x = operand(x)
     return where(less_equal(absolute(x), bound), 0, where(greater(x, 0), subtract(x, bound), add(x, bound)))
@@ -116,7 +116,7 @@ def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
 
 @checked_call
 def hard_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
-    """`x`, and 0 where it is no further from 0 than `lambd`."""
+    """`x`, and 0 where |x| is at most `lambd`."""
     x = operand(x)
     return where(less_equal(absolute(x), at_least("hard_shrink: lambd", lambd)), 0, x)
 
@@ -130,7 +130,7 @@ def tanh_shrink(x: ArrayLike) -> Array:
 
 @checked_call
 def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
-    """`x` where it is above `threshold`, and `value` elsewhere; NaN stays."""
+    """`x` where it is above `threshold`, and `value` elsewhere; NaN is preserved."""
     bound, other = number("threshold: threshold", threshold), number("threshold: value", value)
     x = operand(x)
     return where(less_equal(x, bound), other, x)
@@ -138,15 +138,15 @@ def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
 
 @checked_call
 def prelu(x: ArrayLike, weight: ArrayLike, *, layout: Layout = "nchw") -> Array:
-    """`x` where it is above 0, and `weight · x` elsewhere, with a `weight` that is learned.
+    """`x` where it is above 0, and `weight · x` elsewhere, with a learned `weight`.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; of any shape for one `weight`.
         weight: A scalar or `[1]` for all elements, or `[c]`.
-        layout: Where the channels are.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: `weight` has neither one element nor one a channel.
+        ShapeError: `weight` has neither one element nor one per channel.
     """
     of, (wide, slope) = floats("prelu", x=x, weight=weight)
     shape = tuple(slope.shape)
@@ -181,13 +181,13 @@ def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 
 
 @checked_call
 def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, p: float = 2.0, eps: float = 1e-12) -> Array:
-    """`x` over its norm along `axis`, or over `eps` where the norm is smaller.
+    """`x` divided by its norm along `axis`, or by `eps` where the norm is smaller.
 
     Args:
         x: f[..].
         axis: One axis or several.
-        p: Which norm: 2 is Euclid's, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
-        eps: The least that is divided by.
+        p: The order of the norm: 2 is Euclidean, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
+        eps: The minimum divisor.
     """
     of, (wide,) = floats("normalize", x=x)
     norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: p", p))
@@ -198,18 +198,18 @@ def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, p: float = 2.0,
 def gumbel_softmax(
     key: Key, logits: ArrayLike, *, temperature: float = 1.0, hard: bool = False, axis: int = -1
 ) -> Array:
-    """A sample of categories that has a gradient: softmax of logits plus Gumbel noise, over the temperature.
+    """A differentiable sample of categories: softmax of logits plus Gumbel noise, divided by the temperature.
 
     Args:
         key: One key.
         logits: f[.., n, ..] with n categories along `axis`.
-        temperature: Above 0; the colder, the nearer the sample is to one category.
+        temperature: Above 0; the lower, the closer the sample is to one category.
         hard: Whether the result is one-hot, with the gradient of the soft sample.
-        axis: Where the categories are.
+        axis: The axis of the categories.
 
     Raises:
         ConfigError: The temperature is not above 0.
-        DtypeError: `logits` is no float, or `key` no random key.
+        DtypeError: `logits` is not floating-point, or `key` is not a random key.
 
     Source:
         Jang, Gu, Poole 2017, "Categorical reparameterization with Gumbel-softmax", arXiv:1611.01144.
@@ -223,7 +223,7 @@ def gumbel_softmax(
     soft = softmax(divide(add(wide, noise), heat), axis=place)
     if not flag("gumbel_softmax: hard", hard):
         return narrowed(soft, of)
-    # The value of one_hot and the derivative of soft, exactly: what is added is 0, and no rounding is left of it.
+    # The value of one_hot and the derivative of soft, exactly: the added term is 0, without any rounding.
     return narrowed(add(_one_at_largest(soft, place), subtract(soft, stop_gradient(soft))), of)
 
 

@@ -1,4 +1,4 @@
-"""Attention and positions: what tokens learn of one another."""
+"""Attention and position embeddings."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def attention(
         query, key, value: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
         mask: True where a key is visible; `[b, keys]` or broadcastable to `[b, h, queries, keys]`.
         bias: Added to the scores.
-        layout: How the axes are to be read; never guessed.
-        num_heads, num_kv_heads: Needed in layout `bsd`; read off the operands otherwise.
+        layout: The meaning of the axes; never guessed.
+        num_heads, num_kv_heads: Needed in layout `bsd`; taken from the shapes otherwise.
         is_causal: Whether a query sees only keys up to its own position, aligned at the end.
-        window: How many keys before its own position a query sees; implies `is_causal`.
-        scale: Of the scores; 1/√d by default.
+        window: The number of keys before its own position that a query sees; implies `is_causal`.
+        scale: The factor of the scores; 1/√d by default.
         softcap: c in `c·tanh(scores / c)`.
-        empty_row: What a query that sees no key gives: "zero", "uniform" or "nan".
+        empty_row: The result of a query that sees no key: "zero", "uniform" or "nan".
         name: A name for the node.
 
     Raises:
-        ShapeError: The operands do not fit, or `num_heads` is needed and absent.
+        ShapeError: The operands do not fit, or `num_heads` is needed and missing.
     """
     choice("attention: layout", layout, get_args(AttentionLayout))
     heads, kv_heads = (
@@ -111,16 +111,16 @@ def multi_head_attention(
     bias: ArrayLike | None = None,
     is_causal: bool = False,
 ) -> Array:
-    """Attention of several heads between four products with weights: `attention(q·w_query, k·w_key, v·w_value)·w_out`.
+    """Multi-head attention with its projections: `attention(q·w_query, k·w_key, v·w_value)·w_out`.
 
     Args:
         query: `[b, queries, d]`.
-        key, value: `[b, keys, d]`; the query once more where a sequence attends to itself.
+        key, value: `[b, keys, d]`; equal to the query for self-attention.
         w_query: `[d, num_heads·h]`, with heads of size h. PyTorch's, which is `[out, in]`, is passed as `w.T`.
         w_key, w_value: `[d, num_kv_heads·h]`.
         w_out: `[num_heads·h, out]`.
-        num_heads: How many heads.
-        num_kv_heads: How many of keys and values, which neighbouring heads share; as many without.
+        num_heads: The number of heads.
+        num_kv_heads: The number of heads of keys and values, which adjacent query heads share; `num_heads` by default.
         b_query, b_key, b_value, b_out: Added to the products, if given.
         mask, bias, is_causal: As for `attention`.
 
@@ -128,7 +128,7 @@ def multi_head_attention(
         `[b, queries, out]`.
 
     Raises:
-        ShapeError: Operands do not fit, or features do not split into heads.
+        ShapeError: Operands do not fit, or the number of features is not divisible by the number of heads.
 
     Source:
         Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762, section 3.2.2.
@@ -142,7 +142,7 @@ def multi_head_attention(
 
 
 def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:
-    """The number of heads of an operand, from its dims where they have it."""
+    """Return the number of heads of an operand, from its dims if the layout has it."""
     shape = shape_of(x)
     if layout == "bsd":
         if len(shape) == 4:
@@ -174,21 +174,22 @@ def rope(
     n_rot: int | None = None,
     style: RopeStyle = "half",
 ) -> Array:
-    """Rotary embedding: pairs of features rotated by angles that grow with the position. See `Rope`.
+    """Rotary embedding: pairs of features rotated by angles proportional to the position. See `Rope`.
 
     Args:
         x: Queries or keys: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
-        cos, sin: Tables of the angles `[rows, d/2]`; or `theta` in their place.
-        positions: The row of each token, integers `[b, s]`; its place in the sequence by default.
+        cos, sin: Tables of the angles `[rows, d/2]`; or `theta` instead.
+        positions: The row of each token, integers `[b, s]`; its index in the sequence by default.
         theta: Pair i of position p is rotated by `p · theta^(-2i/n_rot)`; 10000 in most models.
-        layout: How the axes are to be read.
-        head_dim: d, which is read off x unless the layout is `bsd`.
-        n_rot: How many features of a head are rotated, all by default.
-        style: Whether feature i is paired with the one half of them later ("half"), or with its neighbour ("interleaved").
+        layout: The meaning of the axes.
+        head_dim: d, which is taken from the shape of x unless the layout is `bsd`.
+        n_rot: The number of features of a head that are rotated, all by default.
+        style: Whether feature i is paired with the feature half of them later ("half"), or with the adjacent one
+            ("interleaved").
 
     Raises:
         ConfigError: There are neither tables nor theta, or both; or theta is not above 0.
-        ShapeError: The size of a head is not known, or the operands do not fit.
+        ShapeError: The size of a head is unknown, or the operands do not fit.
 
     >>> rope([[[1.0, 0.0], [1.0, 0.0]]], theta=1e4, head_dim=2).round(3).tolist()
     [[[1.0, 0.0], [0.54, 0.841]]]

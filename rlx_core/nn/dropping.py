@@ -1,4 +1,4 @@
-"""What is left out at random while a model is trained."""
+"""Dropout layers, for training."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["alpha_dropout", "dropout"]
 
 FAR = -1.7580993408473766
-"""Where SELU goes to for x → -∞: -λ·α."""
+"""The limit of SELU for x → -∞: -λ·α."""
 
 
 @checked_call
 def dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Array:
-    """Each element 0 with a probability of `rate`, and x / (1 - rate) otherwise; `x` as it is, when not training.
+    """Each element 0 with a probability of `rate`, and x / (1 - rate) otherwise; `x` unchanged outside of training.
 
-    The mask is drawn from the key, in the gradient once more; it is nowhere stored.
+    The mask is generated from the key, again in the backward pass; it is never stored.
 
     Args:
         x: f[..].
-        key: One key; another one for each layer and step.
+        key: One key; a different one for each layer and step.
         rate: From 0 to 1.
-        training: Whether anything is dropped.
+        training: Whether elements are dropped.
 
     Raises:
         ConfigError: The rate is outside of 0..1.
-        DtypeError: `x` is no float, or `key` no random key.
+        DtypeError: `x` is not floating-point, or `key` is not a random key.
     """
     words = one_key("dropout", key)
     op = Dropout(rate)
@@ -51,17 +51,17 @@ def dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Ar
 
 @checked_call
 def alpha_dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Array:
-    """Dropout for SELU: elements become the value that SELU goes to, and all are scaled so that mean and variance stay 0 and 1.
+    """Dropout for SELU: elements become the limit of SELU, and all are scaled so that mean and variance stay 0 and 1.
 
     Args:
         x: f[..].
-        key: One key; another one for each layer and step.
-        rate: How likely each is dropped: from 0 to below 1.
-        training: Whether anything is dropped.
+        key: One key; a different one for each layer and step.
+        rate: The probability of dropping an element: from 0 to below 1.
+        training: Whether elements are dropped.
 
     Raises:
         ConfigError: The rate is outside of 0..1, or 1.
-        DtypeError: `x` is no float, or `key` no random key.
+        DtypeError: `x` is not floating-point, or `key` is not a random key.
 
     Source:
         Klambauer, Unterthiner, Mayr, Hochreiter 2017, "Self-normalizing neural networks", arXiv:1706.02515.

@@ -1,4 +1,4 @@
-"""Operands as the floats that functions of `rlx_core.nn` compute in: narrow ones are widened, and results rounded once."""
+"""Conversion of operands to the floating dtype that functions of `rlx_core.nn` compute in; results are rounded once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["at_least", "floats", "narrowed"]
 
 
 def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
-    """The dtype of a result, and the operands in the dtype that it is computed in.
+    """Return the dtype of a result, and the operands in the dtype of the computation.
 
-    Integers and bools become floats beside a float; a Python number has the least say, as everywhere.
+    Integers and bools combined with a float become floats; a Python number has the lowest precedence, as everywhere.
 
     Raises:
-        DtypeError: None of them is a float, or one is neither that nor an integer nor a bool.
+        DtypeError: None of them is a float, or one is not a float, integer or bool.
     """
     values = {name: operand(x) for name, x in given.items()}
     kinds = {name: dtype_of(x) for name, x in values.items()}
@@ -34,15 +34,15 @@ def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
 
 
 def narrowed(x: Any, to: DType) -> Any:
-    """`x` in a dtype, as it is if it has that."""
+    """Return `x` in a dtype, unchanged if it has that dtype."""
     return x if dtype_of(x) is to else cast(x, to=to)
 
 
 def at_least(what: str, value: Any, least: float = 0.0) -> float:
-    """A number that is not below another.
+    """Return a number that is at least `least`.
 
     Raises:
-        ConfigError: It is, or is no number.
+        ConfigError: It is less, or is not a number.
     """
     found = number(what, value)
     if not found >= least:

@@ -1,7 +1,7 @@
-"""How weights begin: functions of a key and a shape, `nn.init.he_normal(key, (784, 128))`.
+"""Initialisers of weights: functions of a key and a shape, `nn.init.he_normal(key, (784, 128))`.
 
-`fan_in` and `fan_out` are how many inputs an output is made of, and how many outputs an input goes into: the sizes of `in_axis`
-and `out_axis` times those of all other axes. Weights of `nn.linear` are `[in, out]`, as the defaults have it; those of `nn.conv`
+`fan_in` is the number of inputs of an output, and `fan_out` the number of outputs of an input: the sizes of `in_axis` and
+`out_axis` times those of all other axes. Weights of `nn.linear` are `[in, out]`, which matches the defaults; those of `nn.conv`
 are `[out, in, ..]` and take `in_axis=1, out_axis=0`.
 """
 
@@ -53,11 +53,11 @@ Mode = Literal["fan_in", "fan_out", "fan_avg"]
 Distribution = Literal["normal", "truncated_normal", "uniform"]
 
 CUT = 0.87962566103423978
-"""The standard deviation of a standard normal number that is cut off at ±2."""
+"""The standard deviation of a standard normal number truncated at ±2."""
 
 
 def zeros(key: Key, shape: Shape, dtype: DType | str = f32) -> Array:
-    """0 everywhere; the key is not used, and takes part so that all initialisers are called alike."""
+    """0 everywhere; the key is not used, and is a parameter so that all initialisers have the same signature."""
     return creation.zeros(dims("init.zeros: shape", shape), dtype=dtype)
 
 
@@ -82,7 +82,7 @@ def normal(key: Key, shape: Shape, dtype: DType | str = f32, *, stddev: float = 
 
 
 def truncated_normal(key: Key, shape: Shape, dtype: DType | str = f32, *, stddev: float = 0.01) -> Array:
-    """Normal numbers with mean 0, none of which is further from it than twice what `stddev` is before they are cut off."""
+    """Normal numbers with mean 0, truncated at twice `stddev`, which is the standard deviation before truncation."""
     return _scaled(key, shape, dtype, "truncated_normal", CUT * at_least("init.truncated_normal: stddev", stddev))
 
 
@@ -97,20 +97,20 @@ def variance_scaling(
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Array:
-    """Numbers with mean 0 and the variance `scale / n`, with n one of the fans or their mean.
+    """Numbers with mean 0 and the variance `scale / n`, where n is one of the fans or their mean.
 
     Args:
         key: One key.
-        shape: Of the weights, with two axes at least.
+        shape: The shape of the weights, with at least two axes.
         dtype: A float dtype.
         scale: Above 0.
         mode: "fan_in", "fan_out" or "fan_avg".
         distribution: "normal", "truncated_normal" (at two standard deviations) or "uniform".
-        in_axis, out_axis: Where the inputs and the outputs are.
+        in_axis, out_axis: The axes of the inputs and the outputs.
 
     Raises:
-        ConfigError: The scale is not above 0, or a word is another.
-        ShapeError: There are fewer than two axes, or none of a fan's size.
+        ConfigError: The scale is not above 0, or `mode` or `distribution` is unknown.
+        ShapeError: There are fewer than two axes, or a fan is 0.
 
     Source:
         He, Zhang, Ren, Sun 2015, arXiv:1502.01852 (scale 2, fan_in); Glorot, Bengio 2010, AISTATS (scale 1, fan_avg);
@@ -126,22 +126,22 @@ def variance_scaling(
 
 
 def he_normal(key: Key, shape: Shape, dtype: DType | str = f32, *, in_axis: int = -2, out_axis: int = -1) -> Array:
-    """Truncated normal numbers of the variance 2 / fan_in, for relu: Kaiming He's."""
+    """Truncated normal numbers of the variance 2 / fan_in, for relu (Kaiming He)."""
     return _with_fans(key, shape, dtype, 2.0, "fan_in", "truncated_normal", in_axis, out_axis)
 
 
 def he_uniform(key: Key, shape: Shape, dtype: DType | str = f32, *, in_axis: int = -2, out_axis: int = -1) -> Array:
-    """Uniform numbers of the variance 2 / fan_in, for relu: Kaiming He's."""
+    """Uniform numbers of the variance 2 / fan_in, for relu (Kaiming He)."""
     return _with_fans(key, shape, dtype, 2.0, "fan_in", "uniform", in_axis, out_axis)
 
 
 def glorot_normal(key: Key, shape: Shape, dtype: DType | str = f32, *, in_axis: int = -2, out_axis: int = -1) -> Array:
-    """Truncated normal numbers of the variance 2 / (fan_in + fan_out): Xavier Glorot's."""
+    """Truncated normal numbers of the variance 2 / (fan_in + fan_out) (Xavier Glorot)."""
     return _with_fans(key, shape, dtype, 1.0, "fan_avg", "truncated_normal", in_axis, out_axis)
 
 
 def glorot_uniform(key: Key, shape: Shape, dtype: DType | str = f32, *, in_axis: int = -2, out_axis: int = -1) -> Array:
-    """Uniform numbers of the variance 2 / (fan_in + fan_out): Xavier Glorot's."""
+    """Uniform numbers of the variance 2 / (fan_in + fan_out) (Xavier Glorot)."""
     return _with_fans(key, shape, dtype, 1.0, "fan_avg", "uniform", in_axis, out_axis)
 
 
@@ -156,18 +156,18 @@ def lecun_uniform(key: Key, shape: Shape, dtype: DType | str = f32, *, in_axis: 
 
 
 def orthogonal(key: Key, shape: Shape, dtype: DType | str = f32, *, gain: float = 1.0, axis: int = -1) -> Array:
-    """A random matrix of which the columns, or the rows if there are fewer, are orthonormal, times `gain`.
+    """A random matrix whose columns, or rows if there are fewer, are orthonormal, times `gain`.
 
     Args:
         key: One key.
-        shape: Two axes at least; all but `axis` are the rows of the matrix.
-        dtype: A float dtype; it is worked out in f32 at least.
-        gain: What it is multiplied by.
-        axis: Which axis has the columns.
+        shape: At least two axes; all but `axis` are the rows of the matrix.
+        dtype: A float dtype; the computation is in f32 at least.
+        gain: The factor of the result.
+        axis: The axis of the columns.
 
     Raises:
         ShapeError: There are fewer than two axes.
-        UnsupportedError: No installed package has QR; rlx-custom-ops has.
+        UnsupportedError: No installed package provides QR; rlx-custom-ops does.
 
     Source:
         Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning", arXiv:1312.6120.
@@ -179,7 +179,7 @@ def orthogonal(key: Key, shape: Shape, dtype: DType | str = f32, *, gain: float 
     columns, others = sizes[place], [n for i, n in enumerate(sizes) if i != place]
     rows = math.prod(others)
     q, r = qr(draws.normal(key, (max(rows, columns), min(rows, columns)), of.accumulator))
-    # Signs that make R's diagonal positive make Q uniform over all orthogonal matrices.
+    # Signs that make the diagonal of R positive make Q uniform over all orthogonal matrices.
     q = multiply(q, where(less(diagonal(r), 0), -1.0, 1.0))
     matrix = q if rows >= columns else matrix_transpose(q)
     return narrowed(multiply(moveaxis(reshape(matrix, (*others, columns)), -1, place), factor), of)
@@ -204,7 +204,7 @@ def _with_fans(
 
 
 def _scaled(key: Key, shape: Shape, dtype: DType | str, distribution: Distribution, stddev: float) -> Any:
-    """Numbers of a standard deviation."""
+    """Return random numbers of a standard deviation."""
     of = float_of("init", dtype)
     wide = of.accumulator
     if distribution == "normal":

@@ -1,4 +1,4 @@
-"""Products with weights, blocks of them, and rows of tables."""
+"""Products with weights, blocks of them, and embedding tables."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def linear(
 
     Args:
         x: `[.., in]`.
-        weight: `[in, out]`; pass `weight.T` for a weight that is stored the other way.
+        weight: `[in, out]`; pass `weight.T` for a weight stored as `[out, in]`.
         bias: `[out]`, or none.
         activation: An op of one operand, its function or its name ("gelu").
-        name: A name for the block, which every op it becomes inherits.
+        name: A name for the block, inherited by every op that it is lowered to.
 
     >>> linear([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
     [[11.0]]
@@ -67,7 +67,7 @@ def linear(
 
 @checked_call
 def shared_linear_pair(x: ArrayLike, w1: ArrayLike, w2: ArrayLike) -> tuple[Array, Array]:
-    """`x @ w1` and `x @ w2` as one product with both weights side by side."""
+    """`x @ w1` and `x @ w2` as one product with the concatenated weights."""
     return blocks.shared_linear_pair(x, w1, w2, slot=0), blocks.shared_linear_pair(x, w1, w2, slot=1)
 
 
@@ -88,11 +88,11 @@ def residual_rms_norm(
 
 @checked_call
 def embedding(ids: ArrayLike, weight: ArrayLike) -> Array:
-    """The rows of `weight` that integer `ids` name: `[.., features]`.
+    """The rows of `weight` at integer `ids`: `[.., features]`.
 
     Raises:
         DtypeError: The ids are not integers.
-        IndexRangeError: When it runs: an id names no row.
+        IndexRangeError (at run time): An id is out of range.
     """
     return gather(weight, ids, axis=0)
 
@@ -106,24 +106,23 @@ def embedding_bag(
     per_sample_weights: ArrayLike | None = None,
     padding_idx: int | None = None,
 ) -> Array:
-    """The rows of `weight` that each bag of ids names, as one: their mean, sum or maximum.
+    """The rows of `weight` at each bag of ids, reduced to one: their mean, sum or maximum.
 
     Args:
         ids: int[.., n], bags of n.
         weight: f[rows, features].
         mode: "mean", "sum" or "max".
-        per_sample_weights: f[.., n], what each counts with; for "sum" alone.
-        padding_idx: An id that counts for nothing, with which bags are filled up; it need not name a row. A bag of nothing
-            else is 0.
+        per_sample_weights: f[.., n], the weight of each id; only for "sum".
+        padding_idx: An id that is ignored, used to pad bags; it may be out of range. A bag of padding alone is 0.
 
     Returns:
         f[.., features].
 
     Raises:
-        ConfigError: The mode is another word, or there are `per_sample_weights` for another than "sum".
+        ConfigError: The mode is unknown, or `per_sample_weights` are given for a mode other than "sum".
         DtypeError: The ids are not integers.
-        ShapeError: The ids have no axis, or `per_sample_weights` are not of their shape.
-        IndexRangeError: When it runs: an id names no row.
+        ShapeError: The ids have no axis, or `per_sample_weights` do not have their shape.
+        IndexRangeError (at run time): An id is out of range.
 
     >>> embedding_bag([[0, 2]], [[1.0], [5.0], [3.0]]).tolist()
     [[2.0]]
@@ -160,7 +159,7 @@ def embedding_bag(
 
 @checked_call
 def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Array:
-    """`Σ x1[i]·weight[i, j, k]·x2[j]` over i and j, `+ bias`: features that are linear in each of two others.
+    """`Σ x1[i]·weight[i, j, k]·x2[j]` over i and j, `+ bias`: features that are linear in each of the two operands.
 
     Args:
         x1: f[.., i].
@@ -187,5 +186,5 @@ def bilinear(x1: ArrayLike, x2: ArrayLike, weight: ArrayLike, bias: ArrayLike | 
 
 @checked_call
 def one_hot(x: ArrayLike, num_classes: Dim, *, dtype: DType | str = f32) -> Array:
-    """1 at the index that each integer of `x` gives and 0 elsewhere, along a new last axis; one outside gives a row of zeros."""
+    """1 at the index given by each integer of `x` and 0 elsewhere, along a new last axis; an index out of range gives zeros."""
     return creation.one_hot(x, depth=num_classes, dtype=as_dtype(dtype))

@@ -57,7 +57,7 @@ def rms_norm(
     axis: int | Sequence[int] = -1,
     eps: float = 1e-6,
 ) -> Array:
-    """`x` over its root mean square along `axis`, then `· weight + bias`."""
+    """`x` divided by its root mean square along `axis`, then `· weight + bias`."""
     return normalization.rms_norm(x, weight, bias, axes=as_axes(axis), eps=eps)
 
 
@@ -88,13 +88,13 @@ def instance_norm(
     """Zero mean and unit (biased) variance over the cells of each channel of each example, then `· weight + bias` per channel.
 
     Args:
-        x: `[n, c, ..]` with one spatial axis at least, or `[n, .., c]` in layout `nhwc`.
+        x: `[n, c, ..]` with at least one spatial axis, or `[n, .., c]` in layout `nhwc`.
         weight, bias: `[c]`; 1 and 0 if absent.
         eps: Added to the variance before the root.
-        layout: Where the channels are.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: There is no spatial axis, the number of channels is not known, or an operand is not `[c]`.
+        ShapeError: There is no spatial axis, the number of channels is unknown, or an operand is not `[c]`.
     """
     data = operand(x)
     count = data.shape[channel_axis("instance_norm", data, layout)]
@@ -109,13 +109,13 @@ def instance_norm(
 def local_response_norm(
     x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, layout: Layout = "nchw"
 ) -> Array:
-    """`x / (k + alpha · s)^beta`, with s the mean of the squares of `size` neighbouring channels, zeros beyond the ends.
+    """`x / (k + alpha · s)^beta`, with s the mean of the squares of `size` adjacent channels, zeros beyond the ends.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        size: How many channels are neighbours: from `size // 2` before to `(size - 1) // 2` behind.
-        alpha, beta, k: As above.
-        layout: Where the channels are.
+        size: The number of adjacent channels: from `size // 2` before to `(size - 1) // 2` after.
+        alpha, beta, k: Parameters of the formula.
+        layout: The position of the channels.
 
     Source:
         Krizhevsky, Sutskever, Hinton 2012, "ImageNet classification with deep convolutional neural networks", section 3.3.
@@ -145,18 +145,18 @@ def batch_norm(
     eps: float = 1e-5,
     layout: Layout = "nchw",
 ) -> tuple[Array, Array, Array]:
-    """Each channel with the statistics of the batch, as in training; the running statistics are state, in and out.
+    """Each channel normalised with the statistics of the batch, as in training; the running statistics are state, in and out.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
         running_mean, running_var: `[c]`, of all batches before this one.
         weight, bias: `[c]`; 1 and 0 if absent.
-        momentum: How far the running statistics move towards those of this batch, 0 to 1.
+        momentum: The fraction by which the running statistics move towards those of this batch, 0 to 1.
         eps: Added to the variance before the root.
-        layout: Where the channels are.
+        layout: The position of the channels.
 
     Returns:
-        y, with the biased variance; and the running statistics to go on with, of which the variance is the unbiased one.
+        y, normalised with the biased variance; and the updated running statistics, with the unbiased variance.
 
     Raises:
         ShapeError: A channel has fewer than two elements, or an operand is not `[c]`.
@@ -183,13 +183,13 @@ def batch_norm_inference(
     eps: float = 1e-5,
     layout: Layout = "nchw",
 ) -> Array:
-    """Each channel with given statistics: `(x - mean) / sqrt(var + eps) · weight + bias`; arguments as in `batch_norm`."""
+    """Each channel normalised with given statistics: `(x - mean) / sqrt(var + eps) · weight + bias`; see `batch_norm`."""
     axis, data, affine = _channels("batch_norm_inference", x, weight, bias, layout)
     return _batch_norm.batch_norm_inference(data, *affine, running_mean, running_var, axis=axis, eps=eps)
 
 
 def _channels(what: str, x: ArrayLike, weight: Any, bias: Any, layout: Layout) -> tuple[int, Any, tuple[Any, Any]]:
-    """The axis of the channels, x, and the weight and bias, 1 and 0 if absent."""
+    """Return the axis of the channels, x, and the weight and bias, 1 and 0 if absent."""
     data = operand(x)
     axis = channel_axis(what, data, layout)
     count, dtype = data.shape[axis], as_dtype(data.dtype)

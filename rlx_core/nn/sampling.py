@@ -1,4 +1,4 @@
-"""Images read at any places: grids of places, and what lies there; and channels in another order."""
+"""Images sampled at arbitrary positions: grids of positions, and interpolation there; and channel shuffling."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def grid_sample(
     align_corners: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
-    """What lies at the places of a grid: images that are turned, moved or warped.
+    """An image interpolated at the positions of a grid, which rotates, moves or warps it.
 
     Args:
         x: `[n, c, h, w]` or `[n, c, d, h, w]`; channels last in layout `nhwc`.
-        grid: `[n, .., 2]` or `[n, .., 3]` with as many axes as x: x, y and z of each place, the last spatial axis first, from -1
-            to 1 over the image.
-        mode: "linear" weights the 4 (or 8) neighbouring cells, "cubic" 16 (or 64) by Keys' polynomials with a = -3/4, and
-            "nearest" takes one.
-        padding_mode: What lies outside of the image: zeros, its border, or its reflection: of the place, and with "cubic" that
-            of each cell.
-        align_corners: Whether -1 and 1 are the middles of the first and the last cell, or their outer edges.
-        layout: Where the channels are.
+        grid: `[n, .., 2]` or `[n, .., 3]` with the same number of axes as x: x, y and z of each position, the last spatial axis
+            first, from -1 to 1 over the image.
+        mode: "linear" weights the 4 (or 8) adjacent cells, "cubic" 16 (or 64) by Keys' polynomials with a = -3/4, and "nearest"
+            takes one.
+        padding_mode: The values outside of the image: zeros, its border, or its reflection: of the position, and with "cubic"
+            that of each cell.
+        align_corners: Whether -1 and 1 are the centres of the first and the last cell, or their outer edges.
+        layout: The position of the channels.
 
     Returns:
         `[n, c, ..]` of the grid's sizes, in the layout. With "nearest" the grid has derivative 0.
 
     Raises:
-        ConfigError: A word is another.
-        DtypeError: An operand is no float.
+        ConfigError: A mode or the layout is unknown.
+        DtypeError: An operand is not floating-point.
         ShapeError: There are not two or three spatial axes, or the grid does not fit.
     """
     choice("grid_sample: mode", mode, get_args(Method))
@@ -80,11 +80,11 @@ def grid_sample(
 
 @checked_call
 def affine_grid(theta: ArrayLike, size: Sequence[int], *, align_corners: bool = False) -> Array:
-    """The grid for `grid_sample` of affine maps: where each cell of the result lies in the image.
+    """The grid for `grid_sample` of affine maps: the position in the image of each cell of the result.
 
     Args:
         theta: f[n, 2, 3], or f[n, 3, 4] for three spatial axes: maps from (x, y, 1), or (x, y, z, 1).
-        size: Of the result's spatial axes.
+        size: The spatial sizes of the result.
         align_corners: As for `grid_sample`.
 
     Returns:
@@ -106,7 +106,7 @@ def affine_grid(theta: ArrayLike, size: Sequence[int], *, align_corners: bool = 
     is_aligned = flag("affine_grid: align_corners", align_corners)
     own = dtype_of(maps)
     ends = [1.0 if is_aligned else 1 - 1 / cells for cells in wanted]
-    # One cell alone lies in the middle, whether its corners or its edges count.
+    # A single cell is at the centre, whether its corners or its edges count.
     lines = [
         rlx.linspace(-e, e, s, dtype=own) if s > 1 else rlx.zeros(1, dtype=own)
         for e, s in zip(ends, wanted, strict=True)
@@ -119,15 +119,15 @@ def affine_grid(theta: ArrayLike, size: Sequence[int], *, align_corners: bool = 
 
 @checked_call
 def channel_shuffle(x: ArrayLike, groups: int, *, layout: Layout = "nchw") -> Array:
-    """Channels in another order: the first of each group, then the second of each, and so on.
+    """Channels in interleaved order: the first of each group, then the second of each, and so on.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
         groups: A divisor of c.
-        layout: Where the channels are.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: The channels do not split into such groups.
+        ShapeError: The number of channels is not divisible by `groups`.
     """
     parts = whole("channel_shuffle: groups", groups, least=1)
 
@@ -145,7 +145,7 @@ def channel_shuffle(x: ArrayLike, groups: int, *, layout: Layout = "nchw") -> Ar
 
 
 def cell_at(g: Any, size: Dim, is_aligned: bool) -> Any:
-    """A coordinate from -1 to 1 as one of cells: 0 is the middle of the first."""
+    """Return a coordinate from -1 to 1 in units of cells: 0 is the centre of the first."""
     along = rlx.multiply(rlx.add(g, 1.0), 0.5)
     if is_aligned:
         return rlx.multiply(along, size_scalar(size - 1, dtype_of(g)))
@@ -153,7 +153,7 @@ def cell_at(g: Any, size: Dim, is_aligned: bool) -> Any:
 
 
 def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_aligned: bool) -> Any:
-    """`x` `[n, c, ..]` at places `[n, ..]`, for each spatial axis an array as `cell_at` gives it: `[n, c, ..]` of their sizes."""
+    """Return `x` `[n, c, ..]` at positions `[n, ..]`, per spatial axis an array from `cell_at`: `[n, c, ..]` of their sizes."""
     n, c, *sizes = x.shape
     inside = [_within(a, size, padding, is_aligned) for a, size in zip(at, sizes, strict=True)]
     if method == "nearest":
@@ -177,12 +177,12 @@ def read_cells(x: Any, at: Sequence[Any], method: Method, padding: Outside, is_a
 
 
 def _within(at: Any, size: Dim, padding: Outside, is_aligned: bool) -> Any:
-    """A place inside of the image, unless what is outside is zeros."""
+    """Return a position moved into the image, unless the padding is zeros."""
     if padding == "zeros":
         return at
     last = size_scalar(size - 1, dtype_of(at))
     if padding == "reflection":
-        # To and fro with the period of two spans; where the span is 0, anything is clipped to the only cell.
+        # Reflection has the period of two spans; where the span is 0, any position is clipped to the only cell.
         low, span = (0.0, last) if is_aligned else (-0.5, size_scalar(size, dtype_of(at)))
         gone = rlx.remainder(rlx.subtract(at, low), rlx.maximum(rlx.multiply(2.0, span), 1.0))
         at = rlx.add(rlx.where(rlx.less(gone, span), gone, rlx.subtract(rlx.multiply(2.0, span), gone)), low)
@@ -190,21 +190,21 @@ def _within(at: Any, size: Dim, padding: Outside, is_aligned: bool) -> Any:
 
 
 def _linear_taps(at: Any) -> list[tuple[Any, Any]]:
-    """The two cells around a place, and their weights."""
+    """Return the two cells around a position, and their weights."""
     before = rlx.floor(at)
     share = rlx.subtract(at, before)
     return [(before, rlx.subtract(1.0, share)), (rlx.add(before, 1.0), share)]
 
 
 def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
-    """The four cells around a place, and their weights.
+    """Return the four cells around a position, and their weights.
 
     Source:
         Keys 1981, "Cubic convolution interpolation for digital image processing", with a = -3/4.
     """
     before = rlx.floor(at)
     share = rlx.subtract(at, before)
-    pieces = ((1.25, -2.25, 0.0, 1.0), (-0.75, 3.75, -6.0, 3.0))  # of distances up to 1, and from there to 2
+    pieces = ((1.25, -2.25, 0.0, 1.0), (-0.75, 3.75, -6.0, 3.0))  # of distances up to 1, and from 1 to 2
 
     def weight(distance: Any, coefficients: tuple[float, ...]) -> Any:
         total: Any = 0.0
@@ -218,7 +218,7 @@ def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
 
 
 def _cell(flat: Any, cells: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    """The cells of whole coordinates, and 0 outside of the image."""
+    """Return the cells at integer coordinates, and 0 outside of the image."""
     n, c, _ = flat.shape
     index: Any = 0
     is_inside: Any = True

@@ -1,7 +1,7 @@
 """The standard ops by family: each module is one family and ends with `OPS`, the tuple of its op classes.
 
-Nothing is imported until it is asked for, because making the attrs classes of about two hundred ops takes longer than
-everything else in `import rlx_core`. The families are themselves a plugin, offered through the same hooks as anyone's.
+Families are imported on first use, because creating the attrs classes of about two hundred ops takes longer than everything
+else in `import rlx_core`. The families are themselves a plugin, offered through the same hooks as any other.
 
 The functions of ops and the names that a package needs to define ops are here. They take an op's operands and attributes, under
 the names that `rlx ops` lists; `rlx_core` has the functions for users (`rlx.scatter`, `rlx.layer_norm`). A name that is also the
@@ -30,8 +30,8 @@ if not TYPE_CHECKING:  # type checkers read __init__.pyi
 
 @cache
 def family_names() -> tuple[str, ...]:
-    """The modules of this package and its folders, in alphabetical order; listing them imports none."""
-    import pkgutil  # here, because a package and a file of arrays are read without a list of the ops
+    """Return the modules of this package and its folders, in alphabetical order, without importing them."""
+    import pkgutil  # imported here, because reading a package or a file of arrays does not need the list of ops
 
     prefix = f"{__name__}."
     found = pkgutil.walk_packages(__path__, prefix)
@@ -40,7 +40,7 @@ def family_names() -> tuple[str, ...]:
 
 @cache
 def standard_ops() -> tuple[type[Op], ...]:
-    """Every standard op, family by family; imports them all."""
+    """Return every standard op, family by family; imports them all."""
     modules = [importlib.import_module(f"{__name__}.{family}") for family in family_names()]
     ops = tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
     names = [op.name for op in ops]

@@ -1,8 +1,8 @@
 """Functions of one variable: exponentials, roots, the error function, and the activations built from them.
 
-A function is a primitive when nothing simpler computes it to a few ulp; every other one is its formula (`composed`), written
-so that it neither overflows nor cancels. Where a derivative is infinite or undefined at one point the row says what is taken
-there (`kinks`); the rule replaces the operand at that point, not only the result, so that its own derivative is finite too.
+A function is a primitive if no composition computes it to a few ulp; every other one is a formula (`composed`), written without
+overflow or cancellation. If a derivative is infinite or undefined at one point, the row defines its value there (`kinks`); the
+rule replaces the operand at that point, not only the result, so that the derivative of the rule is finite too.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ erfinv = elementwise(
 
 
 def _sigmoid(x: Value) -> Value:
-    # e^-|x| never overflows; both quotients are exact where they are chosen. A complex z is judged by its real part.
+    # e^-|x| never overflows; both quotients are exact where they are selected. For a complex z, the real part decides.
     is_right = (real(x) if x.dtype.is_complex else x) >= 0
     decay = exp(where(is_right, -x, x))
     return where(is_right, 1, decay) / (1 + decay)
@@ -141,7 +141,7 @@ def _gelu_tanh(x: Value) -> Value:
 
 
 def _gelu_approx_slope(x: Value, y: Value) -> Value:
-    # Beyond 10 the bell is 0 in every dtype, but x² may be infinite: the polynomial sees a clipped x.
+    # Beyond 10 the Gaussian is 0 in every dtype, but x² may be infinite, so the polynomial gets a clipped x.
     near = where(x > 10, 10, where(x < -10, -10, x))
     t = _gelu_tanh(near)
     du = math.sqrt(2 / math.pi) * (1 + 0.134145 * (near * near))
@@ -156,7 +156,7 @@ def _silu_slope(x: Value, y: Value) -> Value:
 relu = composed(
     "Relu",
     lambda x: where(x <= 0, 0, x),
-    # The result is 0 or NaN where it is not positive, and there it is its own slope.
+    # The result is 0 or NaN where it is not positive, and equals its derivative there.
     lambda x, y: where(y > 0, 1, y),
     doc="max(x, 0); of -0.0 it is 0.0, NaN stays NaN, and the derivative at 0 is 0.",
     kinks=(Kink(0.0, takes="lower", gives=0.0),),
@@ -173,7 +173,7 @@ silu = composed("Silu", lambda x: x * sigmoid(x), _silu_slope, doc="x · σ(x)."
 
 @define_op
 class Softplus(UnaryFloat):
-    """(1/β) ln(1 + e^(βx)), which neither overflows nor cancels; its derivative is σ(βx)."""
+    """(1/β) ln(1 + e^(βx)), without overflow or cancellation; its derivative is σ(βx)."""
 
     beta: float = field(default=1.0, validator=number(0, is_open=True))
 

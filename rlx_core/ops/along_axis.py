@@ -1,6 +1,6 @@
-"""One index for every element: reading and writing where the indices have the dims of the data but for one axis.
+"""One index per element: reads and writes whose indices have the dims of the data except along one axis.
 
-The indexed axis goes last and all others become batch axes, so these are `Gather` and `Scatter` seen from the side.
+The indexed axis is moved to the end and all others become batch axes, so these ops are lowered to `Gather` and `Scatter`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rlx_core.ops.structural import transpose
 
 
 def move_axis(x: Value, source: int, target: int) -> Value:
-    """`x` with one axis moved; both positions counted from the front."""
+    """Return `x` with one axis moved; both positions are counted from the front."""
     if source == target:
         return x
     rest = [i for i in range(x.ndim) if i != source]
@@ -92,7 +92,7 @@ take_along_axis = op_function(TakeAlongAxis)
 
 
 def add_along_axis(updates: Value, indices: Value, axis: int, size: Dim) -> Value:
-    """Zeros into which updates are added at one index each: the transpose of `TakeAlongAxis`."""
+    """Return zeros with updates added at one index each: the transpose of `TakeAlongAxis`."""
     last = updates.ndim - 1
     place = normalize_axis(axis, updates.ndim)
     summed = scatter_add(

@@ -1,6 +1,7 @@
-"""Reading the arguments of public functions: what is of another kind is refused with its name, before anything is built.
+"""Validation of the arguments of public functions: an invalid argument is refused with its name, before anything is built.
 
-Attributes are held to their annotations by the ops themselves (`rlx_core.ir.setting`); here is what functions do with their
+Ops validate attributes against their annotations (`rlx_core.ir.setting`); this module validates the arguments that functions
+process before an op sees them.
 arguments before an op sees them.
 """
 
@@ -19,10 +20,10 @@ __all__ = ["choice", "flag", "listed", "names", "number", "whole"]
 
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
-    """A Python integer of at least `least`; `what` names the function and the argument.
+    """Return a Python integer of at least `least`; `what` names the function and the argument.
 
     Raises:
-        ConfigError: It is none, a bool, or too small.
+        ConfigError: It is not an integer, a bool, or too small.
     """
     found = None
     if not isinstance(value, bool | np.bool_):
@@ -35,10 +36,10 @@ def whole(what: str, value: Any, least: int | None = None) -> int:
 
 
 def names(what: str, value: Any, hint: str) -> tuple[str, ...]:
-    """One name, or several.
+    """Return one name or several as a tuple.
 
     Raises:
-        ConfigError: Something is no text; `hint` shows what would be right.
+        ConfigError: An item is not a string; `hint` shows a valid value.
     """
     found = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     for each in found:
@@ -48,10 +49,10 @@ def names(what: str, value: Any, hint: str) -> tuple[str, ...]:
 
 
 def flag(what: str, value: Any) -> bool:
-    """True or false; what is neither is not made one of them.
+    """Return a bool; other values are not converted to one.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is not a bool.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -59,10 +60,10 @@ def flag(what: str, value: Any) -> bool:
 
 
 def number(what: str, value: Any) -> float:
-    """A real number, as Python has it.
+    """Return a real number as a Python float.
 
     Raises:
-        ConfigError: It is none, or a bool.
+        ConfigError: It is not a number, or it is a bool.
     """
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         return (
@@ -76,24 +77,24 @@ def number(what: str, value: Any) -> float:
 
 
 def listed(what: str, values: Any) -> tuple[Any, ...]:
-    """The items of a sequence, an array's rows among them.
+    """Return the items of a sequence, which may be the rows of an array.
 
     Raises:
-        ConfigError: It is none, or has no order or only a text's.
+        ConfigError: It is not a sequence: it has no order, or is a string.
     """
     if isinstance(values, str | bytes | dict | set | frozenset) or not isinstance(values, Iterable):
         raise ConfigError(f"{what} must be a sequence, not {values!r} ({type(values).__name__})")
     try:
         return tuple(values)
-    except TypeError as error:  # an array without axes, which is iterable by name only
+    except TypeError as error:  # an array without axes has `__iter__`, which raises
         raise ConfigError(f"{what} must be a sequence ({error})") from None
 
 
 def choice(what: str, value: Any, options: Sequence[str]) -> str:
-    """One of a few words.
+    """Return one of a few options.
 
     Raises:
-        ConfigError: It is another.
+        ConfigError: It is a different value.
     """
     if isinstance(value, str) and value in options:
         return value

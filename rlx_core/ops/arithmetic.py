@@ -1,7 +1,7 @@
 """Arithmetic of two operands, and the functions of one operand that belong to it.
 
-Operands are promoted; integers wrap modulo 2^bits; floats follow IEEE 754. Only what Python's operators mean is here:
-`activation.py` has the functions of one variable.
+Operands are promoted; integers wrap modulo 2^bits; floats follow IEEE 754. This module has the operations of Python's
+operators; `activation.py` has the functions of one variable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _true_division(common: DType) -> DType:
 
 
 def power_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a^b; for integers modulo 2^bits, and truncated toward zero where the exponent is negative."""
+    """Return a^b; for integers modulo 2^bits, and truncated toward zero if the exponent is negative."""
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     exact = np.power(a, np.where(b < 0, 0, b).astype(b.dtype))
@@ -39,19 +39,19 @@ def power_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _power_by_base(a: Value, b: Value, y: Value) -> Value:
-    # The exponent is made safe first: at b = 0 the product 0 · a^-1 is NaN for a = 0, and so would its derivative be.
+    # The exponent is replaced first: at b = 0 the product 0 · a^-1 is NaN for a = 0, and so would its derivative be.
     safe = where(b == 0, 1, b)
     return where(b == 0, 0, safe * pow(a, safe - 1))
 
 
 def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
-    # Written so that NaN has a logarithm: its own.
+    # This form keeps NaN: its logarithm is NaN.
     has_none = a == 0 if a.dtype.is_complex else a <= 0
     return where(has_none, 0, y * log(where(has_none, 1, a)))
 
 
 def _chosen(wins: Value, loses: Value, y: Value) -> Value:
-    """The derivative of an extreme in one operand: 1 where it wins, 0 where it loses, ½ at a tie, NaN where there is one."""
+    """Return the derivative of an extreme by one operand: 1 where it is the result, 0 elsewhere, ½ at a tie, NaN for NaN."""
     return where(wins, 1, where(loses, 0, where(y == y, 0.5, y)))
 
 
@@ -151,8 +151,8 @@ def sign(x: Any) -> Any:
     return divide(x, where(modulus == 0, 1, modulus))
 
 
-# Python's signs: the remainder has the sign of b. NumPy gives 0 for an integer divided by 0, and wraps the smallest
-# integer divided by -1, which is what is promised.
+# Python's signs: the remainder has the sign of b. NumPy gives 0 for an integer divided by 0, and wraps the smallest integer
+# divided by -1, as documented.
 floor_divide = elementwise(
     "FloorDiv",
     np.floor_divide,
@@ -175,18 +175,18 @@ remainder = elementwise(
 
 
 def _safe(y: Value) -> Value:
-    """A distance that is about to be divided by: 1 where it is 0."""
+    """Return a distance to divide by: 1 where it is 0."""
     return where(y == 0, 1, y)
 
 
 def _over_distance(numerator: Value, a: Value, b: Value) -> Ratio:
-    # numerator/(a² + b²) in two quotients: the squares may overflow or vanish where the result does not.
+    # numerator/(a² + b²) as two quotients: the squares may overflow or underflow where the result does not.
     distance = _safe(hypot(a, b))
     return Ratio(numerator / distance, distance)
 
 
 def _weight(a: Value, y: Value) -> Value:
-    # -inf - -inf is NaN; with y replaced there, e^(a-y) is 0, as it should be.
+    # -inf - -inf is NaN; with y replaced there, e^(a-y) is 0, which is correct.
     return exp(a - where(y == -math.inf, 0, y))
 
 

@@ -1,9 +1,9 @@
-"""`op_function` as packages get it: a type checker sees how many operands the function takes, and its attributes.
+"""`op_function` for packages: type checkers see the number of operands of the function, and its attributes.
 
-An op declares its operands by the parameters of `infer`, or of `decompose` where there is no `infer`. A protocol is a number of
-them; where one may be left out, or any number is taken, Python's types have no way to put the attributes behind them. The
-standard ops use the plain `op_function` of `apply.py`: their converters take more than mypy can see (it knows none), and what
-users call of them has its signature from the stub.
+An op declares its operands by the parameters of `infer`, or of `decompose` if there is no `infer`. Each protocol covers one
+number of operands; with an optional operand or any number of them, Python's types cannot express the attributes after them. The
+standard ops use the plain `op_function` of `apply.py`: mypy does not support their converters, and the user-facing functions
+have their signatures in the stub.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ DecomposeOpen = DecomposeSome | DecomposeOptional2 | DecomposeOptional3 | Decomp
 
 
 class CheckedFunction(OpFunction[Any], Generic[P]):
-    """To a type checker, the function of an op whose operands it can count; in fact every function is an `OpFunction`."""
+    """For type checkers, the function of an op with a fixed number of operands; at run time every function is an `OpFunction`."""
 
     if TYPE_CHECKING:
 
@@ -132,5 +132,5 @@ def op_function(
 @overload
 def op_function(op: type[_OpT]) -> OpFunction[_OpT]: ...
 def op_function(op: Any) -> Any:
-    """The function form of an op: operands first, attributes after them or by keyword."""
+    """Return the function form of an op: operands first, attributes after them or by keyword."""
     return OpFunction(op)

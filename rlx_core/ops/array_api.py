@@ -1,8 +1,9 @@
-"""The functions users call, named as the Python Array API names them, and what they make of Python's operators.
+"""The user-facing functions, named as in the Python Array API, and the operators of values.
 
-Each is a thin front for an op or a composition of a few; the ops have the attributes, the rules and the meaning. Operands are
-values, arrays or numbers; axes may be negative and are counted from the front before they reach an op. They are written in
-`array_creation`, `array_elementwise`, `array_shapes`, `array_search`, `array_statistics` and `array_info`; here are all names.
+Each is a thin wrapper of an op or a composition of a few; the ops define the attributes, the rules and the semantics. Operands
+are values, arrays or numbers; axes may be negative and are counted from the front before they reach an op. The functions are
+defined in `array_creation`, `array_elementwise`, `array_shapes`, `array_search`, `array_statistics` and `array_info`; this
+module exports all names.
 """
 
 from __future__ import annotations

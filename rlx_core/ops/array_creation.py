@@ -1,7 +1,8 @@
-"""The functions of the Python Array API that make arrays from something that is none: lines, grids, identities, NumPy's data.
+"""The functions of the Python Array API that create arrays: from ranges, grids, identities and NumPy data.
 
-Constants of any shape (`full`, `zeros`, …) are in `creation.py`, beside the ops. In a trace all of these are values of the
-program, outside of one arrays in memory; `device` is for programs written for several libraries, and names the only one.
+Constants of any shape (`full`, `zeros`, …) are in `creation.py`, together with their ops. In a trace the results are values of
+the program, outside of one arrays in memory; `device` is for programs written for several libraries, and only the default
+device is valid.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     result can be assigned to without changing `obj`.
 
     Raises:
-        DtypeError: `copy` is False, and the dtype asks for a copy.
-        TraceError: `obj` is none of these.
+        DtypeError: `copy` is False, and the dtype needs a copy.
+        TraceError: `obj` is of another kind.
     """
     expect_device("asarray", device)
     wanted = None if dtype is None else _dtype(dtype)
@@ -70,11 +71,11 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
 
 
 MOST_AXES = 64
-"""As many as NumPy's arrays have."""
+"""The maximum number of axes, as in NumPy."""
 
 
 def _expect_axes(nested: Any) -> None:
-    """Require lists that are nested as deep as arrays have axes, at most."""
+    """Require that lists are nested at most as deep as the maximum number of axes."""
     inside = [nested]
     for _ in range(MOST_AXES + 1):
         inside = [row for one in inside if isinstance(one, list | tuple) for row in one]
@@ -83,7 +84,7 @@ def _expect_axes(nested: Any) -> None:
 
 
 def _leaves(obj: Any) -> Iterator[Any]:
-    """The elements of nested lists and tuples; what is neither is its own only element."""
+    """Yield the elements of nested lists and tuples; any other object is a single element."""
     waiting = [obj]
     while waiting:
         one = waiting.pop()
@@ -95,19 +96,19 @@ def _leaves(obj: Any) -> Iterator[Any]:
 
 @checked_call
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
-    """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
+    """The array of another library that supports DLPack, without a copy if its memory can be shared."""
     return asarray(x, device=device, copy=copy)
 
 
 @checked_call
 def empty(shape: Sequence[Dim] | Dim, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
-    """A tensor whose elements do not matter: zeros, because nothing that is uninitialised is shown."""
+    """A tensor with unspecified elements: zeros, so that uninitialised memory is never visible."""
     return zeros(shape, dtype, device=device)
 
 
 @checked_call
 def empty_like(x: Any, /, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
-    """As `empty`, with the dims of `x`, and its dtype unless another is given."""
+    """A tensor like that of `empty`, with the dims of `x`, and its dtype unless another is given."""
     return full_like(x, 0, dtype, device=device)
 
 
@@ -161,12 +162,12 @@ def linspace(
 def arange(
     start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None, device: str | None = None
 ) -> Any:
-    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
+    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic bounds are possible with step 1.
 
-    The dtype is i64 where all three are integers, f32 otherwise.
+    The dtype is i64 if all three are integers, f32 otherwise.
 
     Raises:
-        ShapeError: The step is 0, or a symbolic end meets another step than 1.
+        ShapeError: The step is 0, or a bound is symbolic and the step is not 1.
     """
     expect_device("arange", device)
     ends = (0, start) if stop is None else (start, stop)
@@ -193,11 +194,11 @@ def arange(
 
 @checked_call
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
-    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
+    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in images.
 
     Raises:
-        ShapeError: An array is no vector.
-        ConfigError: The indexing is neither.
+        ShapeError: An array is not a vector.
+        ConfigError: The indexing is neither "xy" nor "ij".
     """
     choice("meshgrid: indexing", indexing, ("xy", "ij"))
     for i, x in enumerate(arrays):

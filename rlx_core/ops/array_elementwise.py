@@ -1,6 +1,6 @@
-"""The element-wise functions of the Python Array API that take more dtypes than the op they are named after.
+"""The element-wise functions of the Python Array API that accept more dtypes than the op of the same name.
 
-An integer is its own floor, and a real number its own real part and conjugate: no op is needed to say so.
+The floor of an integer is the integer itself, and a real number is its own real part and conjugate: no op is needed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["ceil", "clip", "conj", "conjugate", "floor", "imag", "positive", "re
 
 
 MOST_PLACES: Final = 300
-"""Of rounding: powers of ten beyond are no numbers."""
+"""Limit of `decimals` in `round`: larger powers of ten are not finite."""
 
 
 def dtype_of(x: Any) -> DType:
-    """The dtype of a value, an array or a number."""
+    """Return the dtype of a value, an array or a number."""
     return x.dtype if isinstance(x, Value) else dtype(operand(x).dtype)
 
 
@@ -36,19 +36,19 @@ def _whole(x: Any, rounding: OpFunction[Any]) -> Any:
 
 @checked_call
 def floor(x: Any) -> Any:
-    """⌊x⌋; integers are whole already."""
+    """⌊x⌋; integers are unchanged."""
     return _whole(x, piecewise.floor)
 
 
 @checked_call
 def ceil(x: Any) -> Any:
-    """⌈x⌉; integers are whole already."""
+    """⌈x⌉; integers are unchanged."""
     return _whole(x, piecewise.ceil)
 
 
 @checked_call
 def trunc(x: Any) -> Any:
-    """x without its fraction; integers are whole already."""
+    """x without its fraction; integers are unchanged."""
     return _whole(x, piecewise.trunc)
 
 
@@ -56,12 +56,12 @@ def trunc(x: Any) -> Any:
 def round(x: Any, decimals: int = 0, *, straight_through: bool = False) -> Any:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
-    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
-    places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
-    With `straight_through` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+    As in NumPy, x is multiplied by 10^decimals, rounded and divided again, so if that product overflows, the value is lost.
+    Negative `decimals` round to tens, hundreds and so on. Integers are unchanged; negative `decimals` are for floats only. With
+    `straight_through` the derivative is that of the identity; otherwise it is 0.
 
     Raises:
-        ConfigError: `decimals` is no integer from -300 to 300.
+        ConfigError: `decimals` is not an integer from -300 to 300.
         DtypeError: `x` is an integer and `decimals` below 0.
     """
     places, passes = whole("round: decimals", decimals), flag("round: straight_through", straight_through)
@@ -116,5 +116,5 @@ conjugate = conj
 
 @checked_call
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """x held between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN stays NaN."""
+    """x clamped between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN is preserved."""
     return selection.clip(x, min, max)

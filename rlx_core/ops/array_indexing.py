@@ -1,7 +1,7 @@
 """Reads and writes at integer indices, with the operand order of ONNX and JAX: the array, the indices, the updates.
 
-The ops behind them (`rlx_core.ops.indexing`, `scatter`, `gather_nd`, `along_axis`) keep their own operand order and attribute
-names, which are part of saved graphs.
+The ops that implement them (`rlx_core.ops.indexing`, `scatter`, `gather_nd`, `along_axis`) keep their operand order and
+attribute names, which are part of saved graphs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def gather(
         x: `[b.., o.., n, ..]`.
         indices: Integers `[b.., i..]`, from 0; `rlx.take` counts negative ones from the end.
         axis: The axis that is indexed.
-        batch_dims: How many leading axes `b..` both operands share.
-        out_of_bounds: For an index outside the axis: "error", "clip" (reads the nearest end) or "fill".
+        batch_dims: The number of leading axes `b..` that both operands share.
+        out_of_bounds: For an index outside the axis: "error", "clip" (reads the first or last element) or "fill".
         fill_value: The element read by "fill".
         name: A name for the node.
 
     Raises:
         AxisError, ShapeError, DtypeError: The axis, the batch axes or the dtype of the indices do not fit.
-        IndexRangeError: When it runs: an index is outside the axis and `out_of_bounds` is "error".
+        IndexRangeError (at run time): An index is outside the axis and `out_of_bounds` is "error".
 
     >>> gather([1.0, 2.0, 3.0], [2, 5], out_of_bounds="fill", fill_value=-1.0).tolist()
     [3.0, -1.0]
@@ -70,7 +70,7 @@ def gather_nd(
     Args:
         x: `[b.., n_1, .., n_r, ..]`.
         indices: Integers `[b.., i.., r]`.
-        batch_dims: How many leading axes `b..` both operands share.
+        batch_dims: The number of leading axes `b..` that both operands share.
         out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which reads 0.
         name: A name for the node.
     """
@@ -99,7 +99,7 @@ def scatter(
         updates: `[b.., o.., i.., ..]`.
         mode: "set" (the last update at an index stays), "add", "mul", "max" or "min".
         axis: The axis that is indexed.
-        batch_dims: How many leading axes `b..` all operands share.
+        batch_dims: The number of leading axes `b..` that all operands share.
         out_of_bounds: For an index outside the axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
 
@@ -164,7 +164,7 @@ def scatter_nd(
         indices: Integers `[b.., i.., r]`.
         updates: `[b.., i.., ..]`.
         mode: "set" (the last update at a tuple stays), "add", "mul", "max" or "min".
-        batch_dims: How many leading axes `b..` all operands share.
+        batch_dims: The number of leading axes `b..` that all operands share.
         out_of_bounds: For a tuple with an index outside its axis: "error", "clip" or "fill", which writes nothing.
         name: A name for the node.
     """
@@ -201,10 +201,10 @@ def put_along_axis(
 
 
 def _expect_indices(what: str, indices: Any) -> None:
-    """Refuse indices that are not integers; updates in their place are most likely the order of an earlier version.
+    """Refuse indices that are not integers; updates in their place suggest the operand order of an earlier version.
 
     Raises:
-        DtypeError: They are not.
+        DtypeError: The indices are not integers.
     """
     dtype = dtype_of(indices)
     if not dtype.is_integer:

@@ -1,6 +1,6 @@
-"""What the Python Array API lets a program ask: about dtypes and their limits, and about the namespace itself.
+"""Inspection functions of the Python Array API: dtypes and their limits, and the namespace itself.
 
-dtypes may be rlx's or NumPy's, and arrays stand for theirs.
+dtypes may be rlx's or NumPy's; an array may be passed in place of its dtype.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ KINDS: Final = {
     "complex floating": COMPLEXES,
     "numeric": tuple(d for d in ALL if d.is_numeric),
 }
-"""What the standard calls kinds of dtypes. f16 and bf16, which it does not know, are real floating here."""
+"""The kinds of dtypes in the standard. f16 and bf16, which are not part of it, are real floating here."""
 
 
 def dtype_meant(x: Any) -> DType:
-    """The dtype that is meant by a dtype, its name, a value or an array."""
+    """Return the dtype for a dtype, its name, a value or an array."""
     own = x.dtype if isinstance(x, Value) or is_array(x) else x
     return dtype(own)
 
@@ -70,7 +70,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
 
     Raises:
-        DtypeError: No kind has that name.
+        DtypeError: There is no kind of that name.
 
     >>> isdtype(f32, "real floating"), isdtype(np.dtype("u1"), ("bool", "integral")), isdtype(i64, f32)
     (True, True, False)
@@ -107,13 +107,13 @@ def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float or complex dtype, given by itself or by an array.
 
     Raises:
-        DtypeError: It is neither.
+        DtypeError: It is not a float or complex dtype.
     """
     own = dtype_meant(type).component
     if not own.is_float:
         raise DtypeError(f"finfo: {own} is not a float dtype", hint="iinfo is for integers")
     if own is bf16:
-        import ml_dtypes  # NumPy does not know bfloat16
+        import ml_dtypes  # NumPy has no bfloat16
 
         limits: Any = ml_dtypes.finfo(own.numpy)  # type: ignore[no-untyped-call]
     else:
@@ -133,7 +133,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
     """The limits of an integer dtype, given by itself or by an array.
 
     Raises:
-        DtypeError: It is no integer.
+        DtypeError: It is not an integer dtype.
     """
     own = dtype_meant(type)
     if not own.is_integer:
@@ -144,7 +144,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
 
 @checked_call
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion turns the one dtype into the other, and so keeps what it says."""
+    """Whether promotion converts the one dtype to the other, which preserves its values."""
     target = dtype_meant(to)
     try:
         return promote(dtype_meant(from_), target) is target
@@ -154,11 +154,11 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 @checked_call
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that arrays, dtypes and Python's numbers meet in; a number has the least say.
+    """The dtype that arrays, dtypes and Python's numbers promote to; a number has the lowest precedence.
 
     Raises:
-        DtypeError: There is nothing, or something else.
-        PromotionError: They meet in none.
+        DtypeError: There are no arguments, or one is of another kind.
+        PromotionError: They have no common dtype.
 
     >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
     (f64, f16, f64)
@@ -175,28 +175,28 @@ def _is_number(x: Any) -> bool:
 
 
 class NamespaceInfo:
-    """What `__array_namespace_info__` returns: the answers that the standard asks of a namespace."""
+    """The result of `__array_namespace_info__`: the properties of a namespace that the standard defines."""
 
     def capabilities(self) -> dict[str, Any]:
-        """The optional features of the namespace. In a trace shapes do not depend on data, and a computed mask is no index."""
+        """Optional features of the namespace. In a trace shapes do not depend on data, and a computed mask is not an index."""
         is_eager = ambient_builder() is None
         return {"boolean indexing": is_eager, "data-dependent shapes": is_eager, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Where arrays are made if nothing is said: `target` in a trace, `cpu` outside of one."""
+        """The device where arrays are created by default: `target` in a trace, `cpu` outside of one."""
         return device_here()
 
     def devices(self) -> list[str]:
-        """The devices that can be asked for here: the default one alone."""
+        """The available devices: the default one alone."""
         return [device_here()]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """The dtypes of what is made without one."""
+        """The default dtypes of new arrays."""
         expect_device("default_dtypes", device)
         return {"real floating": f32, "complex floating": c64, "integral": i64, "indexing": i64}
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
-        """The dtypes of a kind, or all, by the names that the standard gives them; f16 and bf16 are not among them."""
+        """The dtypes of a kind, or all, by their names in the standard; f16 and bf16 are not among them."""
         expect_device("dtypes", device)
         kinds = tuple(KINDS) if kind is None else (kind,) if isinstance(kind, str) else kind
         wanted = {d for k in kinds for d in _kind(k)}
@@ -207,7 +207,7 @@ def array_namespace(api_version: str | None = None) -> Any:
     """The namespace of the functions that take values: this package.
 
     Raises:
-        UnknownNameError: It does not follow that version of the standard.
+        UnknownNameError: It does not implement that version of the standard.
     """
     if api_version not in (None, *API_VERSIONS):
         raise UnknownNameError(
@@ -218,5 +218,5 @@ def array_namespace(api_version: str | None = None) -> Any:
 
 @checked_call
 def namespace_info() -> NamespaceInfo:
-    """What the namespace can do, and its devices and dtypes."""
+    """The capabilities of the namespace, and its devices and dtypes."""
     return NamespaceInfo()

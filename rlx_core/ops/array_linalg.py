@@ -1,7 +1,7 @@
 """Linear algebra as the Python Array API names it; `rlx_core.linalg` is its namespace.
 
-Products, norms, `solve` and `inv` are made of rlx's own ops. Factorisations are ops of the domain `linalg`, which a package
-brings: they are looked up where every op is, and where the package is missing the error says which one it is.
+Products, norms, `solve` and `inv` are composed of rlx ops. Factorisations are ops of the domain `linalg`, which a package
+provides: they are looked up like any op, and if no package provides them, the error names one that does.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ DOMAIN: Final = "linalg"
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns: complex eigenvalues, and the eigenvectors as columns."""
+    """The result of `eig`: complex eigenvalues, and the eigenvectors as columns."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns: the eigenvalues in ascending order, and the eigenvectors as columns."""
+    """The result of `eigh`: the eigenvalues in ascending order, and the eigenvectors as columns."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns."""
+    """The result of `lstsq`."""
 
     x: Any
     residuals: Any
@@ -65,21 +65,21 @@ class LstsqResult(NamedTuple):
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """The result of `qr`."""
 
     Q: Any
     R: Any
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns: the determinant's sign, and the logarithm of its modulus."""
+    """The result of `slogdet`: the determinant's sign, and the logarithm of its modulus."""
 
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns: the singular values in descending order, between the vectors."""
+    """The result of `svd`: the singular values in descending order, between the vectors."""
 
     U: Any
     S: Any
@@ -87,17 +87,17 @@ class SVDResult(NamedTuple):
 
 
 def factorisation(name: str) -> type[Op]:
-    """The op of that name in the domain of linear algebra.
+    """Return the op of that name in the domain of linear algebra.
 
     Raises:
-        PluginError: No installed package brings it; the error names one that does.
+        PluginError: No installed package provides it; the error names one that does.
     """
     found: type[Op] = default_host().load("ops", f"{DOMAIN}.{name}")
     return found
 
 
 def sides(function: str, x: Any) -> tuple[Any, Any]:
-    """The last two dims."""
+    """Return the last two dims."""
     shape = shape_of(x)
     if len(shape) < 2:
         raise ShapeError(f"{function}: x must have 2 or more axes, not {len(shape)}")
@@ -105,7 +105,7 @@ def sides(function: str, x: Any) -> tuple[Any, Any]:
 
 
 def _order(function: str, x: Any) -> Any:
-    """The number of rows of square matrices."""
+    """Return the number of rows of square matrices."""
     rows, columns = sides(function, x)
     if rows != columns:
         raise ShapeError(f"{function}: x must hold square matrices, not {rows} × {columns}")
@@ -178,7 +178,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
 
 @checked_call
 def det(x: Any, /) -> Any:
-    """The determinant; where it may overflow, `slogdet` does not."""
+    """The determinant; `slogdet` avoids its overflow."""
     sign, logarithm = slogdet(x)
     return multiply(sign, exp(logarithm))
 
@@ -195,11 +195,11 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 def _completed(q: Any) -> Any:
-    """Orthonormal columns, and as many more as make the matrix square."""
+    """Return orthonormal columns, extended to a square matrix."""
     m, k = sides("svd", q)
     if not (isinstance(m, int) and isinstance(k, int)):
         raise ShapeError(f"svd, qr: square factors need known sizes, not {m} × {k}", hint="ask for the reduced ones")
-    # I - Q Qᴴ projects on what is missing: its last eigenvalues are 1, and their vectors are orthonormal.
+    # I - Q Qᴴ projects on the complement: its last eigenvalues are 1, and their vectors are orthonormal.
     rest = subtract(eye_matrix(n=m, m=m, dtype=dtype_of(q)), matmul(q, _adjoint(q)))
     return concat([q, operand(eigh(rest).eigenvectors)[..., k:]], axis=-1)
 
@@ -218,7 +218,7 @@ def pinv(x: Any, /, *, rtol: float | None = None) -> Any:
 
 @checked_call
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
-    """How many singular values are larger than `rtol` (max(m, n) ε by default) times the largest."""
+    """The number of singular values larger than `rtol` (max(m, n) ε by default) times the largest."""
     s = svdvals(x)
     if rtol is None:
         rtol = builtins.max(*sides("matrix_rank", x)) * float(np.finfo(dtype_of(s).numpy).eps)
@@ -246,18 +246,18 @@ def inv(x: Any, /) -> Any:
 
 @checked_call
 def lstsq(a: Any, b: Any, /, *, rtol: float | None = None) -> LstsqResult:
-    """The x with the least |a x - b|, and of these the shortest, by the singular value decomposition.
+    """The x that minimises |a x - b|, and of these the shortest, by the singular value decomposition.
 
     Args:
         a: `[.., m, n]`.
-        b: `[.., m, k]`, or `[m]` beside one matrix.
+        b: `[.., m, k]`, or `[m]` for a single matrix.
         rtol: Singular values up to it (max(m, n) ε by default) times the largest count as 0.
 
     Returns:
         x `[.., n, k]` or `[n]`; the sums of squares of a x - b, of each column; the rank; the singular values.
 
     Raises:
-        ShapeError: The rows of `a` and `b` are not as many.
+        ShapeError: `a` and `b` have different numbers of rows.
     """
     (m, _), is_line = sides("lstsq", a), len(shape_of(b)) == 1
     if not shape_of(b) or shape_of(b)[0 if is_line else -2] != m:
@@ -274,7 +274,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The product of matrices, in the order that takes the fewest multiplications; the first and the last may be vectors.
 
     Raises:
-        ShapeError: There are fewer than two, or their sizes are not known.
+        ShapeError: There are fewer than two, or their sizes are unknown.
     """
     arrays = listed("multi_dot: arrays", arrays)
     if len(arrays) < 2 or not builtins.all(len(shape_of(x)) in (1, 2) for x in arrays):
@@ -284,7 +284,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
     sizes.append(1 if len(shape_of(arrays[-1])) == 1 else shape_of(arrays[-1])[-1])
     if not builtins.all(isinstance(d, int) for d in sizes):
         raise ShapeError(f"multi_dot: the order of products needs known sizes, not {sizes}")
-    # The cheapest way to the product of i … j: what it costs, and after which factor its last product falls.
+    # The cheapest product of i … j: its cost, and the index of the factor after which it is split.
     best: dict[tuple[int, int], tuple[Any, int]] = {(i, i): (0, i) for i in range(len(arrays))}
     for length in range(1, len(arrays)):
         for i in range(len(arrays) - length):
@@ -293,7 +293,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
                 (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
             )
     wanted = [(0, len(arrays) - 1)]
-    for i, j in wanted:  # which grows: the parts of a product stand behind it
+    for i, j in wanted:  # grows during the loop: the two factors of a product are appended to it
         if i < j:
             wanted += [(i, best[i, j][1]), (best[i, j][1] + 1, j)]
     made: dict[tuple[int, int], Any] = {}
@@ -338,5 +338,5 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @checked_call
 def trace(x: Any, /, *, offset: int = 0, dtype: DType | str | None = None) -> Any:
-    """The sum of a diagonal of each matrix, held in `dtype` as `rlx.sum` is."""
+    """The sum of a diagonal of each matrix, with `dtype` as in `rlx.sum`."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)

@@ -25,9 +25,10 @@ __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 @checked_call
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
-    """The norm of the vectors that lie along one axis or several; of all elements if none is said.
+    """The norm of the vectors along one axis or several; of all elements by default.
 
-    `ord` is 2, 1, 0 (how many are not 0), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p). An element that is 0 has derivative 0.
+    `ord` is 2, 1, 0 (the number of nonzero elements), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p). An element that is 0 has
+    derivative 0.
     """
     own = expect_floating("vector_norm", x).component
     axes = axes_of(x, axis)
@@ -49,7 +50,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 
 
 def _power(x: Any, exponent: float) -> Any:
-    """x to a power, for x that are not negative; the derivative at 0 is 0, as that of √x is."""
+    """Return x to a power, for nonnegative x; the derivative at 0 is 0, like that of √x."""
     is_zero = equal(x, 0)
     return where(is_zero, 0.0 if exponent > 0 else math.inf, pow(where(is_zero, 1, x), exponent))
 
@@ -63,8 +64,8 @@ MatrixNorm = Literal["fro", "nuc"] | float
 
 @checked_call
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -> Any:
-    """The norm of matrices: fro, nuc (the sum of the singular values), ±2 (an extreme one), ±1 or ±inf (an extreme sum of
-    the moduli of a column, or of a row).
+    """The norm of matrices: fro, nuc (the sum of the singular values), ±2 (an extreme singular value), ±1 or ±inf (an extreme
+    sum of the moduli of a column, or of a row).
     """
     expect_floating("matrix_norm", x)
     sides("matrix_norm", x)
@@ -84,16 +85,16 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -
 
 @checked_call
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
-    """NumPy's one name for both: `vector_norm` of all elements or along one axis, `matrix_norm` over two.
+    """NumPy's combined function: `vector_norm` of all elements or along one axis, `matrix_norm` over two.
 
     Args:
         x: Floating, of any shape.
-        ord: As the one or the other has it; the root of the sum of squares unless given.
-        axis: One or two axes; if none are said, all elements are one vector, and with `ord` `x` is one or a matrix.
+        ord: As for the two functions; the root of the sum of squares by default.
+        axis: One or two axes; by default, all elements are one vector, and with `ord` `x` is a vector or a matrix.
         keepdims: Whether these axes stay, with one element.
 
     Raises:
-        ShapeError: `ord` asks for the norm of a vector or a matrix, and there are more axes.
+        ShapeError: `ord` is the order of a vector or matrix norm, and there are more axes.
     """
     rank = len(shape_of(x))
     if ord is None:

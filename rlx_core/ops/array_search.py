@@ -1,7 +1,7 @@
-"""The functions of the Python Array API that look for elements: extremes, order, positions, and sets.
+"""The search functions of the Python Array API: extremes, order, positions, and sets.
 
-How many elements `nonzero` or a function of sets finds depends on the data. They work on arrays outside of a program; sizes of a
-program are known before it runs, so values of one are refused by name, with what serves instead.
+The number of elements that `nonzero` or a set function returns depends on the data. They work on arrays outside of a program;
+sizes in a program are known before it runs, so values of a program are refused by name, with an alternative.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rlx_core.ops.selection import where
 
 @checked_call
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the first largest element of `axis` is; without an axis, in the row-major order of all."""
+    """The index of the first largest element of `axis`; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_max, x, axis, keepdims)
 
 
 @checked_call
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the first smallest element of `axis` is; without an axis, in the row-major order of all."""
+    """The index of the first smallest element of `axis`; without an axis, in the row-major order of all."""
     return _arg_extreme(counting.arg_min, x, axis, keepdims)
 
 
@@ -54,21 +54,21 @@ def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) 
 
 @checked_call
 def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Where the elements of `axis` in order came from; ties stay in index order."""
+    """The indices that sort the elements of `axis`; ties stay in index order."""
     place = normalize_axis(axis, len(shape_of(x)))
     return sorting.arg_sort(x, axis=place, descending=descending, stable=stable)
 
 
 @checked_call
 def top_k(x: Any, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
-    """The k largest (or smallest) elements of `axis` in order, and where they are."""
+    """The k largest (or smallest) elements of `axis` in order, and their indices."""
     values, places = sorting.top_k(x, k=k, axis=normalize_axis(axis, len(shape_of(x))), largest=largest)
     return values, places
 
 
 @checked_call
 def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
-    """Where the elements of `x2` would be inserted into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
+    """The positions to insert the elements of `x2` into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
     return sorting.search_sorted(x1 if sorter is None else take(x1, sorter, axis=0), x2, side=side)
 
 
@@ -86,7 +86,7 @@ def take(x: Any, indices: Any, axis: int | None = None, out_of_bounds: indexing.
 
 
 def _from_front(indices: Any, size: Dim) -> Any:
-    """Indices counted from the front; those outside of the axis are left for the error that names them."""
+    """Return indices counted from the front; those outside of the axis are unchanged, for the error that names them."""
     if isinstance(indices, Value):
         if indices.dtype.kind != "int":
             return indices
@@ -160,7 +160,7 @@ class UniqueInverseResult(NamedTuple):
 
 @checked_call
 def unique_all(x: Any) -> UniqueAllResult:
-    """The distinct elements in order, where each occurs first, which of them each element of `x` is, and how often each occurs.
+    """The distinct elements in order, the first index of each, the index in these of each element of `x`, and their counts.
 
     Every NaN is distinct; 0.0 and -0.0 are equal.
 
@@ -176,14 +176,14 @@ def unique_all(x: Any) -> UniqueAllResult:
 
 @checked_call
 def unique_counts(x: Any) -> UniqueCountsResult:
-    """The distinct elements in order, and how often each occurs; see `unique_all`."""
+    """The distinct elements in order, and the count of each; see `unique_all`."""
     values, counts = np.unique(_known("unique_counts", x, _NEIGHBOURS), return_counts=True, equal_nan=False)
     return UniqueCountsResult(_made(values), _made(counts))
 
 
 @checked_call
 def unique_inverse(x: Any) -> UniqueInverseResult:
-    """The distinct elements in order, and which of them each element of `x` is; see `unique_all`."""
+    """The distinct elements in order, and the index in these of each element of `x`; see `unique_all`."""
     array = _known("unique_inverse", x, _NEIGHBOURS)
     values, inverse = np.unique(array, return_inverse=True, equal_nan=False)
     return UniqueInverseResult(_made(values), _made(inverse.reshape(array.shape)))
@@ -199,7 +199,7 @@ _NEIGHBOURS = "rlx.sort, and compare neighbours"
 
 
 def _known(name: str, x: Any, instead: str) -> np.ndarray:
-    """The elements of an array outside of a program.
+    """Return the elements of an array outside of a program.
 
     Raises:
         TraceError: It is a value of a program.
@@ -213,5 +213,5 @@ def _known(name: str, x: Any, instead: str) -> np.ndarray:
 
 
 def _made(array: np.ndarray) -> Any:
-    """A result as an array of rlx; positions and counts are i64 on every machine."""
+    """Return a result as an rlx array; positions and counts are i64 on every machine."""
     return operand(array if array.dtype != np.intp else array.astype(np.int64, copy=False))

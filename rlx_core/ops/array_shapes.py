@@ -1,4 +1,4 @@
-"""The functions of the Python Array API that move elements about and compute none: shapes, axes, cuts, joins, repetition."""
+"""The functions of the Python Array API that rearrange elements: shapes, axes, slices, concatenation, repetition."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Axis = int | Sequence[int] | None
 
 
 def shape_of(x: Any) -> Shape:
-    """The dims of a value, an array or a number."""
+    """Return the dims of a value, an array or a number."""
     return x.shape if isinstance(x, Value) else as_array(x).shape
 
 
 def copied(x: Any) -> Any:
-    """`x` as another value, or another array, which can be assigned to without changing `x`."""
+    """Return `x` as another value, or another array, which can be assigned to without changing `x`."""
     if not isinstance(x, Value):
         return HostArray(as_array(x).copy())
     made = structural.reshape(x, new_shape=x.shape)
@@ -36,13 +36,13 @@ def copied(x: Any) -> Any:
 
 
 def numbers_of(n: Any) -> tuple[Any, ...]:
-    """One number, or several, as a tuple; whether they are integers is for the op that takes them to say."""
+    """Return one number, or several, as a tuple; the op that takes them checks that they are integers."""
     is_several = isinstance(n, Sequence) or (is_array(n) and n.ndim > 0)
     return tuple(n) if is_several else (n,)
 
 
 def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
-    """The axes that are meant, counted from the front; all of them if none is said."""
+    """Return the given axes, counted from the front; all of them by default."""
     rank = len(shape_of(x))
     return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
 
@@ -51,10 +51,10 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
 def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
     """The same elements in row-major order with other dims, one of which may be -1.
 
-    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
+    `copy=True` returns a new array, or a value that may be assigned to; `copy=False` refuses to copy.
 
     Raises:
-        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids.
+        ShapeError: The elements do not fit the dims, or need a copy and `copy=False`.
     """
     y = structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
     copy = None if copy is None else flag("reshape: copy", copy)
@@ -88,7 +88,7 @@ def matrix_transpose(x: Any) -> Any:
 
 @checked_call
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Axes moved to other places; the rest keep their order."""
+    """Axes moved to other positions; the others keep their order."""
     rank = len(shape_of(x))
     origins, targets = ([normalize_axis(a, rank) for a in numbers_of(axes)] for axes in (source, destination))
     normalize_axes(origins, rank), normalize_axes(targets, rank)
@@ -111,7 +111,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 @checked_call
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
-    """A diagonal of each matrix that `axis1` and `axis2` make: the last two axes, where NumPy's function takes the first two.
+    """A diagonal of each matrix in the axes `axis1` and `axis2`: the last two by default, unlike NumPy's first two.
 
     Shapes:
         x: [.., n, m]    ->    y: [.., d], where y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one
@@ -124,13 +124,13 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
 
 @checked_call
 def broadcast_to(x: Any, shape: Sequence[Dim] | Dim) -> Any:
-    """`x` repeated to `shape`: its sizes, or the only one."""
+    """`x` broadcast to `shape`: its sizes, or its single size."""
     return structural.expand(x, target=numbers_of(shape))
 
 
 @checked_call
 def broadcast_arrays(*arrays: Any) -> list[Any]:
-    """The operands repeated to their common shape."""
+    """The operands broadcast to their common shape."""
     shape = broadcast_shapes(*map(shape_of, arrays))
     return [x if shape_of(x) == shape else broadcast_to(x, shape) for x in arrays]
 
@@ -146,7 +146,7 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
 
 @checked_call
 def squeeze(x: Any, axis: Axis = None) -> Any:
-    """`x` without the listed axes, which must have size 1; without a list, all that are known to."""
+    """`x` without the listed axes, which must have size 1; without a list, all axes known to have size 1."""
     shape = shape_of(x)
     if axis is None:
         return structural.reshape(x, new_shape=[d for d in shape if d != 1])
@@ -177,7 +177,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 @checked_call
 def split(x: Any, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
-    """An axis cut into equal parts, or at the positions listed.
+    """An axis split into equal parts, or at the positions listed.
 
     Raises:
         ShapeError: The parts cannot be equal.
@@ -203,7 +203,7 @@ def flip(x: Any, axis: Axis = None) -> Any:
 
 @checked_call
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
-    """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
+    """Elements shifted along `axis`, wrapping around at the end; without an axis, in row-major order."""
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, 0), shape_of(x))
     rank = len(shape_of(x))
@@ -222,8 +222,8 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
 def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None = None) -> Any:
     """Each element repeated in place along `axis`, flat without an axis.
 
-    One number, or an array of one, repeats all elements; an array of more has a number for each. In a program they are known
-    numbers.
+    One number, or an array of one, repeats all elements; a longer array has a number for each. In a program the numbers must be
+    known.
     """
     if axis is None:
         return repeat(reshape(x, -1), repeats, 0)
@@ -247,7 +247,7 @@ def pad(
     mode: movement.PadMode = "constant",
     constant_values: Any = None,
 ) -> Any:
-    """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
+    """`x` with padding: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
     rank = len(shape_of(x))
     if isinstance(pad_width, int | np.integer | Expr):
         pairs: list[tuple[Any, ...]] = [(pad_width, pad_width)] * rank
@@ -262,5 +262,5 @@ def pad(
 
 @checked_call
 def diag(x: Any, k: int = 0) -> Any:
-    """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
+    """A diagonal of each matrix, or for a vector the matrix that has it on a diagonal."""
     return rearrange.diag(x, offset=k) if len(shape_of(x)) == 1 else rearrange.diagonal(x, offset=k)

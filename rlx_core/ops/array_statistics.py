@@ -1,7 +1,7 @@
-"""The reductions and running reductions of the Python Array API: what is done over axes, and in which dtype it is held.
+"""The reductions and running reductions of the Python Array API, and their accumulation dtypes.
 
-Integers are summed and multiplied in the default integer, as NumPy does, unless `dtype` says otherwise: a sum of u8 would wrap
-at 256. The ops (`sum`, `prod`, `cumsum`, `cumprod`) keep the dtype of their operand; the choice is made here.
+Integers are summed and multiplied in the default integer dtype, as in NumPy, unless `dtype` is given: a sum of u8 would wrap at
+256. The ops (`sum`, `prod`, `cumsum`, `cumprod`) keep the dtype of their operand; this module selects it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _dtype = dtype
 
 
 def one_axis(name: str, x: Any, axis: int | None) -> int:
-    """The axis of a function that works along one; it may be left out where there is only one.
+    """Return the axis of a function that works along one; it is optional if there is only one.
 
     Raises:
-        ShapeError: It is left out and `x` has other than one axis.
+        ShapeError: The axis is missing and `x` has zero axes or several.
     """
     rank = len(shape_of(x))
     if axis is None and rank != 1:
@@ -42,9 +42,9 @@ def one_axis(name: str, x: Any, axis: int | None) -> int:
 
 @checked_call
 def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
-    """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
+    """`x` in another dtype. If `x` has this dtype already, the result is `x` itself only if `copy` is False.
 
-    Complex to real is refused; `real`, `imag` and `abs` say which part is meant.
+    Complex to real is refused; use `real`, `imag` or `abs`.
     """
     expect_device("astype", device)
     array, target = operand(x), _dtype(dtype)
@@ -54,7 +54,7 @@ def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None 
 
 
 def _accumulated(x: Any, dtype: DType | str | None) -> Any:
-    """`x` in the dtype in which it is added up: the one that is asked for, or its own, integers and bool in a wide one."""
+    """Return `x` in its accumulation dtype: `dtype` if given, else its own, with integers and bool in a 64-bit integer dtype."""
     own = x.dtype if isinstance(x, Value) else _dtype(as_array(x).dtype)
     default = u64 if own.kind == "uint" else i64 if own.kind in ("int", "bool") else own
     wanted = default if dtype is None else _dtype(dtype)
@@ -63,13 +63,13 @@ def _accumulated(x: Any, dtype: DType | str | None) -> Any:
 
 @checked_call
 def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
-    """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
+    """The sum over `axis`, in `dtype`: by default the dtype of a float `x`, else the default integer dtype (i64 or u64)."""
     return structural.sum_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
 @checked_call
 def prod(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
-    """The product over `axis`, held in `dtype` as `sum` is."""
+    """The product over `axis`, with `dtype` as in `sum`."""
     return reduction.prod_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
 
 
@@ -127,7 +127,7 @@ def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @checked_call
 def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """How many elements over `axis` are not 0."""
+    """The number of elements over `axis` that are not 0."""
     return counting.count_nonzero(x, axes=axes_of(x, axis), keep_dim=keepdims)
 
 
@@ -135,7 +135,7 @@ def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 def cumulative_sum(
     x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
 ) -> Any:
-    """Running sums along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 0 that they start from in front."""
+    """Running sums along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 0."""
     place = one_axis("cumulative_sum", x, axis)
     return _after_initial(cumulative.cumsum(_accumulated(x, dtype), axis=place), place, 0 if include_initial else None)
 
@@ -144,7 +144,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
 ) -> Any:
-    """Running products along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 1 that they start from in front."""
+    """Running products along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 1."""
     place = one_axis("cumulative_prod", x, axis)
     return _after_initial(cumulative.cumprod(_accumulated(x, dtype), axis=place), place, 1 if include_initial else None)
 
@@ -159,7 +159,7 @@ def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
 
 @checked_call
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
+    """The differences of adjacent elements along `axis`, taken `n` times, after `prepend` and `append` are concatenated.
 
     Raises:
         ShapeError: `n` is negative, or the axis is shorter than it.

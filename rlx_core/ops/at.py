@@ -1,7 +1,7 @@
-"""Another array with some elements changed: `x.at[key].set(y)`, and `x[key] = y`, which gives it the name of the first.
+"""Functional updates of elements: `x.at[key].set(y)`, and `x[key] = y`, which rebinds the name of `x` to the result.
 
-Values never change. In a loop's body, where a name may not be assigned to from within, `at` is how a carry is updated; what the
-planner finds used for the last time is updated in place.
+Values are immutable. In a loop's body, where a name cannot be assigned to, `at` updates a carry; the planner does the update in
+place if it is the last use of the operand.
 """
 
 from __future__ import annotations
@@ -60,45 +60,45 @@ class _Places:
         return self._x[self._key]
 
     def set(self, value: Any) -> Any:
-        """`x` with `value` there; of several for one place the last stays."""
+        """`x` with `value` there; of several values for one position the last stays."""
         return self._written(value, "set")
 
     def add(self, value: Any) -> Any:
-        """`x` with `value` added there; all are added where several are for one place."""
+        """`x` with `value` added there; several values for one position are all added."""
         return self._written(value, "add")
 
     def max(self, value: Any) -> Any:
-        """`x` with the larger of its elements and of all values for their place."""
+        """`x` with the maximum of its elements and all values for their position."""
         return self._written(value, "max")
 
     def min(self, value: Any) -> Any:
-        """`x` with the smaller of its elements and of all values for their place."""
+        """`x` with the minimum of its elements and all values for their position."""
         return self._written(value, "min")
 
     def subtract(self, value: Any) -> Any:
-        """`x` with `value` subtracted there; all are where several are for one place."""
+        """`x` with `value` subtracted there; several values for one position are all subtracted."""
         return self._written(subtract(0, operand(value)), "add")
 
     def multiply(self, value: Any) -> Any:
-        """`x` with its elements there times `value`; times all of them where several are for one place."""
+        """`x` with its elements there times `value`; several values for one position are all multiplied."""
         return self._written(value, "mul")
 
     def divide(self, value: Any) -> Any:
-        """`x` with its elements there divided by `value`; by all of them where several are for one place."""
+        """`x` with its elements there divided by `value`; by the product of several values for one position."""
         return cast(divide(self._x, self._product(value)), to=self._x.dtype)
 
     def power(self, value: Any) -> Any:
-        """`x` with its elements there to the power of `value`; of the product of several for one place."""
+        """`x` with its elements there to the power of `value`; of the product of several values for one position."""
         return cast(pow(self._x, self._product(value)), to=self._x.dtype)
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
-        """`x` with `function` of its elements there, of which it gives as many."""
+        """`x` with `function` applied to its elements there; it must preserve their number."""
         if _is_computed_mask(self._key):
             return written(self._x, self._key, function(self._x), "set")
         return self._written(function(self.get()), "set")
 
     def _product(self, value: Any) -> Any:
-        """The product of all values for a place, and 1 elsewhere."""
+        """Return the product of all values for a position, and 1 elsewhere."""
         return _Places(ones_like(self._x), self._key).multiply(value)
 
     def _written(self, value: Any, mode: ScatterMode) -> Any:
@@ -107,7 +107,7 @@ class _Places:
 
 @frozen
 class _At:
-    """What `x.at` is: it waits for the key."""
+    """The type of `x.at`, which is indexed with a key."""
 
     _x: Any
 
@@ -117,24 +117,24 @@ class _At:
 
 @checked_call
 def at(x: Any) -> _At:
-    """`rlx.at(x)[key].set(y)`: another array with other elements at the places that `x[key]` reads.
+    """`rlx.at(x)[key].set(y)`: another array with other elements at the positions that `x[key]` reads.
 
     For traced values `x.at` is the same. Instead of `set` there are `add`, `subtract`, `multiply`, `divide`, `power`, `max`,
-    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over what is selected; under a
+    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over the selection; under a
     computed mask over all of `x`.
 
     Raises:
-        ShapeError: A value does not broadcast so.
+        ShapeError: A value does not broadcast to that shape.
         IndexRangeError: A known position is outside its axis.
     """
     return _At(operand(x))
 
 
 def written(x: Any, key: Any, value: Any, mode: ScatterMode) -> Any:
-    """`x` with values written, added or compared at the places that `x[key]` reads.
+    """Return `x` with values written, added or compared at the positions that `x[key]` reads.
 
     Raises:
-        ShapeError: They do not broadcast over these places.
+        ShapeError: They do not broadcast over these positions.
     """
     if not isinstance(x, Value):
         if ambient_builder() is None:
@@ -153,7 +153,7 @@ def _is_computed_mask(key: Any) -> bool:
 
 
 def _is_index(key: Any) -> bool:
-    """Whether a key selects rows of the first axis by their numbers."""
+    """Return whether a key selects rows of the first axis by index."""
     return isinstance(key, Value) or (is_array(key) and key.dtype.kind in "iu")
 
 

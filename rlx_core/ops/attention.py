@@ -37,8 +37,8 @@ from rlx_core.ops.structural import expand, reshape, sum_axes, sum_to
 class Attention(AttentionOp):
     """Scaled dot-product attention.
 
-    A query that sees no key gives 0 (`empty_row`), hidden keys have weight exactly 0, and no weight is dropped for being small.
-    The result has the layout of q; values may have another width than queries and keys.
+    A query that sees no key returns 0 (`empty_row`), hidden keys have weight exactly 0, and no small weights are dropped. The
+    result has the layout of q; values may have another number of features than queries and keys.
 
     Shapes:
         q: [b, s, h·d]    k: [b, t, kv·d]    v: [b, t, kv·e]    ->    y: [b, s, h·e]         (layout bsd; rank 2: b = 1)
@@ -49,9 +49,9 @@ class Attention(AttentionOp):
         head_dim: Features of a query or key head.
         num_kv_heads: Key and value heads, each serving `num_heads / num_kv_heads` consecutive query heads.
         layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
-        mask_kind: `none`; `causal`: key j is visible to query i iff j <= i + t - s; `sliding_window`: the window before it
-            besides; `custom`, `bias`: the operand is required. Operands act under every kind.
-        window: How far back a sliding window reaches: `window + 1` keys are visible.
+        mask_kind: `none`; `causal`: key j is visible to query i iff j <= i + t - s; `sliding_window`: only a window before it;
+            `custom`, `bias`: the operand is required. Operands apply under every kind.
+        window: The length of a sliding window: `window + 1` keys are visible.
         score_scale: s; 1/√head_dim by default.
         attn_logit_softcap: c, applied before the bias; none by default.
         empty_row: `zero`, `uniform` (the mean over all keys) or `nan`.
@@ -99,7 +99,7 @@ class Attention(AttentionOp):
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         if x[0].ndim - is_batched[0] == 2:
-            # A sequence without a batch axis gets one of size 1, which the new axis then folds into.
+            # A sequence without a batch axis gets one of size 1, which the new axis is then folded into.
             x = [*(split_leading(v, b) for v, b in zip(x[:3], is_batched[:3], strict=True)), *x[3:]]
             y = self.batch(size, x, is_batched)
             return reshape(y, (size, *y.shape[2:]))
@@ -144,17 +144,17 @@ attention = op_function(Attention)
 
 
 def split_leading(x: Value, is_batched: bool) -> Value:
-    """`[s, d]` as `[1, s, d]`, after the new axis where there is one."""
+    """Return `[s, d]` as `[1, s, d]`, after the new axis if there is one."""
     return reshape(x, (x.shape[0], 1, *x.shape[1:]) if is_batched else (1, *x.shape))
 
 
 def fold(x: Value) -> Value:
-    """The first two axes as one."""
+    """Return `x` with its first two axes merged."""
     return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
 def fold_scores_operand(x: Value, is_batched: bool, size: Dim, own_batch: Dim, *, is_mask: bool) -> Value:
-    """A mask or bias for a batch axis with the new axis folded in; one that is the same for every entry stays shared."""
+    """Return a mask or bias for a batch axis with the new axis folded in; one that is the same for every entry stays shared."""
     own = x.type.with_shape(x.shape[1:]) if is_batched else x.type
     shape = mask_shape(own) if is_mask else aligned_shape(own)
     if not is_batched and shape[0] == 1:
@@ -165,7 +165,7 @@ def fold_scores_operand(x: Value, is_batched: bool, size: Dim, own_batch: Dim, *
 
 @define_op
 class AttentionBackward(AttentionOp):
-    """The cotangents of `Attention`'s operands from that of its result, together: dq, dk, dv, and dbias where there is one.
+    """The cotangents of `Attention`'s operands from that of its result, together: dq, dk, dv, and dbias if there is a bias.
 
     `dv = pᵀ·do`, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `dbias = dw` summed to its dims, `du = dw·(1 - (w/c)²)`,
     `dq = s·du·k`, `dk = s·duᵀ·q`; with grouped heads dk and dv are summed over each group.
@@ -203,7 +203,7 @@ class AttentionBackward(AttentionOp):
         dp = mat_mul(do, swap_last(v4))
         dw = p * (dp - row_sum(p * dp, 3))
         if scores.is_empty is not None:
-            # The weights of an empty row are constants, whatever the scores.
+            # The weights of an empty row are constants, independent of the scores.
             dw = where(scores.is_empty, 0, dw)
         du = dw * self.scale if scores.slope is None else dw * scores.slope * self.scale
         dk, dv = (self._to_kv(d, x) for d, x in ((mat_mul(swap_last(du), q4), k), (mat_mul(swap_last(p), do), v)))
@@ -227,7 +227,7 @@ class AttentionBackward(AttentionOp):
                        error=ShapeError, says="dy must be [1, 3, 4]")  # fmt: skip
 
     def _to_kv(self, d: Value, x: Value) -> Value:
-        """A cotangent per query head as one per key head, in the layout and dtype of `x`."""
+        """Return a cotangent per query head summed to one per key head, in the layout and dtype of `x`."""
         batch, _, seq, features = d.shape
         times = self.num_heads // self.kv_heads
         if times > 1:
@@ -239,13 +239,13 @@ attention_backward = op_function(AttentionBackward)
 
 
 def attention_samples() -> Iterator[Sample]:
-    """What both ops are tried on: dtypes, layouts, mask kinds, operands, grouped heads, scale and cap."""
+    """Yield samples for both ops: dtypes, layouts, mask kinds, operands, grouped heads, scale and cap."""
     small: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
     for d in FLOATS:
         yield Sample(f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", **small)
     yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", **small)
     for layout in ("bshd", "bhsd"):
-        # As many heads as positions, so that exchanging the two axes would go unnoticed by the shapes.
+        # Equal numbers of heads and positions: shape checks alone would not notice exchanged axes.
         yield Sample(*["f32[2, 3, 3, 2]"] * 3, num_heads=3, head_dim=2, layout=layout, mask_kind="causal")
     yield Sample("f64[1, 2, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **small, mask_kind="causal")
     yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", **small, mask_kind="causal")

@@ -1,8 +1,8 @@
-"""Which keys a query may see, and how a tensor in any layout becomes `[batch, heads, sequence, features]`.
+"""Visibility of keys to queries, and conversion of a tensor in any layout to `[batch, heads, sequence, features]`.
 
 Positions are aligned at the end: with more keys than queries the last query sees the last key, so that decoding with a cache
-needs no offset. Masks and biases come in fewer axes than scores have; `mask_to_scores` and `bias_to_scores` say where
-they go.
+needs no offset. Masks and biases may have fewer axes than scores; `mask_to_scores` and `bias_to_scores` define how they are
+aligned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MaskKind = Literal["none", "causal", "sliding_window", "custom", "bias"]
 
 
 def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, head_dim: int | None) -> Shape:
-    """The dims of an operand as `(batch, heads, sequence, features of a head)`.
+    """Return the dims of an operand as `(batch, heads, sequence, features of a head)`.
 
     Raises:
         ShapeError: The rank, the number of heads or the size of a head does not fit.
@@ -51,7 +51,7 @@ def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, h
 
 
 def to_heads(x: Value, layout: AttentionLayout, heads: int) -> Value:
-    """`x` as `[batch, heads, sequence, features of a head]`."""
+    """Return `x` as `[batch, heads, sequence, features of a head]`."""
     batch, _, seq, features = heads_shape("x", x.type, layout, heads, None)
     if layout == "bhsd":
         return x
@@ -59,7 +59,7 @@ def to_heads(x: Value, layout: AttentionLayout, heads: int) -> Value:
 
 
 def from_heads(x: Value, layout: AttentionLayout, rank: int) -> Value:
-    """The inverse of `to_heads`, to a tensor with `rank` axes."""
+    """Return the inverse of `to_heads`, a tensor with `rank` axes."""
     if layout == "bhsd":
         return x
     batch, heads, seq, features = x.shape
@@ -70,21 +70,21 @@ def from_heads(x: Value, layout: AttentionLayout, rank: int) -> Value:
 
 
 def mask_shape(mask: TensorType) -> Shape:
-    """The dims of a mask against `[batch, heads, queries, keys]`: a matrix is `[batch, keys]`, anything else aligns right."""
+    """Return the dims of a mask against `[batch, heads, queries, keys]`: a matrix is `[batch, keys]`, others align right."""
     if mask.rank == 2:
         return (mask.shape[0], 1, 1, mask.shape[1])
     return aligned_shape(mask)
 
 
 def aligned_shape(x: TensorType) -> Shape:
-    """The dims of `x`, aligned right, with ones in front up to four axes."""
+    """Return the dims of `x`, aligned right, with ones in front up to four axes."""
     if x.rank > 4:
         raise ShapeError(f"a mask or a bias has at most 4 axes, not {x.rank} ({x})")
     return (*(1,) * (4 - x.rank), *x.shape)
 
 
 def positional_visibility(kind: MaskKind, window: int | None, queries: Dim, keys: Dim) -> Value | None:
-    """`[queries, keys]` as bool: what a positional mask kind shows; `None` where it shows everything."""
+    """Return the visible keys under a positional mask kind, bool[queries, keys]; `None` if all are visible."""
     if kind not in ("causal", "sliding_window"):
         return None
     offset = keys - queries
@@ -98,13 +98,13 @@ def positional_visibility(kind: MaskKind, window: int | None, queries: Dim, keys
 
 
 def operand_visibility(mask: Value) -> Value:
-    """A mask operand as bool, against scores: a bool as it is, a float visible where it is at least 0.5."""
+    """Return a mask operand as bool, against scores: a bool unchanged, a float visible where it is at least 0.5."""
     shown = mask if mask.dtype is bool_ else mask >= 0.5
     return reshaped(shown, mask_shape(mask.type))
 
 
 def repeat_heads(x: Value, times: int) -> Value:
-    """Each head of `[b, h, s, d]` repeated `times` times consecutively: grouped key heads for their query heads."""
+    """Return each head of `[b, h, s, d]` repeated `times` times consecutively: grouped key heads for their query heads."""
     if times == 1:
         return x
     batch, heads, seq, features = x.shape

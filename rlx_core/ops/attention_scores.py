@@ -1,4 +1,4 @@
-"""What attention computes before it meets the values: checks, attributes and the attention weights.
+"""Attention before the product with the values: checks, attributes and the attention weights.
 
 The forward and the backward op are both built on `Scores`, so they cannot disagree about a mask, a scale or a cap.
 """
@@ -41,12 +41,12 @@ EmptyRow = Literal["zero", "uniform", "nan"]
 
 @frozen(eq=False)
 class Scores:
-    """What both passes compute first.
+    """The results that both passes compute first.
 
     Attributes:
         weights: p, `[batch, heads, queries, keys]`, wide.
         slope: `∂w/∂u` of the softcap, or `None` without one.
-        is_empty: Queries that see no key, where that has to be known; `[batch, heads, queries, 1]`.
+        is_empty: Queries that see no key, if needed; `[batch, heads, queries, 1]`.
     """
 
     weights: Value
@@ -56,7 +56,7 @@ class Scores:
 
 @frozen(slots=False)
 class AttentionOp(Op):
-    """What attention and its backward op share: attributes, checks, and the attention weights."""
+    """Base of attention and its backward op: attributes, checks, and the attention weights."""
 
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(1))
@@ -79,7 +79,7 @@ class AttentionOp(Op):
     def check(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None, bias: TensorType | None
     ) -> Shape:
-        """The dims `[batch, heads, queries, value features]` of the result, after every check."""
+        """Return the dims `[batch, heads, queries, value features]` of the result, after every check."""
         self._check_attributes(mask, bias)
         expect_dtype("q", q, FLOATS, "float")
         for name, x in (("k", k), ("v", v)):
@@ -114,7 +114,7 @@ class AttentionOp(Op):
                 )
 
     def scores(self, q: Value, k: Value, mask: Value | None, bias: Value | None) -> Scores:
-        """The attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
+        """Return the attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
         z = mat_mul(q, swap_last(k)) * self.scale
         slope = None
         if self.attn_logit_softcap is not None:
@@ -137,7 +137,7 @@ class AttentionOp(Op):
         return Scores(softmax(where(is_empty, 0, z), axis=3), slope, is_empty)
 
     def cost_of(self, q: TensorType, k: TensorType, v: TensorType) -> Dim:
-        """Floating-point operations of the two products."""
+        """Return the floating-point operations of the two products."""
         batch, heads, queries, features = heads_shape("q", q, self.layout, self.num_heads, None)
         _, _, keys, width = heads_shape("v", v, self.layout, self.kv_heads, None)
         return 2 * batch * heads * queries * keys * (features + width)
@@ -152,7 +152,7 @@ def expect_broadcast(name: str, found: TensorType, shape: Shape, scores: Shape) 
 def attention_operands(
     q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None
 ) -> tuple[Value | None, ...]:
-    """Operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide."""
+    """Return operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide."""
     q, k, v = promoted(q, k, v)  # type: ignore[assignment]
     if mask is not None and mask.dtype.is_integer:
         mask = as_dtype(mask, bool_)

@@ -1,6 +1,6 @@
-"""Batch normalisation: with given statistics (inference), and with those of the batch (training).
+"""Batch normalisation: with given statistics (inference), and with the statistics of the batch (training).
 
-Both forms have written cotangents; those of the inference form are ops.
+Both forms have explicit cotangents; those of the inference form are ops.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BatchNormInference(ChannelOp):
         axis = normalize_axis(self.axis, data.ndim - 1)
         if not any(is_batched[1:]):
             return evolve(self, axis=axis + 1)(data, *x[1:])
-        # Examples with statistics of their own are further channels: [b, .., c, ..] as [.., b·c, ..].
+        # Examples with separate statistics are further channels: [b, .., c, ..] as [.., b·c, ..].
         vectors = [v if b else expand(v, (size, *v.shape)) for v, b in zip(x[1:], is_batched[1:], strict=True)]
         to_front = (*range(1, axis + 1), 0, *range(axis + 1, data.ndim))
         moved = transpose(data, to_front)
@@ -114,7 +114,7 @@ class BatchNorm(ChannelOp):
     Attributes:
         axis: The channel axis.
         eps: Added to the variance before the root.
-        momentum: How far the running statistics move, 0 to 1.
+        momentum: The fraction by which the running statistics move, 0 to 1.
 
     Raises:
         ShapeError: A channel has fewer than two elements, so that no unbiased variance exists.
@@ -168,7 +168,7 @@ class BatchNorm(ChannelOp):
         *,
         y: Sequence[Value],
     ) -> tuple[Value, ...]:
-        # Closed form: behind the sums that weight and bias need, one pass over g and x; the derived rule takes several.
+        # Closed form: after the sums that weight and bias need, one pass over g and x; the derived rule takes several.
         dy, d_mean, d_var, d_running_mean, d_running_var = (
             wide(tangent_or_zeros(cotangent, v)) for cotangent, v in zip(g, y, strict=True)
         )
@@ -181,7 +181,8 @@ class BatchNorm(ChannelOp):
         of_mean = d_mean + d_running_mean * self.momentum
         of_var = d_var + d_running_var * (n / one_less * self.momentum)
         per_x = (slope * r * r * along_x - 2.0 * of_var) / n
-        # x itself, not without its mean, so that nobody keeps that: it is as exact, because a mean is rounded like x is.
+        # x itself instead of x - mean, which then need not be saved: the accuracy is the same, because a mean is rounded like
+        # x.
         by_dy, shift, by_x = self.placed(x, slope, (slope * dbeta - of_mean) / n - y[1] * per_x, per_x)
         return (
             as_dtype(dy * by_dy - shift - data * by_x, x.dtype),

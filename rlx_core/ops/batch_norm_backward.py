@@ -1,7 +1,6 @@
-"""What batch norms share, and the cotangents of the inference form as ops: a kernel for each, where a backend has one.
+"""The base of batch norms, and the cotangents of the inference form as ops: one kernel each, if a backend has one.
 
-Every operand but x lies along the channel axis; cotangents of those are sums over everything else, in the accumulation
-dtype.
+Every operand but x has the channel axis alone; its cotangent is a sum over all other axes, in the accumulation dtype.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ POSITIVE = (0.5, 2.0)
 
 
 class ChannelOp(Op):
-    """What these ops share: a channel axis, and operands along it."""
+    """Base of these ops: a channel axis, and operands along it."""
 
     category: ClassVar = "boundary"
     axis: int
     eps: float
 
     def channel(self, x: Value | TensorType) -> int:
-        """The channel axis, counted from the front."""
+        """Return the channel axis, counted from the front."""
         return normalize_axis(self.axis, x.rank if isinstance(x, TensorType) else x.ndim)
 
     def placed(self, x: Value, *vectors: Value) -> list[Value]:
-        """Vectors over the channels, wide, in a shape that broadcasts against x."""
+        """Return vectors over the channels, wide, in a shape that broadcasts against x."""
         return [along(v, x.ndim, (self.channel(x),)) for v in vectors]
 
     def inverse_std(self, var: Value) -> Value:
@@ -48,7 +47,7 @@ class ChannelOp(Op):
             expect_shape("dy", dy, x.shape)
 
     def vector(self, x: TensorType) -> TensorType:
-        """The type of a cotangent along the channels: wide, because it is a sum over everything else."""
+        """Return the type of a cotangent along the channels: wide, because it is a sum over all other axes."""
         return TensorType(x.dtype.accumulator, (x.shape[self.channel(x)],))
 
 

@@ -1,6 +1,7 @@
 """Bits: and, or, exclusive or, not, and shifts.
 
-The first four take bool too, where they are the logical functions, as in the Python Array API: `mask & other` is how masks are
+The first four also take bool, for which they are the logical functions, as in the Python Array API: masks are combined with
+`mask & other`. These ops have no derivatives.
 combined. Nothing here has a derivative.
 """
 
@@ -16,19 +17,19 @@ _BITS = (bool_, *INTEGERS)
 
 
 def _count(b: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which counts lie in 0..bits-1, and the counts with the others replaced by 0; C leaves those undefined."""
+    """Return which counts are in 0..bits-1, and the counts with the others replaced by 0; they are undefined in C."""
     is_inside = (b >= 0) & (b < bits)
     return is_inside, np.where(is_inside, b, 0).astype(b.dtype)
 
 
 def shift_left_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a · 2^b modulo 2^bits, and 0 for a count outside 0..bits-1."""
+    """Return a · 2^b modulo 2^bits, and 0 for a count outside 0..bits-1."""
     is_inside, count = _count(b, 8 * a.dtype.itemsize)
     return np.where(is_inside, np.left_shift(a, count), 0).astype(a.dtype)
 
 
 def shift_right_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """floor(a / 2^b), and the sign (0 or -1) for a count outside 0..bits-1."""
+    """Return floor(a / 2^b), and the sign (0 or -1) for a count outside 0..bits-1."""
     is_inside, count = _count(b, 8 * a.dtype.itemsize)
     return np.where(is_inside, np.right_shift(a, count), np.where(a < 0, -1, 0).astype(a.dtype))
 

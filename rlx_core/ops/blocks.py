@@ -1,7 +1,7 @@
-"""The standard blocks of HIR: what model builders say, with a chain of ops and a fused form for each.
+"""The standard blocks of HIR: constructs of model builders, with a chain of ops and a fused form for each.
 
-Attention, rotary embedding and the norms are not here: as blocks they would be their ops with another name, and a HIR graph
-holds ops beside blocks.
+Attention, rotary embedding and the norms are not blocks: they would be their ops under another name, and a HIR graph contains
+both ops and blocks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LinearBlock(Block):
 
     Attributes:
         activation: An op of one operand, or its short name; none by default.
-        has_bias: Whether there is a bias; one that is missing, or one too many, is an error.
+        has_bias: Whether there is a bias; a missing or an extra one is an error.
     """
 
     category: ClassVar = "compute"
@@ -62,7 +62,7 @@ class LinearBlock(Block):
         return activated(y if b is None else y + b, self.activation)
 
     def direct(self, x: Value, w: Value, b: Value | None = None) -> Value:
-        if b is None or x.ndim < 2 or b.shape != w.shape[-1:]:  # a bias that broadcasts is not the fused op's
+        if b is None or x.ndim < 2 or b.shape != w.shape[-1:]:  # the fused op does not broadcast its bias
             return self.fusable(x, w, b)
         return fused_matmul_bias_act(x, w, b, activation=self.activation)
 
@@ -101,7 +101,7 @@ linear_fused = op_function(LinearFusedBlock)
 
 @define_block
 class SharedLinearPairBlock(Block):
-    """One of two products with the same data: one product with both weights side by side, of which `slot` is cut out.
+    """One of two products with the same data: one product with the concatenated weights, from which `slot` is sliced.
 
     Both slots of one `(x, w1, w2)` share the product.
 
@@ -201,7 +201,7 @@ class LlamaDecoderBlock(Block):
 
     Attributes:
         num_heads, head_dim, num_kv_heads, mask_kind, window: As for `Attention`.
-        eps: Of both norms.
+        eps: The eps of both norms.
 
     Source:
         Touvron et al. 2023, "LLaMA", arXiv:2302.13971, section 2.2.
@@ -272,7 +272,7 @@ class LlamaDecoderBlock(Block):
         )
 
     def _attended(self, n: Value, weights: Sequence[Value], cos: Value, sin: Value, mask: Value | None) -> Value:
-        """Attention on a normalised state, projected back."""
+        """Return attention on a normalised state, projected back."""
         q_w, k_w, v_w, o_w = weights
         q, k = (rope(matmul(n, w), cos, sin, head_dim=self.head_dim) for w in (q_w, k_w))
         o = attention(
@@ -293,7 +293,7 @@ llama_decoder = op_function(LlamaDecoderBlock)
 
 
 def llama_types(heads: int, kv: int) -> list[str]:
-    """The operand types of a small decoder layer with heads of two features."""
+    """Return the operand types of a small decoder layer with heads of two features."""
     e, i, q, k = 4, 6, 2 * heads, 2 * kv
     norm = [f"f64[{e}]"] * 2
     projections = [f"f64[{e}, {q}]", f"f64[{e}, {k}]", f"f64[{e}, {k}]", f"f64[{q}, {e}]"]
@@ -302,7 +302,7 @@ def llama_types(heads: int, kv: int) -> list[str]:
 
 
 def partly_visible(rng: np.random.Generator) -> list[np.ndarray]:
-    """The arrays of a decoder layer in which the second sequence is one position shorter."""
+    """Return the arrays of a decoder layer in which the second sequence is one position shorter."""
     shapes = [tuple(map(int, t[4:-1].split(", "))) for t in llama_types(heads=2, kv=1)]
     return [*(rng.uniform(-1, 1, s) for s in shapes), np.array([[True, True, True], [True, True, False]])]
 

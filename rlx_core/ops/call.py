@@ -1,7 +1,7 @@
-"""Ops that hold a graph: a function call that may be inlined.
+"""Ops that contain a graph: a function call that may be inlined.
 
-A body sees only its operands, which are bound to its inputs in order; it has no params and captures nothing. So a call
-means the same wherever it stands, and every transformation of a body is one of a whole graph.
+A body sees only its operands, which are bound to its inputs in order; it has no params and no captures. A call therefore has
+the same meaning everywhere, and every transformation of a body is one of a whole graph.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 
 
 def expect_operands(body: Graph, types: Sequence[TensorType | None]) -> None:
-    """Require that operand types are those of the body's inputs.
+    """Require that operand types match those of the body's inputs.
 
     Raises:
-        WrongInputCountError, ShapeError, DtypeError: There are more or fewer, or one differs.
+        WrongInputCountError, ShapeError, DtypeError: Their number or a type differs.
     """
     if len(types) != len(body.inputs):
         raise WrongInputCountError(
@@ -60,14 +60,14 @@ def expect_operands(body: Graph, types: Sequence[TensorType | None]) -> None:
 
 
 def results_of(body: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The outputs of `body` on values, its nodes copied to where the values are computed."""
+    """Return the outputs of `body` on values; its nodes are copied to the builder of the values."""
     builder = ambient_builder()
     assert builder is not None, "rules and decompositions run inside a builder"
     return inline(builder, body, dict(zip(body.input_types, operands, strict=True)))
 
 
 def closed_body(op: Op, attribute: Any, graph: Any) -> None:
-    """A validator: the body is complete in itself, because params could not be bound from outside."""
+    """Validate that the body is self-contained: params could not be bound from outside."""
     if graph is not None and graph.params:
         names = ", ".join(graph.param_types)
         raise FormatError(
@@ -76,7 +76,7 @@ def closed_body(op: Op, attribute: Any, graph: Any) -> None:
 
 
 def zeros(type: TensorType) -> Value:
-    """A zero of `type` in the ambient builder."""
+    """Return a zero of `type` in the ambient builder."""
     builder = ambient_builder()
     assert builder is not None, "rules run inside a builder"
     scalar = builder.constant(0, type.dtype)
@@ -84,14 +84,14 @@ def zeros(type: TensorType) -> Value:
 
 
 class Inlined:
-    """Marks an op that holds its nodes together for the transformations only: a compiled program has them in place."""
+    """Marks an op that groups its nodes for the transformations only: a compiled program has them inlined."""
 
     __slots__ = ()
 
 
 @define_op
 class Call(Inlined, Op):
-    """A graph applied to operands: the same as its nodes in place, kept together under one name.
+    """A graph applied to operands: equivalent to its inlined nodes, grouped under one name.
 
     Shapes:
         operands: the inputs of `body`    ->    results: its outputs
@@ -128,12 +128,12 @@ call = op_function(Call)
 
 
 def with_batched_outputs(body: Graph, size: Dim, flags: Sequence[bool]) -> Graph:
-    """The body with outputs that are the same for all examples repeated."""
+    """Return the body with outputs that are the same for all examples repeated."""
     return with_cotangents_like(body, size, flags, (True,) * len(flags))
 
 
 def with_cotangents_like(body: Graph, size: Dim, found: Sequence[bool], wanted: Sequence[bool]) -> Graph:
-    """The body with each output batched as `wanted` says: repeated, or summed over the examples that share an operand."""
+    """Return the body with outputs batched as in `wanted`: repeated, or summed over the examples that share an operand."""
     if tuple(found) == tuple(wanted):
         return body
     builder = Builder(body.name)
@@ -149,7 +149,7 @@ def with_cotangents_like(body: Graph, size: Dim, found: Sequence[bool], wanted: 
 
 
 def traced(name: str, function: Callable[..., Any], types: str) -> Graph:
-    """The graph of a function of values; its inputs are `x0`, `x1`, … of the `types` listed."""
+    """Return the graph of a function of values; its inputs are `x0`, `x1`, … of the `types` listed."""
     builder = Builder(name)
     with building(builder):
         found = [spec(t) for t in re.findall(r"\w+\[[^]]*\]", types)]

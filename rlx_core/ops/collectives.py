@@ -1,8 +1,8 @@
 """Collectives: values combined over the members of named axes, and the position of a member.
 
 A function is written for one member of an axis, and `rlx.vmap(axis_name=)` maps it over all of them. Each collective has rules
-for one member and, as `over`, an expression for the mapped axis. Derivatives are those of the sum of the results of all members:
-the operand of a member reaches the results of all others, so the pullback of a sum is the sum of the cotangents.
+for one member and, as `over`, an expression for the mapped axis. Derivatives are those of the sum of the results of all
+members: the operand of a member affects the results of all others, so the pullback of a sum is the sum of the cotangents.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def times(x: Value, size: Dim) -> Value:
-    """The sum of `size` copies of `x`: narrow floats are rounded once, integers wrap."""
+    """Return the sum of `size` copies of `x`: narrow floats are rounded once, integers wrap."""
     wide = widened(x)
     return as_dtype(wide * cast(dim_value(size=size), to=wide.dtype), x.dtype)
 
@@ -67,11 +67,11 @@ class Collective(OverNamedAxes, Op):
 
     Attributes:
         axis_names: The axes.
-        sizes: How many members each of them has.
+        sizes: The number of members of each axis.
     """
 
     category: ClassVar[Category] = "reduction"
-    is_barrier: ClassVar[bool] = True  # members meet in one order, and a member alone knows no value to fold
+    is_barrier: ClassVar[bool] = True  # all members must take part in the same order, and one member cannot fold it
     axis_names: tuple[str, ...] = field(converter=as_names)
     sizes: Shape = field(converter=as_shape)
 
@@ -95,11 +95,11 @@ class Collective(OverNamedAxes, Op):
         return Replicated(evolve(self, axis_names=names, sizes=sizes)(combined) if names else combined)
 
     def combined(self, x: Value) -> Value:
-        """The reduction over the first axis."""
+        """Return the reduction over the first axis."""
         raise NotImplementedError
 
     def of_equal(self, x: Value, size: Dim) -> Value:
-        """The reduction of `size` equal operands."""
+        """Return the reduction of `size` equal operands."""
         return x
 
     def decompose(self, x: Value) -> Value:
@@ -183,11 +183,11 @@ class ExtremeOverMembers(Collective):
         return x
 
     def _sum(self, x: Value) -> Value:
-        """The sum over the same axes, narrow floats in f32."""
+        """Return the sum over the same axes, narrow floats in f32."""
         return PSum(self.axis_names, self.sizes)(widened(x))
 
     def _is_extreme(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """Whether this member's operand equals the result, and how many members' do."""
+        """Return whether this member's operand equals the result, and the number of members for which it does."""
         is_extreme = x == y
         return is_extreme, self._sum(cast(is_extreme, to=x.dtype.accumulator))
 
@@ -245,11 +245,11 @@ class AxisIndex(OverNamedAxes, Creation):
 
     Attributes:
         axis_name: The axis.
-        size: How many members it has.
+        size: The number of members.
     """
 
     category: ClassVar[Category] = "movement"
-    is_barrier: ClassVar[bool] = True  # its value is another one for each member, so it is not folded
+    is_barrier: ClassVar[bool] = True  # its value differs between members, so it is not folded
     communicates: ClassVar[bool] = False
     axis_name: str
     size: Dim
@@ -288,11 +288,11 @@ def _over(op: type[Collective], x: Any, axis_name: str | Sequence[str]) -> Any:
 def psum(x: T, axis_name: str | Sequence[str]) -> T:
     """The sum of `x` over all examples of the axes that `rlx.vmap` gives these names.
 
-    The result is equal for all examples. In a derivative the results of all examples count: the pullback of a sum is the sum of
-    the cotangents.
+    The result is equal for all examples. In a derivative the results of all examples contribute: the pullback of a sum is the
+    sum of the cotangents.
 
     Args:
-        x: A pytree of arrays of any dtype, whose leaves are summed each. A Python number is multiplied by the size.
+        x: A pytree of arrays of any dtype; each leaf is summed. A Python number is multiplied by the size.
         axis_name: The name of an axis, or a tuple of names.
 
     Raises:

@@ -1,7 +1,8 @@
 """Comparisons, logic and classification: element-wise ops whose result is bool.
 
-Operands are promoted, then compared. A comparison with NaN is false, except `!=`. Complex values are equal or not; they have
-no order. Logic reads every operand as a truth value, `x != 0`, by a cast of its own, so operands of any two dtypes meet.
+Operands are promoted, then compared. A comparison with NaN is false, except `!=`. Complex values can be compared for equality
+only. Logical ops convert every operand to a truth value, `x != 0`, by a separate cast, so operands of any two dtypes are
+accepted.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _classification(
 
 
 def sign_bit_array(x: np.ndarray) -> np.ndarray:
-    """Whether the sign is minus, of -0.0 and of NaN too."""
+    """Return whether the sign bit is set, also for -0.0 and NaN."""
     return np.signbit(x) if x.dtype.kind == "f" else x < 0
 
 

@@ -1,7 +1,7 @@
 """Complex numbers: their parts, modulus and phase. `Conjugate` and `Real` are in `conversion.py`.
 
-The cotangent of a complex z is ∂L/∂z̄ of a real L (half of ∂L/∂re + i ∂L/∂im), so a factor of 2 or ½ stands wherever a real
-meets a complex value in reverse mode.
+The cotangent of a complex z is ∂L/∂z̄ of a real L (half of ∂L/∂re + i ∂L/∂im), so in reverse mode there is a factor of 2 or ½
+wherever a real value is converted to a complex one or vice versa.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rlx_core.ops.structural import all_batched, expand, sum_to
 
 
 class PartOfComplex(Op):
-    """What the ops from a complex value to a real one share."""
+    """Base of the ops from a complex value to a real one."""
 
     category: ClassVar = "elementwise"
 
@@ -67,7 +67,7 @@ complex_abs = op_function(ComplexAbs)
 
 
 def _direction(z: Value, modulus: Value) -> Value:
-    """z/|z|, and 0 at 0."""
+    """Return z/|z|, and 0 at 0."""
     return z / cast(where(modulus == 0, 1, modulus), to=z.dtype)
 
 
@@ -102,7 +102,7 @@ class Imag(PartOfComplex):
     exact_dtypes: ClassVar = COMPLEXES
 
     def reference(self, z: np.ndarray) -> np.ndarray:
-        return np.imag(z).copy()  # a view of z would change with it
+        return np.imag(z).copy()  # a copy, because a view would change with z
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (make_complex(0, 0.5 * g),)
@@ -116,7 +116,7 @@ imag = op_function(Imag)
 
 @define_op
 class MakeComplex(Op):
-    """re + i·im, in the complex dtype of the float that the parts meet in (f32 for narrower floats and short integers).
+    """re + i·im, in the complex dtype of the promoted float of the parts (f32 for narrower floats and short integers).
 
     Shapes:
         re: [...]    im: [...]    ->    z: both broadcast
@@ -139,7 +139,7 @@ class MakeComplex(Op):
         return TensorType(c64 if re.dtype is f32 else c128, broadcast_shapes(re.shape, im.shape))
 
     def reference(self, re: np.ndarray, im: np.ndarray) -> np.ndarray:
-        # Parts are stored, not added: i · inf would put a NaN into the real part.
+        # The parts are assigned, not added: i · inf would put a NaN into the real part.
         z = np.empty(np.broadcast_shapes(re.shape, im.shape), np.result_type(re, np.complex64))
         z.real, z.imag = re, im
         return z

@@ -1,6 +1,6 @@
-"""The linear ops that make elements another kind of number: cast, conjugate, real.
+"""The linear conversions of elements: cast, conjugate, real.
 
-Like the structural ops they come before the kinds of ops, and each other's rules are all they need.
+Like the structural ops they are defined before the base classes of ops, and their rules only use one another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlx_core.ops.samples import Rejected, Sample
 
 
 def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
-    """The JVP of a linear op of one operand: the op itself, of the tangent."""
+    """Return the JVP of a linear op of one operand: the op itself, applied to the tangent."""
     return ZERO if isinstance(t[0], Zero) else op(t[0])
 
 
@@ -50,7 +50,7 @@ class Cast(Op):
         if self.to.is_complex:
             return x.astype(np.result_type(x, np.complex64), copy=False)
         if self.to.is_float and x.dtype.kind == "f":
-            # The interpreter rounds every result to what is declared, and in its wide mode not at all.
+            # The interpreter rounds every result to the declared dtype, and does not round in its wide mode.
             return x
         return cast_array(x, self.to)
 
@@ -95,25 +95,25 @@ cast = op_function(Cast)
 
 
 def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
-    """`x` with the elements converted by the rules of `Cast`."""
+    """Return `x` with the elements converted by the rules of `Cast`."""
     if to.name == "bool":
         return x != 0
     if to.is_integer and x.dtype.kind not in "iub":
         limits = np.iinfo(to.numpy)
         whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-        # Two-sided comparison instead of np.clip: float(2**63 - 1) rounds up and would overflow on the way back.
+        # Two-sided comparison instead of np.clip: float(2**63 - 1) rounds up and would overflow when converted back.
         inside = np.where((whole > limits.min) & (whole < float(limits.max)), whole, 0).astype(to.numpy)
         return np.where(whole >= float(limits.max), limits.max, np.where(whole <= limits.min, limits.min, inside))
     return x.astype(to.numpy)
 
 
 def widened(x: Value) -> Value:
-    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
+    """Return `x` in the dtype in which it is summed: f16 and bf16 become f32."""
     return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
 
 
 def as_dtype(x: Value, to: DType) -> Value:
-    """`x` in the dtype `to`; no node where it has it already. A widened result is so rounded once."""
+    """Return `x` in the dtype `to`, without a node if it has it already. A widened result is thus rounded once."""
     return x if x.dtype is to else cast(x, to=to)
 
 
@@ -161,7 +161,7 @@ class Real(Op):
         return z.with_dtype(z.dtype.component)
 
     def reference(self, z: np.ndarray) -> np.ndarray:
-        return np.real(z).copy()  # a view of z would change with it
+        return np.real(z).copy()  # a copy, because a view would change with z
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (cast(g * 0.5, to=z.dtype),)

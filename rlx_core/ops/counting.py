@@ -1,4 +1,4 @@
-"""Reductions to truth values, counts and positions: integers and bools, so nothing here carries a derivative."""
+"""Reductions to truth values, counts and positions: their results are integers and bools, without derivatives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlx_core.system.records import frozen
 
 
 class Count(Reduction):
-    """A reduction of `x != 0`; NaN counts as not 0."""
+    """A reduction of `x != 0`; NaN is not 0."""
 
     result: ClassVar[DType] = bool_
 
@@ -39,7 +39,7 @@ class Count(Reduction):
 
 @define_op
 class CountNonzero(Count):
-    """How many elements over `axes` are not 0, as i64."""
+    """The number of elements over `axes` that are not 0, as i64."""
 
     result: ClassVar = i64
 
@@ -52,7 +52,7 @@ class CountNonzero(Count):
 
 @define_op(name="any")
 class AnyTrue(Count):
-    """Whether any element over `axes` is not 0; false over no element."""
+    """Whether any element over `axes` is not 0; false over an empty axis."""
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.any(x != 0, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim))
@@ -63,7 +63,7 @@ class AnyTrue(Count):
 
 @define_op(name="all")
 class AllTrue(Count):
-    """Whether all elements over `axes` are not 0; true over no element."""
+    """Whether all elements over `axes` are not 0; true over an empty axis."""
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.all(x != 0, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim))
@@ -77,7 +77,7 @@ count_nonzero, any_axes, all_axes = op_function(CountNonzero), op_function(AnyTr
 
 @frozen(slots=False)
 class ArgExtreme(Op):
-    """The position of an extreme along one axis: the first one, and NaN wins."""
+    """The position of an extreme along one axis: the first one, where NaN is extreme."""
 
     axis: int
     keep_dim: bool = False
@@ -124,7 +124,7 @@ class ArgExtreme(Op):
 
 @define_op
 class ArgMax(ArgExtreme):
-    """The position of the largest element of an axis: the first one, and NaN wins.
+    """The position of the largest element of an axis: the first one, where NaN is extreme.
 
     Attributes:
         axis: The axis that is searched.
@@ -137,7 +137,7 @@ class ArgMax(ArgExtreme):
 
 @define_op
 class ArgMin(ArgExtreme):
-    """The position of the smallest element of an axis: the first one, and NaN wins.
+    """The position of the smallest element of an axis: the first one, where NaN is extreme.
 
     Attributes:
         axis: The axis that is searched.

@@ -1,6 +1,6 @@
-"""Tensors made from nothing: counters, constants of any shape, identity matrices, one-hot rows, sizes as numbers.
+"""Tensors without operands: counters, constants of any shape, identity matrices, one-hot rows, sizes as numbers.
 
-Shapes are dims, so symbolic data come from here: a `Constant` is static, an `Iota` or a `Full` grows with its symbols.
+Shapes are dims, so these ops create symbolic data: a `Constant` is static, an `Iota` or a `Full` depends on its symbols.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
 
 
 def static(shape: Sequence[Dim]) -> tuple[int, ...]:
-    """Dims as integers, for references; symbols are bound before a program is evaluated."""
+    """Return dims as integers, for references; symbols are bound before a program is evaluated."""
     return tuple(d.__index__() for d in shape)
 
 
 class Creation(Op):
-    """An op without operands: nothing to differentiate, and the same for every element of a batch."""
+    """An op without operands: without derivatives, and the same for every element of a batch."""
 
     def vjp(self, g: Value, *, y: Value) -> tuple[Value, ...]:
         return ()
@@ -48,7 +48,7 @@ class Creation(Op):
 
 @define_op
 class DimValue(Creation):
-    """A size as an i64 scalar: what a rule multiplies or divides by when the size is not known yet."""
+    """A size as an i64 scalar: a factor or divisor in rules if the size is unknown."""
 
     category: ClassVar = "movement"
     size: Dim
@@ -70,7 +70,7 @@ dim_value = op_function(DimValue)
 
 
 def size_scalar(size: Dim, of: DType) -> Value | float:
-    """A size as a factor of dtype `of`: a weak number where it is known, a cast `DimValue` otherwise."""
+    """Return a size as a factor of dtype `of`: a weak number if it is known, a cast `DimValue` otherwise."""
     return float(size) if isinstance(size, int) else cast(dim_value(size=size), to=of)
 
 
@@ -157,7 +157,7 @@ _full = op_function(Full)
 
 
 def scalar(value: complex, of: DType) -> np.ndarray:
-    """A Python number as a 0-d array of dtype `of`.
+    """Return a Python number as a 0-d array of dtype `of`.
 
     Raises:
         DtypeError: The number does not fit the dtype (300 in u8, 1.5 in an integer).
@@ -204,7 +204,7 @@ def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, devic
 
 
 def _shaped(x: Any) -> Any:
-    """A value as it is, anything else as an array: both have dims and a dtype."""
+    """Return a value unchanged, anything else as an array: both have dims and a dtype."""
     return x if isinstance(x, Value) else as_array(x)
 
 
@@ -222,7 +222,7 @@ def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, devi
     if type(fill_value) is int and wanted is bool_ and fill_value in (0, 1):
         fill_value = bool(fill_value)
     if isinstance(x, Value) and ambient_builder() is None:
-        # The result belongs beside `x`: without this it would be evaluated at once, and could not be symbolic.
+        # The result belongs to the builder of `x`: otherwise it would be evaluated at once, and could not be symbolic.
         with building(x.node.owner):
             return full(x.shape, fill_value, wanted, device=device)
     return full(x.shape, fill_value, wanted, device=device)
@@ -241,7 +241,7 @@ def ones_like(x: Any, dtype: DType | str | None = None, *, device: str | None = 
 
 
 def tangent_or_zeros(t: Value | Zero, like: Value) -> Value:
-    """A tangent as a value: a symbolic zero becomes zeros of the primal's type."""
+    """Return a tangent as a value: a symbolic zero becomes zeros of the primal's type."""
     return zeros_like(like) if isinstance(t, Zero) else t
 
 
@@ -251,7 +251,7 @@ class Eye(Creation):
 
     Attributes:
         n, m: Rows and columns.
-        k: Which diagonal; above the main one where positive.
+        k: The diagonal; above the main one if positive.
         dtype: Any dtype.
     """
 
@@ -280,15 +280,15 @@ class Eye(Creation):
 
 @define_op
 class OneHot(Op):
-    """`on` at the position that each index names, `off` elsewhere; an index outside the depth is off everywhere.
+    """`on` at the position given by each index, `off` elsewhere; an index out of range gives `off` everywhere.
 
     Shapes:
         indices: [..]    ->    y: [.., depth, ..]
 
     Attributes:
-        depth: How many positions there are.
+        depth: The number of positions.
         on, off: The two values.
-        axis: Where the new axis stands in the result.
+        axis: The position of the new axis in the result.
         dtype: The dtype of the result.
     """
 
@@ -310,7 +310,7 @@ class OneHot(Op):
         axis = normalize_axis(self.axis, len(shape))
         own = reshape(cast(indices, to=i64), (*shape[:axis], 1, *shape[axis + 1 :]))
         on, off = scalar(_exact(self.on), self.dtype), scalar(_exact(self.off), self.dtype)
-        # Unsigned indices above 2**63 turn negative here, and are outside of every depth either way.
+        # Unsigned indices above 2**63 become negative here, and are out of range in both cases.
         return where(expand(own, shape) == iota(axis=axis, shape=shape), on, off)
 
     @classmethod
@@ -329,7 +329,7 @@ class OneHot(Op):
 
 
 def _exact(number: float) -> complex:
-    """A float attribute as the weakest number that it is exactly, so that 1.0 fits an integer or a bool."""
+    """Return a float attribute as the weakest number that represents it exactly, so that 1.0 fits an integer or a bool."""
     if not float(number).is_integer():
         return number
     return bool(number) if number in (0, 1) else int(number)
@@ -341,7 +341,7 @@ class Linspace(Creation):
 
     Attributes:
         start, stop: The first number and the end.
-        num: How many numbers.
+        num: The number of elements.
         endpoint: Whether `stop` is the last of them.
         dtype: A float dtype.
     """
@@ -359,7 +359,7 @@ class Linspace(Creation):
         return TensorType(self.dtype, (self.num,))
 
     def decompose(self) -> Value:
-        # Steps are counted and scaled in f64, and rounded once: f32 holds no count above 2**24.
+        # Steps are counted and scaled in f64, and rounded once: f32 cannot represent every count above 2**24.
         position = iota(axis=0, shape=(self.num,), dtype=f64)
         intervals = cast(dim_value(size=self.num), to=f64) - (1.0 if self.endpoint else 0.0)
         divisor = where(intervals == 0, 1.0, intervals)

@@ -1,7 +1,7 @@
 """Running sums, products, extremes and log-sum-exps along one axis.
 
-`exclusive` leaves an element out of its own result, which then starts at the identity; `reverse` runs from the end. Products and
-log-sum-exps are the linear recurrence h_j = a_j·h_{j-1} + b_j, whose derivative is the same recurrence run backwards.
+`exclusive` excludes an element from its result, which then starts at the identity; `reverse` runs from the end. Products and
+log-sum-exps are the linear recurrence h_j = a_j·h_{j-1} + b_j, whose derivative is the same recurrence in reverse.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
 
 def shifted(x: Value, axis: int, by: int, fill: Any = None) -> Value:
-    """`x` moved along an axis by 1 or -1; what comes in is `fill`, or 0."""
+    """Return `x` shifted along an axis by 1 or -1, with `fill`, or 0, at the free end."""
     return pad_axis(x, axis, by, -by, value=fill)
 
 
 @frozen(slots=False)
 class Cumulative(Op):
-    """What running reductions share: the axis, the two attributes, and batching."""
+    """Base of running reductions: the axis, the two attributes, and batching."""
 
     axis: int
     exclusive: bool = False
@@ -67,7 +67,7 @@ class Cumulative(Op):
         for axis in (0, 1, 2, 3, -1):
             yield Sample("f64[2, 3, 4, 5]", axis=axis)
         for exclusive, reverse in ((True, False), (False, True), (True, True)):
-            # Finite differences subtract results, and an infinite identity from itself is no number.
+            # Finite differences subtract results, and the difference of infinite identities is NaN.
             settings: dict[str, Any] = {
                 "exclusive": exclusive,
                 "reverse": reverse,
@@ -83,7 +83,7 @@ class Cumulative(Op):
 
 
 def running(combine: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool, identity: Any) -> np.ndarray:
-    """A NumPy running reduction in the dtype of `x`."""
+    """Return a NumPy running reduction in the dtype of `x`."""
     line = np.flip(x, axis) if reverse else x
     result = combine.accumulate(line, axis=axis, dtype=x.dtype)
     if exclusive and x.shape[axis]:
@@ -110,7 +110,7 @@ cumsum = op_function(Cumsum)
 
 @define_op
 class LinearRecurrence(Op):
-    """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is not read.
+    """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is unused.
 
     Shapes:
         a, b: [.., n, ..]    ->    h: [.., n, ..]
@@ -147,7 +147,7 @@ class LinearRecurrence(Op):
     def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, a.ndim)
         ahead = -1 if not self.reverse else 1
-        # G_j = g_j + a_{j+1}·G_{j+1}: what every later state makes of a change here.
+        # G_j = g_j + a_{j+1}·G_{j+1}: the effect of a change here on every later state.
         total = LinearRecurrence(axis, not self.reverse)(conjugate_if_complex(shifted(a, axis, ahead)), g)
         return total * conjugate_if_complex(shifted(y, axis, -ahead)), total
 
@@ -182,7 +182,7 @@ linear_recurrence = op_function(LinearRecurrence)
 
 @define_op
 class Cumprod(Cumulative):
-    """Running product along an axis; exclusive starts at 1. Its derivative divides by nothing, so zeros are no trouble."""
+    """Running product along an axis; exclusive starts at 1. Its derivative does not divide, so zeros are supported."""
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return running(np.multiply, x, self.axis, self.exclusive, self.reverse, 1)
@@ -204,7 +204,7 @@ cumprod = op_function(Cumprod)
 
 
 class CumulativeExtreme(Cumulative):
-    """A running extreme: the derivative belongs to the first element that attained it, NaN wins."""
+    """A running extreme: the derivative goes to the first element that attained it; NaN is extreme."""
 
     accepts: ClassVar[tuple[DType, ...]] = (*INTEGERS, *FLOATS)
     has_finite_identity: ClassVar = False
@@ -220,11 +220,11 @@ class CumulativeExtreme(Cumulative):
         return running(type(self).combine, x, self.axis, self.exclusive, self.reverse, identity)
 
     def _winners(self, x: Value) -> Value:
-        """For a plain running extreme of `x`, where each result was first attained."""
+        """Return where each result of a plain running extreme of `x` was first attained."""
         axis = normalize_axis(self.axis, x.ndim)
         before = type(self)(axis, exclusive=True)(x)
         is_better = x > before if self.sign > 0 else x < before
-        # A NaN beats every number once, and nothing beats a NaN.
+        # A NaN replaces any number once, and nothing replaces a NaN.
         first_nan = where(x != x, before == before, False)
         position = iota(axis=axis, shape=x.shape)
         return Cummax(axis)(where(is_better, position, where(first_nan, position, 0)))
@@ -270,8 +270,8 @@ cummax, cummin = op_function(Cummax), op_function(Cummin)
 
 
 def log_or_minus_infinity(total: Value) -> Value:
-    """The logarithm of a sum of exponentials; where all of them vanished it is -inf, with derivative 0."""
-    # The operand is made safe too: 0/0 in the derivative of a branch that is not taken would still be NaN.
+    """Return the logarithm of a sum of exponentials; where all of them underflowed it is -inf, with derivative 0."""
+    # The operand is replaced too: 0/0 in the derivative of a branch that is not selected would still be NaN.
     is_nothing = total == 0
     return where(is_nothing, -float("inf"), log(where(is_nothing, 1, total)))
 

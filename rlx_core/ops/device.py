@@ -1,7 +1,7 @@
-"""What the Array API calls a device. A program has one, the target that it is compiled for; arrays outside lie in memory.
+"""Devices of the Array API. A program has one, the target that it is compiled for; arrays outside are in host memory.
 
-A traced value belongs to no device yet: `target` stands for wherever the program will run. What functions return outside of
-a trace lies in the host's memory, whose device is `cpu`, as NumPy calls it.
+A traced value has no device yet: `target` denotes the device that the program will run on. Results of functions outside of a
+trace are in host memory, whose device is `cpu`, as in NumPy.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ HOST: Final = "cpu"
 
 
 def device_here() -> str:
-    """The device of arrays that are made here: in a trace the program's, outside of one the host's."""
+    """Return the device of new arrays: in a trace the program's, outside of one the host's."""
     return HOST if ambient_builder() is None else TARGET
 
 
 def expect_device(function: str, device: object) -> None:
-    """Require no device, or the only one there is.
+    """Require no device, or the current one.
 
     Raises:
-        DeviceError: It is another one.
+        DeviceError: It is another device.
     """
     if device is not None and not (isinstance(device, str) and device == device_here()):
         raise DeviceError(
@@ -37,15 +37,15 @@ def expect_device(function: str, device: object) -> None:
 
 
 def device_of(x: Value | HostArray) -> str:
-    """The device of an array in memory, or of a value: wherever its program will run."""
+    """Return the device of an array in memory, or of a value: `target`."""
     return TARGET if isinstance(x, Value) else HOST
 
 
 def to_device(x: Value, device: object) -> Value:
-    """`x` itself, which is on the only device there is.
+    """`x` itself, which is on the current device already.
 
     Raises:
-        DeviceError: It is another one.
+        DeviceError: It is another device.
     """
     expect_device("to_device", device)
     return x

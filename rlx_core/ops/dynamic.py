@@ -1,6 +1,6 @@
-"""Windows whose place is computed: slices and updates that start at index operands.
+"""Windows at computed positions: slices and updates that start at index operands.
 
-Starts are clamped so that the window always fits, also where a batch gives every element a start of its own.
+Starts are clamped so that the window always fits, also if a batch has a different start for each element.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def _zero_start(starts: Sequence[Value]) -> Value:
 
 
 def _first(start: Value, most: Dim) -> Value:
-    """A start held in 0..most, as i64."""
+    """Return a start clamped to 0..most, as i64."""
     last = dim_value(size=most)
     inside = minimum(maximum(cast(start, to=i64), 0), last)
-    # What is negative as an i64 only is beyond every size.
+    # An unsigned start that is negative as an i64 is larger than every size.
     return where(start > np.uint64(np.iinfo(np.int64).max), last, inside) if start.dtype is u64 else inside
 
 
 def _window_indices(shape: Shape, sizes: Shape, starts: Sequence[Value], batch: Dim) -> Value:
-    """For each batch element, the row-major positions of its window in a tensor of `shape`: i64[batch, window]."""
+    """Return, for each batch element, the row-major positions of its window in a tensor of `shape`: i64[batch, window]."""
     total: Any = reshape(full((), 0, i64), (1,) * (1 + len(sizes)))
     for axis, (n, size, start) in enumerate(zip(shape, sizes, starts, strict=True)):
         place = _first(start, n - size)
@@ -75,7 +75,7 @@ def _window_indices(shape: Shape, sizes: Shape, starts: Sequence[Value], batch: 
 
 @define_op
 class DynamicSlice(Op):
-    """A window of fixed sizes that starts at index operands, one an axis, clamped so that it fits.
+    """A window of fixed sizes that starts at index operands, one per axis, clamped so that it fits.
 
     Shapes:
         x: [n_1, ..]    starts: int[] each    ->    y: sizes
@@ -134,7 +134,7 @@ dynamic_slice = op_function(DynamicSlice)
 
 @define_op
 class DynamicUpdateSlice(Op):
-    """`x` with a window overwritten; the window starts at index operands, one an axis, clamped so that it fits.
+    """`x` with a window overwritten; the window starts at index operands, one per axis, clamped so that it fits.
 
     Shapes:
         x: [n_1, ..]    update: [m_1, ..]    starts: int[] each    ->    y: dims of x

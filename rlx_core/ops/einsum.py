@@ -1,7 +1,7 @@
-"""Einstein summation: labels name the axes of every operand, and labels that the result lacks are summed.
+"""Einstein summation: labels name the axes of every operand, and labels missing in the result are summed.
 
-The decomposition works on labelled operands: a label repeated in one operand becomes a diagonal, one that nothing else needs
-is summed at once, and pairs are contracted, the pair with the smallest result first, until one operand is left.
+The decomposition works on labelled operands: a label repeated in one operand becomes a diagonal, a label that no other operand
+needs is summed immediately, and pairs are contracted, the pair with the smallest result first, until one operand is left.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rlx_core.ops.structural import expand, sum_axes
 from rlx_core.system.records import frozen
 
 Labels = tuple[str, ...]
-"""One label an axis: a letter, or `...k` for the k-th axis of the ellipsis counted from its end."""
+"""One label per axis: a letter, or `...k` for the k-th axis of the ellipsis counted from its end."""
 
 
 @frozen(eq=False)
 class Labelled:
-    """An operand and what its axes are called."""
+    """An operand and the labels of its axes."""
 
     value: Value
     labels: Labels
@@ -40,10 +40,10 @@ class Labelled:
 
 
 def split_spec(spec: str, count: int) -> tuple[list[str], str | None]:
-    """The terms of a spec and its result, still unexpanded.
+    """Return the terms of a spec and its result, before expansion of the ellipsis.
 
     Raises:
-        FormatError, WrongInputCountError: It is no spec, or one for another number of operands.
+        FormatError, WrongInputCountError: It is not a spec, or for another number of operands.
     """
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -57,7 +57,7 @@ def split_spec(spec: str, count: int) -> tuple[list[str], str | None]:
 
 
 def axis_labels(term: str, rank: int, spec: str) -> Labels:
-    """A term as one label an axis.
+    """Return a term as one label per axis.
 
     Raises:
         ShapeError: The operand has another rank than the term.
@@ -70,10 +70,10 @@ def axis_labels(term: str, rank: int, spec: str) -> Labels:
 
 
 def result_labels(terms: Sequence[Labels], result: str | None, spec: str) -> Labels:
-    """The labels of the result; without an arrow: the ellipsis, then every label that occurs once, sorted.
+    """Return the labels of the result; without an arrow: the ellipsis, then every label that occurs once, sorted.
 
     Raises:
-        FormatError: The result names a label twice, or one that no operand has.
+        FormatError: The result has a label twice, or one that no operand has.
     """
     every = [label for labels in terms for label in labels]
     hidden = max((int(label[3:]) for label in every if len(label) > 1), default=0)
@@ -94,8 +94,8 @@ def result_labels(terms: Sequence[Labels], result: str | None, spec: str) -> Lab
 class Einsum(Op):
     """Sums of products over labelled axes, as in `"bij,bjk->bik"`.
 
-    A label that occurs twice in one operand takes its diagonal; labels that the result lacks are summed; axes under an
-    ellipsis broadcast; without an arrow the result has the labels that occur once, in alphabetical order.
+    A label that occurs twice in one operand takes its diagonal; labels missing in the result are summed; axes under an ellipsis
+    broadcast; without an arrow the result has the labels that occur once, in alphabetical order.
 
     Raises:
         FormatError: The spec is malformed.
@@ -178,12 +178,12 @@ einsum_op = op_function(Einsum)
 
 @checked_call
 def einsum(subscripts: str, *operands: object) -> object:
-    """`Einsum` with the subscripts first, as in NumPy."""
+    """Return `Einsum` with the subscripts first, as in NumPy."""
     return Einsum(subscripts)(*operands)
 
 
 def diagonal(x: Labelled) -> Labelled:
-    """Every label once: where it stands twice, the elements at which both axes agree."""
+    """Return `x` with every label once: for a repeated label, the elements at which both axes agree."""
     for label in dict.fromkeys(x.labels):
         while x.labels.count(label) > 1:
             i = x.labels.index(label)
@@ -194,20 +194,20 @@ def diagonal(x: Labelled) -> Labelled:
             if not isinstance(n, int):
                 raise ShapeError(f"label {label} is repeated, and its size {n} is not known yet")
             flat = reshaped(moved, (*moved.shape[:-2], n * n))
-            # Element (i, i) of an n by n matrix stands at i·(n + 1).
+            # Element (i, i) of an n by n matrix is at i·(n + 1).
             value = narrow(flat, axis=flat.ndim - 1, start=0, length=n, step=n + 1)
             x = Labelled(value, (*(x.labels[k] for k in order[:-2]), label))
     return x
 
 
 def without_ones(x: Labelled, sizes: dict[str, Dim]) -> Labelled:
-    """An operand without the axes that broadcast: of size 1 where the label's size is another."""
+    """Return an operand without the axes that broadcast: those of size 1 if the label's size differs."""
     kept = [k for k, label in enumerate(x.labels) if x.value.shape[k] == sizes[label]]
     return Labelled(reshaped(x.value, tuple(x.value.shape[k] for k in kept)), tuple(x.labels[k] for k in kept))
 
 
 def summed(x: Labelled, needed: set[str]) -> Labelled:
-    """The operand summed over the labels that nothing needs."""
+    """Return the operand summed over the labels that nothing else needs."""
     axes = tuple(k for k, label in enumerate(x.labels) if label not in needed)
     if not axes:
         return x
@@ -215,7 +215,7 @@ def summed(x: Labelled, needed: set[str]) -> Labelled:
 
 
 def contract(a: Labelled, b: Labelled, needed: set[str]) -> Labelled:
-    """The product of two operands, summed over the labels that they share and nothing else needs."""
+    """Return the product of two operands, summed over their shared labels that nothing else needs."""
     a, b = summed(a, needed | set(b.labels)), summed(b, needed | set(a.labels))
     shared = [label for label in a.labels if label in b.labels]
     batch, over = [s for s in shared if s in needed], [s for s in shared if s not in needed]
@@ -232,7 +232,7 @@ def contract(a: Labelled, b: Labelled, needed: set[str]) -> Labelled:
 
 
 def cheapest_pair(pending: Sequence[Labelled], result: Labels) -> tuple[int, int]:
-    """The pair whose product is smallest; the first pair where a size is not known."""
+    """Return the pair whose product is smallest; the first pair if a size is unknown."""
     best, smallest = (0, 1), None
     for i in range(len(pending)):
         for j in range(i + 1, len(pending)):
@@ -247,7 +247,7 @@ def cheapest_pair(pending: Sequence[Labelled], result: Labels) -> tuple[int, int
 
 
 def in_order(x: Labelled, result: Labels, shape: Sequence[Dim]) -> Value:
-    """The axes in the order of the result, repeated where an ellipsis broadcast them and no operand had them whole."""
+    """Return the axes in the order of the result, repeated where only operands of size 1 had an axis of the ellipsis."""
     found = [label for label in result if label in x.labels]
     value = permuted(x.value, [x.labels.index(label) for label in found])
     if len(found) == len(result):

@@ -1,6 +1,6 @@
-"""Which module holds which op, as a table: so that an op is found by name without importing the others.
+"""The table of the modules of all ops: an op can be looked up by name without importing the other modules.
 
-A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.families` prints the table afresh.
+A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.families` prints an updated table.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ FAMILIES: Final[Mapping[str, str]] = {
     "structural": "reshape expand transpose sum",
     "trigonometry": "sin cos tan sinh cosh asin acos atan asinh acosh atanh",
 }
-"""Module of `rlx_core.ops` → the names of its ops, without the domain, in the module's own order."""
+"""Module of `rlx_core.ops` → the names of its ops, without the domain, in the order of the module."""
 
 
 def found_families() -> dict[str, str]:
-    """The same table, read off the modules; this imports all of them."""
+    """Return the same table, read from the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
     found: dict[str, str] = {}
     for module in package.family_names():

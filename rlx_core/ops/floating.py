@@ -1,4 +1,4 @@
-"""Functions of how a number is stored: its bits, its sign bit, and the float next to it."""
+"""Functions of the representation of a number: its bits, its sign bit, and the adjacent float."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ copysign: OpFunction[Elementwise] = elementwise(
 
 @define_op
 class NextOnGrid(Op):
-    """`NextAfter` among the numbers of one dtype, whatever dtype the operands are held in."""
+    """`NextAfter` among the numbers of one dtype, independent of the dtype that stores the operands."""
 
     grid: DType
     category: ClassVar = "elementwise"
@@ -50,7 +50,7 @@ class NextOnGrid(Op):
         return a.with_shape(broadcast_shapes(a.shape, b.shape))
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        # Toward ±inf, not toward b: an oracle may hold b between two numbers of the grid.
+        # Toward ±inf, not toward b: in an oracle's dtype, b may be between two numbers of the grid.
         end = np.where(b > a, np.inf, -np.inf).astype(self.grid.numpy)
         neighbour = np.nextafter(a.astype(self.grid.numpy), end).astype(a.dtype)
         return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, b, neighbour))
@@ -76,7 +76,7 @@ next_on_grid = op_function(NextOnGrid)
 
 @define_op
 class NextAfter(Op):
-    """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
+    """The number next to a in the direction of b, in their promoted dtype; b where they are equal."""
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
@@ -104,11 +104,11 @@ nextafter = op_function(NextAfter)
 
 @define_op
 class Bitcast(Op):
-    """The bits of x as a number of another dtype of the same width. A NaN of f16 or bf16 stays one, not always the same one.
+    """The bits of x as a number of another dtype of the same width. A NaN of f16 or bf16 stays a NaN; its bits may change.
 
     Attributes:
-        of: The dtype of x, whatever dtype an oracle holds it in.
-        to: What its bits are read as.
+        of: The dtype of x, independent of the dtype in which an oracle stores it.
+        to: The dtype as which the bits are read.
     """
 
     of: DType
@@ -159,7 +159,7 @@ def bitcast(x: Any, dtype: Any) -> Any:
 
     Args:
         x: Integers or real floats.
-        dtype: Integers or real floats of as many bits.
+        dtype: Integers or real floats with the same number of bits.
 
     Raises:
         DtypeError: The widths differ, or one is neither an integer nor a real float.

@@ -1,7 +1,7 @@
-"""Fused ops: what a backend may run as one kernel, each of them exactly its decomposition for every attribute value.
+"""Fused ops: ops that a backend may run as one kernel, each equal to its decomposition for every attribute value.
 
-Optional operands come last and are used when they are there; no attribute repeats what the operands already say. All rules
-follow from the decompositions.
+Optional operands come last and are used if present; no attribute repeats information of the operands. All rules follow from the
+decompositions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rlx_core.ops.validators import number, optional_dtype
 STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)
 
 ACTIVATIONS: dict[str, type[Op]] = {op.name.removeprefix("rlx."): op for op in STANDARD if len(op.operands) == 1}
-"""The standard functions of one variable by their short names; any other op of one operand is given as itself."""
+"""The standard functions of one variable by their short names; any other op of one operand is passed as an instance."""
 
 
 def as_activation(given: Any) -> Op | None:
-    """An activation attribute from an op, its function or its short name.
+    """Return an activation attribute from an op, its function or its short name.
 
     Raises:
         UnknownNameError: No standard function has that name.
@@ -54,7 +54,7 @@ def as_activation(given: Any) -> Op | None:
 
 
 def activated(x: Value, activation: Op | None) -> Value:
-    """`x` through an activation, or as it is."""
+    """Return `x` after an activation, or unchanged."""
     return x if activation is None else activation(x)
 
 
@@ -104,7 +104,7 @@ fused_matmul_bias_act = op_function(FusedMatMulBiasAct)
 
 
 class FusedResidual(Op):
-    """A residual sum and the norm of it over the last axis: `norm(x + residual [+ bias])`, and the sum where asked for."""
+    """A residual sum and its norm over the last axis: `norm(x + residual [+ bias])`, and optionally the sum."""
 
     eps: float
     with_sum: bool

@@ -1,6 +1,6 @@
 """Fused layers: an attention block with its projections, and the encoder layer around it.
 
-Both decompose into the smaller fused ops, so that a backend without a kernel for the layer still uses those it has.
+Both decompose into the smaller fused ops, so that a backend without a kernel for the layer still uses its kernels for those.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rlx_core.ops.validators import number, one_of, whole
 
 
 def projected(x: Value, w: Value, b: Value | None, activation: Op | None = None) -> Value:
-    """`activation(x·w [+ b])`, as one op where there is a bias."""
+    """Return `activation(x·w [+ b])`, as one op if there is a bias."""
     if b is not None:
         return fused_matmul_bias_act(x, w, b, activation=activation)
     return activated(mat_mul(x, w), activation)
@@ -39,7 +39,7 @@ def projected(x: Value, w: Value, b: Value | None, activation: Op | None = None)
 class FusedAttentionBlock(Op):
     """Self-attention with its projections: `attention(split(h·qkv_w [+ qkv_b]))·out_w [+ out_b]`.
 
-    The packed projection holds the queries of all heads, then the keys, then the values. With tables, queries and keys are
+    The packed projection contains the queries of all heads, then the keys, then the values. With tables, queries and keys are
     rotated on the whole head.
 
     Shapes:
@@ -156,7 +156,7 @@ fused_attention_block = op_function(FusedAttentionBlock)
 
 @define_op
 class FusedTransformerLayer(Op):
-    """A post-norm encoder layer: `h = LN1(attn(x)·Wo + x)`, `y = LN2(act(h·W1)·W2 + h)`, with biases where they are given.
+    """A post-norm encoder layer: `h = LN1(attn(x)·Wo + x)`, `y = LN2(act(h·W1)·W2 + h)`, with optional biases.
 
     Shapes:
         hidden: f[b, s, e]    qkv_w: f[e, 3·h·d]    out_w: f[h·d, e]    ln1_g, ln1_b, ln2_g, ln2_b: f[e]
@@ -165,9 +165,9 @@ class FusedTransformerLayer(Op):
 
     Attributes:
         num_heads, head_dim: As for `Attention`.
-        intermediate_size: i, the width between the two products.
-        eps1, eps2: Of the two norms.
-        activation: Between the two products.
+        intermediate_size: i, the number of features between the two products.
+        eps1, eps2: The eps of the two norms.
+        activation: The activation between the two products.
     """
 
     category: ClassVar = "compute"

@@ -1,8 +1,8 @@
 """Several ops as one loop kernel: norms with the sums before them, reductions with the arithmetic around them.
 
-An `ElementwiseRegion` has one set of dims. Here every step has its own: a step may reduce, broadcast, gather or only look at
-another one's result in another way. What the op means is its steps, in order, to the last bit; that a backend can run them as
-one loop nest, or by one call of a library, is for whoever makes such an op to find out.
+An `ElementwiseRegion` has one set of dims. Here each step has its own: a step may reduce, broadcast, gather or view the result
+of another step. The semantics of the op are its steps, in order, bit for bit; the pass that creates such an op must ensure that
+a backend can run it as one loop nest, or by one library call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rlx_core.system.records import frozen
 __all__ = ["ABSENT", "OPS", "FusedLoop", "LoopStep", "fused_loop"]
 
 ABSENT = -1
-"""What a step reads where an optional operand is absent."""
+"""The number that a step reads in place of an absent optional operand."""
 
 
 @frozen
@@ -48,15 +48,15 @@ class FusedLoop(Op):
     """A chain of ops that is run as one loop nest, with some of its values as results.
 
     Shapes:
-        x_i: as the steps that read it take it    ->    y_j: as the step that gives it says
+        x_i: as required by the steps that read it    ->    y_j: the type of its step's result
 
     Attributes:
-        inputs: How many values are read from outside.
+        inputs: The number of values that are read from outside.
         steps: The ops in order; each reads inputs and results of earlier steps by number.
-        results: Which values are results, by number; each is a step's.
+        results: The numbers of the values that are results; each belongs to a step.
 
     Raises:
-        ConfigError: A step reads a value that does not come before it, or a result is no step's.
+        ConfigError: A step reads a value that does not precede it, or a result does not belong to a step.
     """
 
     inputs: int

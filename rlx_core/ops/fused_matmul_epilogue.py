@@ -1,4 +1,4 @@
-"""A product and the element-wise region behind it, as one op: residuals, slopes, gates, and steps of weights by gradients."""
+"""A product and the element-wise region after it, as one op: residuals, slopes, gates, and updates of weights by gradients."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["OPS", "FusedMatMulEpilogue", "fused_matmul_epilogue"]
 class FusedMatMulEpilogue(Op):
     """A region that reads a product as its first input: `region(x·w, others..)`.
 
-    With the transposed input as `x` and `others[0] - rate·product` as the region it is the step of a weight by its gradient.
+    With the transposed input as `x` and `others[0] - rate·product` as the region it is the update of a weight by its gradient.
 
     Shapes:
-        x: f[.., m, k]    w: f[.., k, n]    others: as the region reads them    ->    y_j: [.., m, n]
+        x: f[.., m, k]    w: f[.., k, n]    others: inputs of the region    ->    y_j: [.., m, n]
 
     Attributes:
-        region: What follows; its dims are those of the product.
+        region: The epilogue; its dims are those of the product.
 
     Raises:
         ShapeError: The product has other dims than the region.

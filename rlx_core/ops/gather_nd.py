@@ -1,4 +1,4 @@
-"""Reading and writing at index tuples: the indexed axes become one, and the tuples one linear index."""
+"""Reads and writes at index tuples: the indexed axes are merged into one, and the tuples into one linear index."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _size(size: Dim) -> Any:
 
 
 def linear_index(coordinates: Sequence[Any], sizes: Sequence[Dim], oob: OutOfBounds = "error") -> Any:
-    """One index into axes of `sizes` taken as one, from an index into each.
+    """Return one index into the merged axes of `sizes`, from an index into each.
 
-    A tuple with a part outside its axis becomes -1, which is outside of everything, unless `oob` is "clip": then each
-    part moves to the nearest end of its own axis.
+    A tuple with a part outside its axis becomes -1, which is always out of range, unless `oob` is "clip": then each part is
+    clamped to its axis.
     """
     total: Any = 0
-    # As a signed number an index of 2⁶³ or more would be negative, and its nearest end the first.
+    # As a signed number an index of 2⁶³ or more would be negative, and be clamped to the first element.
     largest = np.uint64(np.iinfo(np.int64).max)
     parts = [cast(minimum(c, largest) if c.dtype is u64 else c, to=i64) for c in coordinates]
     if oob == "clip":
@@ -52,7 +52,7 @@ def linear_index(coordinates: Sequence[Any], sizes: Sequence[Dim], oob: OutOfBou
 
 
 def _indexed_axes(table: TensorType, indices: TensorType, batch: int) -> int:
-    """How many axes each tuple indexes, after checking that both types fit."""
+    """Return the number of axes that each tuple indexes, after checking that both types fit."""
     expect_dtype("indices", indices, INTEGERS, "an integer")
     expect_rank("indices", indices, 1)
     depth = indices.shape[-1]
@@ -69,7 +69,7 @@ def _indexed_axes(table: TensorType, indices: TensorType, batch: int) -> int:
 
 
 def _flattened(x: Value, indices: Value, batch: int, oob: OutOfBounds) -> tuple[Value, Value]:
-    """`x` with its indexed axes as one, and the tuples as indices into it."""
+    """Return `x` with its indexed axes merged, and the tuples as indices into the merged axis."""
     depth = indices.shape[-1]
     assert isinstance(depth, int), "inference has checked this"
     sizes = x.shape[batch : batch + depth]
@@ -87,8 +87,8 @@ class GatherND(Op):
         x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    ->    y: [b.., i.., ..]
 
     Attributes:
-        batch_dims: How many leading axes `b..` the two operands share.
-        oob: A tuple with any part outside is outside; "clip" clips each part, "fill" reads 0.
+        batch_dims: The number of leading axes `b..` that the two operands share.
+        oob: A tuple with any part out of range is out of range; "clip" clips each part, "fill" reads 0.
     """
 
     batch_dims: int = 0

@@ -1,8 +1,8 @@
 """`x[key]`: NumPy's basic indexing and indexing with integer arrays, as slices and one gather.
 
 Integers, slices, `...` and `None` become `Narrow`, `Flip` and `Reshape`. Integer arrays are broadcast together and read with
-one `Gather`; where their axes land follows NumPy: in place if they are neighbours, in front otherwise. Arrays that only count
-the rows, as in `x[arange(n), labels]`, say that the rows are a batch.
+one `Gather`; the position of their axes follows NumPy: in place if they are adjacent, in front otherwise. Arrays that only
+enumerate the rows, as in `x[arange(n), labels]`, become a batch axis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rlx_core.system.records import define, frozen
 
 @frozen(eq=False)
 class _Positions:
-    """Where a known boolean array is true along one of its axes, and the size that this axis must have."""
+    """The positions where a known boolean array is true along one of its axes, and the size that this axis must have."""
 
     array: np.ndarray
     size: int
@@ -41,7 +41,7 @@ class _Positions:
 
 @define
 class _KeyPlan:
-    """What is known while a key is read from left to right; mutable because that is how keys are read."""
+    """The state while a key is processed from left to right; mutable."""
 
     x: Value
     axis: int = 0
@@ -52,14 +52,14 @@ class _KeyPlan:
 
 
 def getitem(x: Value, key: Any) -> Any:
-    """`x[key]` as NumPy reads it, for keys of integers, slices, `...`, `None` and integer arrays or values.
+    """`x[key]` with NumPy's semantics, for keys of integers, slices, `...`, `None` and integer arrays or values.
 
-    Negative positions count from the end. A boolean array selects as many elements as it has trues: one that is known
-    (a NumPy array) works, one that is computed has no static size and is refused.
+    Negative positions count from the end. A boolean array selects the elements where it is true: a known one (a NumPy array)
+    works, a computed one has no static size and is refused.
 
-    Along an axis of unknown size `n` the result's size is an expression: `x[:4]` has `min(4, n)` elements, `x[::2]` has
-    `(n + 1)//(2)`. A slice of one element has exactly one, and bounds that are sizes themselves lie inside the axis, in
-    order: what is not known of that becomes a guard, and running the program with a size that breaks it is a GuardError.
+    Along an axis of unknown size `n` the result's size is an expression: `x[:4]` has `min(4, n)` elements, `x[::2]` has `(n +
+    1)//(2)`. A slice of one element has exactly one, and bounds that are sizes themselves are within the axis, in order:
+    conditions that cannot be proved become guards, and running the program with a size that violates one is a GuardError.
 
     Raises:
         IndexRangeError: A known position is outside its axis, or there are more indices than axes.
@@ -77,7 +77,7 @@ def getitem(x: Value, key: Any) -> Any:
 
 
 def _entries(key: Any, rank: int) -> list[Any]:
-    """The key with `...` spelled out, one entry an axis and `None` for each new one."""
+    """Return the key with `...` expanded: one entry per axis and `None` for each new one."""
     given = list(key) if isinstance(key, tuple) else [key]
     flat: list[Any] = []
     for entry in given:
@@ -149,12 +149,12 @@ def _place_from_front(index: Dim, size: Dim) -> Dim:
 
 
 def _is_below_zero(position: Expr) -> bool:
-    """Whether a position counts from the end, as `-n` does; n must not be 0 then, because -0 counts from the front."""
+    """Return whether a position counts from the end, like `-n`; n must not be 0 then, because -0 counts from the front."""
     return holds(">=", 0, position) is True and require(">", 0, position)
 
 
 def from_front(entry: Any, size: Dim) -> Any:
-    """An index array with every position counted from the front."""
+    """Return an index array with every position counted from the front."""
     if isinstance(entry, _Positions):
         if not same_dim(size, entry.size):
             raise IndexRangeError(f"getitem: a boolean index has {entry.size} elements, its axis {size}")
@@ -214,8 +214,8 @@ class _Bound:
     """A bound of a slice over an unknown size.
 
     Attributes:
-        place: Where it lies in the axis.
-        distance: How far it was written from an end of the axis; `None` for a size, which is taken at its word.
+        place: Its position in the axis.
+        distance: Its distance from an end of the axis as written; `None` for a size, which is not clamped.
         is_front: Whether that end is the front.
     """
 
@@ -236,10 +236,10 @@ class _Bound:
 
 
 def _taken(start: _Bound, end: _Bound, size: Dim) -> tuple[Dim, Dim]:
-    """The first element that a slice lets pass of an axis of unknown size, and how many before it takes steps over them.
+    """Return the first element of a slice of an axis of unknown size, and its length before the step is applied.
 
-    Bounds that are numbers are clamped to the axis, as NumPy clamps them. Two cases are not: a size as a bound lies inside
-    the axis, and one element is there, both under `Narrow`'s guard. Whether a size is 1 must be known, because 1 broadcasts.
+    Bounds that are numbers are clamped to the axis, as in NumPy. Two cases are not: a size as a bound is within the axis, and a
+    single element exists, both under `Narrow`'s guard. Whether a size is 1 must be known, because 1 broadcasts.
     """
     if start.distance is None or end.distance is None:
         return start.place, end.place - start.place
@@ -276,7 +276,7 @@ def _gather_arrays(x: Value, plan: _KeyPlan) -> Value:
 
 
 def _batch_axes(x: Value, plan: _KeyPlan, shape: tuple[Dim, ...]) -> int:
-    """How many of the first index arrays only count the rows along an axis of their own, so that it is a batch axis."""
+    """Return how many of the first index arrays only enumerate the rows along a separate axis, which is then a batch axis."""
     axes, count = [axis for axis, _ in plan.arrays], 0
     while count < min(len(axes) - 1, len(shape)) and axes[count] == count and shape[count] == x.shape[count]:
         found = _counted(plan.arrays[count][1])
@@ -287,7 +287,7 @@ def _batch_axes(x: Value, plan: _KeyPlan, shape: tuple[Dim, ...]) -> int:
 
 
 def _counted(index: Any) -> tuple[int, Dim] | None:
-    """(the axis from the end, the size) along which an index array is 0, 1, 2, …, if it has no other axes."""
+    """Return (the axis from the end, the size) along which an index array is 0, 1, 2, …, if it has no other axes."""
     moving = [i for i, d in enumerate(index.shape) if d != 1]
     if len(moving) != 1:
         return None
@@ -305,7 +305,7 @@ def _counted(index: Any) -> tuple[int, Dim] | None:
 
 
 def holds_places(dtype: DType, size: Dim) -> bool:
-    """Whether a dtype holds all places on an axis."""
+    """Return whether a dtype can represent all positions on an axis."""
     return dtype.is_integer and (dtype.itemsize == 8 or (isinstance(size, int) and size <= np.iinfo(dtype.numpy).max))
 
 
@@ -314,7 +314,7 @@ def _broadcast(index: Any, shape: tuple[Dim, ...]) -> Any:
 
 
 def _move_block(x: Value, source: int, count: int, target: int) -> Value:
-    """Move `count` neighbouring axes from `source` so that they start at `target`."""
+    """Move `count` adjacent axes from `source` so that they start at `target`."""
     if source == target or count == 0:
         return x
     block = list(range(source, source + count))
@@ -323,7 +323,7 @@ def _move_block(x: Value, source: int, count: int, target: int) -> Value:
 
 
 def in_dtype_of_size(indices: Value, size: Dim) -> tuple[Value, Any]:
-    """Return indices in a dtype that holds the size of their axis, and the size in that dtype."""
+    """Return indices in a dtype that can represent the size of their axis, and the size in that dtype."""
     if not isinstance(size, int):
         return indices, cast(dim_value(size=size), to=indices.dtype)
     return (indices if holds_places(indices.dtype, size) else cast(indices, to=i64)), size

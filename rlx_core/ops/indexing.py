@@ -1,8 +1,8 @@
-"""Reading and writing at indices: gather, its transpose, and writes that overwrite or combine.
+"""Reads and writes at indices: gather, its transpose, and writes that overwrite or combine.
 
-One layout serves all: `batch_dims` leading axes belong together on both sides, and one `axis` is indexed. What an index
-outside the axis means is the attribute `oob`: "error" refuses, "clip" moves it to the nearest end, "fill" reads a constant
-and writes nothing. Gradients follow: a clipped index sends its gradient where it read, a filled one sends none.
+All use one layout: `batch_dims` leading axes are shared by both sides, and one `axis` is indexed. The attribute `oob` defines
+the behaviour of an index outside the axis: "error" refuses, "clip" clamps it, "fill" reads a constant and writes nothing.
+Gradients are consistent with it: the gradient of a clipped index goes to the element that it read, a filled one has none.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def checked_policy(what: str, out_of_bounds: Any) -> OutOfBounds:
 
 
 def checked_indices(op: str, indices: np.ndarray, size: int, oob: OutOfBounds) -> tuple[np.ndarray, np.ndarray]:
-    """Indices that are safe to use, and which of them are inside.
+    """Return indices that are safe to use, and which of them are in range.
 
     Raises:
-        IndexRangeError: One is outside and `oob` is "error", or there is no element to clip to.
+        IndexRangeError: An index is out of range and `oob` is "error", or there is no element to clip to.
     """
-    # Compared before they are converted: an unsigned index above 2^63 must not come back as a negative one.
+    # Compared before conversion: an unsigned index above 2^63 must not become negative.
     inside = (indices >= 0) & (indices < size)
     if not inside.all():
         worst = indices[~inside].flat[0]
@@ -55,7 +55,7 @@ def checked_indices(op: str, indices: np.ndarray, size: int, oob: OutOfBounds) -
 
 
 class Indexed(Op):
-    """What Gather and the scatters share: the layout, the checks and the batching of index operands."""
+    """Base of Gather and the scatters: the layout, the checks and the batching of index operands."""
 
     category: ClassVar = "movement"
     axis: int
@@ -63,7 +63,7 @@ class Indexed(Op):
     oob: OutOfBounds
 
     def _place(self, table: TensorType, indices: TensorType) -> int:
-        """The indexed axis, after checking what the two types must share."""
+        """Return the indexed axis, after checking the dims that the two types must share."""
         axis = normalize_axis(self.axis, table.rank)
         expect_dtype("indices", indices, INTEGERS, "an integer")
         if not 0 <= self.batch_dims <= min(axis, indices.rank):
@@ -74,12 +74,12 @@ class Indexed(Op):
         return axis
 
     def _read_shape(self, table: TensorType, indices: TensorType) -> Shape:
-        """The dims of what is read from (or written to) the table."""
+        """Return the dims of the elements read from (or written to) the table."""
         axis = self._place(table, indices)
         return (*table.shape[:axis], *indices.shape[self.batch_dims :], *table.shape[axis + 1 :])
 
     def _lift(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Op, list[Value]]:
-        """The op and operands over a new leading axis; the indices are operand -1.
+        """Return the op and operands over a new leading axis; the indices are operand -1.
 
         Shared indices of an op without batch axes stay shared; otherwise the new axis joins the batch axes.
         """
@@ -95,7 +95,7 @@ class Indexed(Op):
 
 
 def _by_batch(x: np.ndarray, batch: int, axis: int, count: int) -> np.ndarray:
-    """`x` as [batch, outer, `count` axes in one, inner]."""
+    """Return `x` as [batch, outer, `count` axes merged, inner]."""
     shape = x.shape
     flat = [shape[:batch], shape[batch:axis], shape[axis : axis + count], shape[axis + count :]]
     return x.reshape([int(np.prod(part, dtype=np.int64)) for part in flat])
@@ -110,13 +110,13 @@ class Gather(Indexed):
 
     Attributes:
         axis: The axis that is indexed.
-        batch_dims: How many leading axes `b..` the two operands share.
+        batch_dims: The number of leading axes `b..` that the two operands share.
         oob: "error", "clip" or "fill", for indices outside the axis.
-        fill: What "fill" reads.
+        fill: The value read by "fill".
 
     Raises:
         AxisError, ShapeError, DtypeError: Axis, batch axes or the dtype of the indices do not fit.
-        IndexRangeError: When it runs: an index is outside the axis and `oob` is "error".
+        IndexRangeError (at run time): An index is outside the axis and `oob` is "error".
     """
 
     axis: int = 0
@@ -153,7 +153,7 @@ class Gather(Indexed):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         if not is_batched[0] and self.batch_dims == 0:
-            # One table for every element: the new axis is one more index axis, and moves to the front.
+            # One table for every element: the new axis is a further index axis, and moves to the front.
             axis = normalize_axis(self.axis, x[0].ndim)
             read = self(*x)
             return transpose(read, (axis, *(i for i in range(read.ndim) if i != axis)))
@@ -199,8 +199,8 @@ class ScatterAdd(Indexed):
         updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: [b.., o.., size, ..]
 
     Attributes:
-        axis, batch_dims, oob: As for `Gather`; "fill" drops what is outside.
-        size: How many elements the indexed axis of the result has.
+        axis, batch_dims, oob: As for `Gather`; "fill" drops updates out of range.
+        size: The size of the indexed axis of the result.
     """
 
     size: Dim
@@ -219,7 +219,7 @@ class ScatterAdd(Indexed):
         return table
 
     def _table_rank(self, rank: int, index_rank: int) -> int:
-        # `i..` index axes stand in the updates where the table has one.
+        # The updates have `i..` index axes where the table has one.
         return max(rank - (index_rank - self.batch_dims) + 1, 1)
 
     def reference(self, updates: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Kinds of ops: what regular ops have in common, so that each of them is a row.
+"""Kinds of ops: the common parts of regular ops, each of which is then defined by one row.
 
-`elementwise("Exp", np.exp, lambda x, y: y)` is a whole op: the derivative with respect to each operand gives the type, the
+`elementwise("Exp", np.exp, lambda x, y: y)` is a complete op: the derivative with respect to each operand yields the type, the
 reference, JVP, VJP and batching. If the kind supplies a rule, the op need not.
 """
 
@@ -49,7 +49,7 @@ _EXACT_OF_FLOATS: Final = _EXACT_OF_COMPLEX | {
     *(np.multiply, np.true_divide, np.square, np.reciprocal, np.sqrt, np.abs, np.sign, np.copysign),
     *(np.maximum, np.minimum, np.less, np.less_equal, np.greater, np.greater_equal),
 }
-"""NumPy functions of which every target computes the same bits: IEEE 754 rounds them correctly, or they round nothing."""
+"""NumPy functions with bit-identical results on every target: correctly rounded by IEEE 754, or without rounding."""
 
 Partial = Callable[..., Any] | Zero
 """∂y/∂x as a function of the operands and the result, or `ZERO` for "piecewise constant in this operand"."""
@@ -57,8 +57,8 @@ Partial = Callable[..., Any] | Zero
 
 @frozen(eq=False)
 class Ratio:
-    """A derivative applied as `t · numerator / divisor`: one rounding fewer than through a reciprocal, and no overflow
-    where only `1 / divisor` has one.
+    """A derivative applied as `t · numerator / divisor`: one rounding fewer than through a reciprocal, and no overflow where
+    only `1 / divisor` overflows.
     """
 
     numerator: Value | float
@@ -66,7 +66,7 @@ class Ratio:
 
 
 def promoted(*values: Value | None) -> tuple[Value | None, ...]:
-    """The values cast to the dtype they meet in; for `prepare`."""
+    """Return the values cast to their promoted dtype; for `prepare`."""
     common = promote(*(v.dtype for v in values if v is not None))
     return tuple(v if v is None or v.dtype is common else cast(v, to=common) for v in values)
 
@@ -76,7 +76,7 @@ def conjugate_if_complex(x: Value) -> Value:
 
 
 def scaled(t: Value, factor: Value | Ratio | float, *, is_forward: bool = False) -> Value:
-    """A tangent times a derivative, or a cotangent times its conjugate; a factor of 1 or -1 costs no product."""
+    """Return a tangent times a derivative, or a cotangent times its conjugate; a factor of 1 or -1 needs no product."""
     if isinstance(factor, Ratio):
         divisor = factor.divisor if is_forward else conjugate_if_complex(factor.divisor)
         return scaled(t, factor.numerator, is_forward=is_forward) / divisor
@@ -86,17 +86,17 @@ def scaled(t: Value, factor: Value | Ratio | float, *, is_forward: bool = False)
 
 
 def indicator(condition: Value, like: Value) -> Value:
-    """1 where a condition holds and 0 elsewhere, in the dtype of `like`: the Iverson bracket."""
+    """Return 1 where a condition is true and 0 elsewhere, in the dtype of `like`: the Iverson bracket."""
     return cast(condition, to=like.dtype)
 
 
 def is_complex(x: Any) -> bool:
-    """Whether a value, an array or a scalar is complex."""
+    """Return whether a value, an array or a scalar is complex."""
     return x.dtype.is_complex if isinstance(x, Value) else bool(np.iscomplexobj(as_array(x)))
 
 
 def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-    """Batch an element-wise op: ones go after the batch axis, so that ranks line up from the right."""
+    """Batch an element-wise op: ones are inserted after the batch axis, so that ranks align from the right."""
     rank = max(v.ndim - b for v, b in zip(x, is_batched, strict=True))
     aligned = [
         reshape(v, (v.shape[0], *(1,) * (rank - v.ndim + 1), *v.shape[1:])) if b and v.ndim - 1 < rank else v
@@ -106,7 +106,7 @@ def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequenc
 
 
 class Elementwise(Op):
-    """An op that computes each element of its result from the elements at the same place of its broadcast operands."""
+    """An op that computes each element of its result from the elements at the same position of its broadcast operands."""
 
     category: ClassVar = "elementwise"
     meaning: ClassVar[Callable[..., np.ndarray]]
@@ -165,7 +165,7 @@ class Elementwise(Op):
 
 
 class UnaryFloat(Op):
-    """A function of one floating-point variable that has attributes; the subclass is its meaning."""
+    """A function of one floating-point variable that has attributes; the subclass defines it."""
 
     category: ClassVar = "elementwise"
 
@@ -183,7 +183,7 @@ class UnaryFloat(Op):
 def unary_float_samples(
     low: float = -2.0, high: float = 2.0, is_smooth: bool = True, **attributes: Any
 ) -> Iterator[Sample | Rejected]:
-    """What a `UnaryFloat` with these attributes is tried on."""
+    """Yield samples for a `UnaryFloat` with these attributes."""
     for dims in (*(f"{d}[3, 4]" for d in FLOATS), "f32[0, 3]", "f32[]"):
         yield Sample(dims, low=low, high=high, is_smooth=is_smooth, **attributes)
     for refused in ("bool[2]", "i32[2]", "c64[2]"):
@@ -211,25 +211,25 @@ def elementwise(
     domain: str = "rlx",
     exact_dtypes: tuple[DType, ...] | None = None,
 ) -> OpFunction[Elementwise]:
-    """A primitive element-wise op from its meaning and its partial derivatives.
+    """Return a primitive element-wise op, defined by a NumPy function and its partial derivatives.
 
     Args:
         name: The class name; the op is its snake case.
         meaning: The NumPy function.
-        partials: One an operand: ∂y/∂operand from `(*operands, y)`, as a value, a number or a `Ratio`; or `ZERO`.
+        partials: One per operand: ∂y/∂operand from `(*operands, y)`, as a value, a number or a `Ratio`; or `ZERO`.
         doc: The formula and its conventions, one sentence or two.
         accepts: The dtypes the op takes.
-        converts: Further dtypes that `computes_in` turns into one of them, by a visible cast.
-        computes_in: The dtype the op computes in, or a function that finds it from the one its operands meet in.
-        result_dtype: The result's dtype where it is not the operands' (bool for comparisons).
-        low, high: Where samples are drawn: inside the domain, away from kinks.
+        converts: Further dtypes that `computes_in` converts to one of them, by a visible cast.
+        computes_in: The dtype the op computes in, or a function from the promoted dtype of its operands to it.
+        result_dtype: The result's dtype if it differs from the operands' (bool for comparisons).
+        low, high: The range of samples: inside the domain, away from kinks.
         ranges: Other ranges for single operands.
-        is_commutative: Whether exchanging the operands changes no bit of a real result. (Of a complex product it may change
-            the last one: processors fuse one of its two multiplications with the addition.)
-        is_smooth: Whether finite differences make sense on samples.
-        kinks: Where it has no derivative, and what the partials give there.
+        is_commutative: Whether exchanging the operands changes no bit of a real result. (For a complex product it may change
+            the last bit: processors fuse one of its two multiplications with the addition.)
+        is_smooth: Whether finite differences are meaningful on samples.
+        kinks: The points without a derivative, and the values of the partials there.
         domain: The plugin that the op belongs to.
-        exact_dtypes: The dtypes in which `meaning` has the bits of every target's code; known of NumPy's own functions.
+        exact_dtypes: The dtypes in which `meaning` is bit-identical to the code of every target; known for NumPy's functions.
     """
     if exact_dtypes is None:
         of_complex = COMPLEXES if meaning in _EXACT_OF_COMPLEX else ()
@@ -267,12 +267,12 @@ def composed(
     kinks: tuple[Kink, ...] = (),
     domain: str = "rlx",
 ) -> OpFunction[Elementwise]:
-    """An element-wise op of one operand whose meaning is its decomposition.
+    """Return an element-wise op of one operand, defined by its decomposition.
 
     Args:
         name, doc, accepts, low, high, is_smooth, kinks, domain: As for `elementwise`.
         decompose: The formula, on values.
-        partials: The derivative, where it is shorter than what follows from the formula.
+        partials: The derivative, if it is shorter than the one that follows from the formula.
     """
 
     def sample(*specs: str) -> Sample:
@@ -311,8 +311,8 @@ def _row(
 def elementwise_samples(
     count: int, accepts: Sequence[DType], sample: Callable[..., Sample] = Sample, **attributes: Any
 ) -> Iterator[Sample | Rejected]:
-    """What every element-wise op of `count` operands is tried on: each dtype, no elements, rank 0, broadcasting both
-    ways, and what it must refuse.
+    """Yield samples for every element-wise op of `count` operands: each dtype, no elements, rank 0, broadcasting both ways, and
+    samples that it must refuse.
     """
     for d in accepts:
         yield sample(*[f"{d}[3, 4]"] * count, **attributes)

@@ -1,7 +1,7 @@
-"""Dense products: `MatMul`, the general contraction, and the Array API functions that are made of them.
+"""Dense products: `MatMul`, the general contraction, and the Array API functions built from them.
 
-`MatMul` is the primitive: the last two axes multiply, all others broadcast. Everything else here says which axes of its
-operands play these roles and moves them there with transposes, which stay views for backends that take strides.
+`MatMul` is the primitive: the last two axes multiply, all others broadcast. Every other product defines which axes of its
+operands take these roles and moves them there with transposes, which stay views for backends that take strides.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
 
 def product_dtype(a: TensorType, b: TensorType, acc_dtype: DType | None) -> DType:
-    """The dtype of a product: the operands' own, or the wider one of the same kind that was asked for."""
+    """Return the dtype of a product: the operands' dtype, or the requested wider one of the same kind."""
     expect_dtype("a", a, NUMERIC, "numeric")
     if b.dtype is not a.dtype:
         raise DtypeError(f"operands must have one dtype, not {a.dtype} and {b.dtype}")
@@ -56,12 +56,12 @@ def product_dtype(a: TensorType, b: TensorType, acc_dtype: DType | None) -> DTyp
 
 
 def swap_last(x: Value) -> Value:
-    """The matrix transpose of the last two axes."""
+    """Return the matrix transpose of the last two axes."""
     return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def adjoint(x: Value) -> Value:
-    """The conjugate transpose of the last two axes."""
+    """Return the conjugate transpose of the last two axes."""
     return conjugate_if_complex(swap_last(x))
 
 
@@ -75,7 +75,7 @@ class MatMul(Op):
         a: [..., m, k]    b: [..., k, n]    ->    y: [..., m, n]
 
     Attributes:
-        acc_dtype: A wider dtype of the same kind for the sums and the result (i8 products in i32, say).
+        acc_dtype: A wider dtype of the same kind for the sums and the result (such as i32 for i8 products).
 
     Raises:
         ShapeError: An operand has fewer than two axes, the contracted dims differ, or the batch dims do not broadcast.
@@ -117,7 +117,7 @@ class MatMul(Op):
             return ZERO, ZERO
         da = matmul(g, adjoint(b))
         if a.ndim > 2 and b.ndim == 2:
-            # One product over all rows: a product a batch entry would hold [..., k, n] only to sum it away.
+            # One product over all rows: a product per batch entry would store [..., k, n] only to sum it.
             rows, g_rows = merge_leading(a), merge_leading(g)
             db = matmul(adjoint(rows), g_rows)
         else:
@@ -158,7 +158,7 @@ mat_mul = op_function(MatMul)
 
 
 def transposed_operand_hint(a: TensorType, b: TensorType) -> str | None:
-    """The hint for a product that would fit with one operand transposed."""
+    """Return the hint for a product that would fit with one operand transposed."""
     if a.shape[-1] == b.shape[-1]:
         return (
             f"b looks transposed: {b.with_shape((*b.shape[:-2], b.shape[-1], b.shape[-2]))} would fit; try `a @ b.mT`"
@@ -171,13 +171,13 @@ def transposed_operand_hint(a: TensorType, b: TensorType) -> str | None:
 
 
 def merge_leading(x: Value) -> Value:
-    """`[..., d]` as `[product of the leading dims, d]`."""
+    """Return `[..., d]` as `[product of the leading dims, d]`."""
     return reshape(x, (product(x.shape[:-1]), x.shape[-1]))
 
 
 @define_op
 class DotGeneral(Op):
-    """The contraction of any axes of `lhs` with as many of `rhs`, batched over further pairs of axes.
+    """The contraction of any axes of `lhs` with the same number of axes of `rhs`, batched over further pairs of axes.
 
     The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`, each in operand order
     (batch axes in the order of `lhs_batch`).
@@ -188,7 +188,7 @@ class DotGeneral(Op):
         acc_dtype: As in `MatMul`.
 
     Raises:
-        AxisError: An axis is outside its operand, or plays two roles.
+        AxisError: An axis is outside its operand, or is listed twice.
         ShapeError: A pair has different dims, or a list has another length than its partner.
     """
 
@@ -263,17 +263,17 @@ dot_general = op_function(DotGeneral)
 
 
 def pick(shape: Shape, axes: Sequence[int]) -> Shape:
-    """The dims of `shape` at `axes`, in that order."""
+    """Return the dims of `shape` at `axes`, in that order."""
     return tuple(shape[a] for a in axes)
 
 
 def permuted(x: Value, perm: Sequence[int]) -> Value:
-    """`x` with its axes permuted; no node for the identity."""
+    """Return `x` with its axes permuted, without a node for the identity."""
     return x if tuple(perm) == tuple(range(x.ndim)) else transpose(x, tuple(perm))
 
 
 def reshaped(x: Value, shape: Shape) -> Value:
-    """`x` with other dims; no node where it has them."""
+    """Return `x` with other dims, without a node if it has them."""
     return x if x.shape == shape else reshape(x, shape)
 
 
@@ -281,16 +281,16 @@ def reshaped(x: Value, shape: Shape) -> Value:
 
 
 def operand(x: Any) -> Any:
-    """What a function needs to know the rank of an operand: a value as it is, anything else as an array of rlx."""
+    """Return an operand whose rank is known: a value unchanged, anything else as an rlx array."""
     if isinstance(x, Value):
         return x
-    # In a program, what is known of an array is known now: its operators are NumPy's, and give no values.
+    # In a program, the properties of an array are known now: its operators are NumPy's, and do not return values.
     return HostArray(as_array(x)) if ambient_builder() is None else as_array(x)
 
 
 @checked_call
 def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
-    """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
+    """Python's `a @ b`: as in NumPy, a vector on the left is a row, one on the right a column, and the axis is then removed.
 
     >>> matmul(np.ones((2, 3), np.float32), np.ones(3, np.float32))
     Array([3., 3.], dtype=float32)

@@ -1,7 +1,7 @@
-"""Losses: softmax cross-entropy as an op of its own, mean squared and binary cross-entropy as compositions.
+"""Losses: softmax cross-entropy as an op, mean squared and binary cross-entropy as compositions.
 
 Cross-entropy is computed from logits, as the logarithm of the normaliser minus the label's logit, so that no probability
-underflows. An ignored row has loss 0 and gradient 0, whatever its logits.
+underflows. An ignored row has loss 0 and gradient 0, regardless of its logits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_logits(logits: TensorType, labels: TensorType) -> None:
 
 
 def safe_labels(labels: Value, ignore_index: int | None) -> tuple[Value, Value | None]:
-    """Labels that may be used as indices, and which rows are ignored."""
+    """Return labels that are valid indices, and which rows are ignored."""
     if ignore_index is None:
         return labels, None
     is_ignored = labels == ignore_index
@@ -48,17 +48,17 @@ def safe_labels(labels: Value, ignore_index: int | None) -> tuple[Value, Value |
 
 
 def without_ignored(logits: Value, is_ignored: Value | None) -> Value:
-    """Logits with 0 in ignored rows, so that a NaN there reaches neither a value nor a derivative."""
+    """Return logits with 0 in ignored rows, so that a NaN there reaches neither a value nor a derivative."""
     return logits if is_ignored is None else where(reshape(is_ignored, (logits.shape[0], 1)), 0, logits)
 
 
 def fold_rows(x: Sequence[Value]) -> list[Value]:
-    """The batch axis and the rows of every operand as one axis."""
+    """Return the operands with the batch axis and the rows merged."""
     return [reshape(v, (v.shape[0] * v.shape[1], *v.shape[2:])) for v in x]
 
 
 def residual(logits: Value, labels: Value, ignore_index: int | None) -> Value:
-    """`p - onehot`, wide, with 0 in ignored rows: the derivative of each row's loss."""
+    """Return `p - onehot`, wide, with 0 in ignored rows: the derivative of each row's loss."""
     classes = logits.shape[1]
     chosen, is_ignored = safe_labels(labels, ignore_index)
     column = iota(axis=1, shape=(1, classes), dtype=labels.dtype)
@@ -79,7 +79,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
         ignore_index: A label whose rows have loss 0 and gradient 0.
 
     Raises:
-        IndexRangeError: When it runs: a label is outside the classes and is not the ignored one.
+        IndexRangeError (at run time): A label is out of range and is not the ignored one.
     """
 
     category: ClassVar = "boundary"
@@ -167,17 +167,17 @@ softmax_cross_entropy_backward = op_function(SoftmaxCrossEntropyBackward)
 
 
 Reduction = Literal["mean", "sum", "none"]
-"""What a loss does with the losses of rows or elements."""
+"""The reduction of the losses of rows or elements."""
 
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 
 
 @checked_call
 def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
-    """`(predictions - targets)²`: the mean of it over all elements, the sum, or of each ("none").
+    """`(predictions - targets)²`: the mean over all elements, the sum, or each element ("none").
 
     Raises:
-        ConfigError: The reduction is another word.
+        ConfigError: The reduction is unknown.
     """
     wanted = choice("mean_squared_error: reduction", reduction, REDUCTIONS)
     return _reduced(square(subtract(predictions, targets)), wanted)
@@ -185,7 +185,7 @@ def mean_squared_error(predictions: Any, targets: Any, *, reduction: Reduction =
 
 @checked_call
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
-    """`max(x, 0) - x·t + log(1 + e^-|x|)` of each element, which never overflows; targets lie in 0..1.
+    """`max(x, 0) - x·t + log(1 + e^-|x|)` of each element, without overflow; targets are in 0..1.
 
     Args:
         logits: Unnormalised log-odds.
@@ -193,7 +193,7 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Re
         reduction: "mean" over all elements, "sum", or "none".
 
     Raises:
-        ConfigError: The reduction is another word.
+        ConfigError: The reduction is unknown.
     """
     wanted = choice("binary_cross_entropy_with_logits: reduction", reduction, REDUCTIONS)
     linear = subtract(maximum(logits, 0.0), multiply(logits, targets))

@@ -1,4 +1,4 @@
-"""Ops that move elements without changing them: slices, joins, padding, reversal.
+"""Ops that move elements without changing them: slices, concatenation, padding, reversal.
 
 Each is linear and its transpose is another of them: `Narrow` and `Pad`, `Concat` and `Narrow`, `Flip` and `Flip`.
 """
@@ -57,7 +57,7 @@ class Narrow(Movement):
         x: [.., n, ..]    ->    y: [.., length, ..]
 
     Raises:
-        ShapeError: The slice leaves the axis, or the step is not positive.
+        ShapeError: The slice exceeds the axis, or the step is not positive.
     """
 
     axis: int
@@ -96,7 +96,7 @@ class Narrow(Movement):
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         axis = normalize_axis(self.axis, x.rank)
         inner = strides[axis]
-        # An empty slice may start at the end of the axis, where there is no byte to point to.
+        # An empty slice may start at the end of the axis, where there is no byte to refer to.
         start = 0 if self.length == 0 else self.start.__index__()
         return offset + start * inner, (*strides[:axis], inner * self.step, *strides[axis + 1 :])
 
@@ -152,7 +152,7 @@ class Concat(Op):
         return promoted(*x) if x else ()
 
     def reference(self, *x: np.ndarray) -> np.ndarray:
-        # In C order: of transposed operands NumPy alone would make a transposed result, to be copied by whoever reads it.
+        # In C order: for transposed operands NumPy would return a transposed result, which its readers would have to copy.
         shape = list(x[0].shape)
         shape[self.axis] = sum(each.shape[self.axis] for each in x)
         return np.concatenate(x, axis=self.axis, out=np.empty(shape, x[0].dtype))
@@ -212,7 +212,7 @@ PadMode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 
 @define_op
 class Pad(Op):
-    """Cells before, after and between the elements of each axis.
+    """Padding before, after and between the elements of each axis.
 
     `constant` puts `value` (0 if absent) there; `between` does so after every element but the last, and comes first.
     `edge` repeats the outermost element, `reflect` mirrors without repeating it, `symmetric` mirrors it too, `wrap`
@@ -222,11 +222,11 @@ class Pad(Op):
         x: [.., n, ..]    value: []    ->    y: [.., lo + n + between·max(n-1, 0) + hi, ..]
 
     Attributes:
-        lo, hi: Cells before and after, one an axis.
-        between: Cells between neighbours, one an axis; none by default.
+        lo, hi: The number of elements before and after, one per axis.
+        between: The number of elements between neighbours, one per axis; none by default.
 
     Raises:
-        ShapeError: A result dim is negative, or a mode that repeats elements has none to repeat.
+        ShapeError: A result dim is negative, or a mode that repeats elements has no element to repeat.
     """
 
     lo: tuple[Dim, ...] = field(converter=as_shape)
@@ -255,13 +255,13 @@ class Pad(Op):
         total = lo + spread + hi
         if not require(">=", total, 0):
             raise ShapeError(f"axis {axis} would have {total} cells ({lo} + {spread} + {hi})")
-        # An axis that gets no cells needs no element to repeat, so it may be empty.
+        # An axis without padding needs no element to repeat, so it may be empty.
         if self.mode != "constant" and (lo, hi) != (0, 0) and total != 0 and not require(">", n, 0):
             raise ShapeError(f"mode {self.mode} has no element to repeat on axis {axis}")
         return total
 
     def gaps(self, rank: int) -> tuple[int, ...]:
-        """`between` with its default."""
+        """Return `between` with its default."""
         return (0,) * rank if self.between is None else self.between
 
     def prepare(self, x: Value, value: Value | None = None) -> tuple[Value | None, ...]:
@@ -362,7 +362,7 @@ pad = op_function(Pad)
 
 
 def pad_axis(x: Value, axis: int, lo: Dim, hi: Dim, between: int = 0, value: Any = None) -> Any:
-    """`x` with cells before, after and between along one axis; zeros unless a `value` is given."""
+    """Return `x` padded before, after and between along one axis; with zeros unless a `value` is given."""
 
     def only(width: Any) -> tuple[Any, ...]:
         return tuple(width if i == axis else 0 for i in range(x.ndim))
@@ -371,7 +371,7 @@ def pad_axis(x: Value, axis: int, lo: Dim, hi: Dim, between: int = 0, value: Any
 
 
 def fitted(x: Value, lo: Sequence[Dim], hi: Sequence[Dim], between: Sequence[int] = ()) -> Value:
-    """`x` with zeros before, after and between the cells of each axis; below 0, cells are sliced off instead."""
+    """Return `x` with zeros before, after and between the elements of each axis; negative numbers slice elements off instead."""
     if any(map(_adds, (*lo, *hi, *between))):
         before, after = (tuple(n if _adds(n) else 0 for n in side) for side in (lo, hi))
         x = pad(x, lo=before, hi=after, between=tuple(between) if any(between) else None)
@@ -383,12 +383,12 @@ def fitted(x: Value, lo: Sequence[Dim], hi: Sequence[Dim], between: Sequence[int
 
 
 def _adds(cells: Dim) -> bool:
-    """Whether that many cells are padding; an unknown number is, because `Pad` takes both."""
+    """Return whether that many elements are padding; an unknown number is, because `Pad` supports both."""
     return cells != 0 and not (isinstance(cells, int) and cells < 0)
 
 
 def spread_size(n: Dim, gap: int) -> Dim:
-    """How many cells `n` elements take with `gap` cells between neighbours."""
+    """Return the size of `n` elements with `gap` elements between neighbours."""
     return n + (n - smaller(n, 1)) * gap
 
 
@@ -414,7 +414,7 @@ def _source_array(mode: str, positions: np.ndarray, n: int) -> np.ndarray:
 
 
 def _source(mode: str, positions: Value, n: Dim) -> Any:
-    """Which element each padded position shows: the same function as `_source_array`, for symbolic sizes too."""
+    """Return the source element of each padded position: the same function as `_source_array`, for symbolic sizes too."""
     last = dim_value(size=n) - 1
     if mode == "edge":
         return minimum(maximum(positions, 0), last)
@@ -423,7 +423,7 @@ def _source(mode: str, positions: Value, n: Dim) -> Any:
     if mode == "symmetric":
         place = positions % dim_value(size=2 * n)
         return minimum(place, last * 2 + 1 - place)
-    # With one element the period is 0, and by convention the remainder is 0 then too.
+    # With one element the period is 0, and the remainder is defined as 0 in this case.
     return last - abs(positions % (last * 2) - last)
 
 

@@ -51,13 +51,13 @@ from rlx_core.system.records import frozen
 def affine_cotangents(
     given: Sequence[Value | None], dx: Value, dgamma: Value | None, dbeta: Value | None
 ) -> tuple[Value | Zero, ...]:
-    """The cotangents of `(x, weight?, bias?)`, in each operand's own dtype, as many as operands were given."""
+    """Return the cotangents of `(x, weight?, bias?)`, in each operand's dtype, one per given operand."""
     found = zip(given, (dx, dgamma, dbeta), strict=False)
     return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
 
 
 class NormOp(Op):
-    """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
+    """Base of all norms: data, which determine the dtype, and affine operands with the dims of `affine_shape`."""
 
     category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
@@ -73,7 +73,7 @@ class NormOp(Op):
 
 @frozen(slots=False)
 class AxesNorm(NormOp):
-    """A norm whose rows and affine operands lie along `axes`."""
+    """A norm whose rows and affine operands are along `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
 
@@ -86,7 +86,7 @@ class AxesNorm(NormOp):
 
 
 class ChannelNorm(NormOp):
-    """A norm of images, with affine operands along their channels: axis 0 holds images, so a batch is more of them."""
+    """A norm of images, with affine operands along their channels: axis 0 is over images, so a batch is more of them."""
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         def folded(data: Value, *affine_operands: Value | None) -> Value:
@@ -206,7 +206,7 @@ class GroupNorm(ChannelNorm):
         x: f[n, c, ...]    weight?: f[c]    bias?: f[c]    ->    y: f[n, c, ...]
 
     Attributes:
-        groups: How many groups the channels split into; divides `c`.
+        groups: The number of groups of channels; divides `c`.
         eps: Added to the biased variance before the root.
 
     Source:
@@ -250,7 +250,7 @@ group_norm = op_function(GroupNorm)
 
 @define_op
 class LayerNorm2d(ChannelNorm):
-    """Normalise the channels at each place of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
+    """Normalise the channels at each position of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
 
     Shapes:
         x: f[n, c, h, w]    weight?: f[c]    bias?: f[c]    ->    y: f[n, c, h, w]

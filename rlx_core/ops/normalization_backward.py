@@ -1,8 +1,8 @@
 """The cotangents of normalisations as ops, so that a backend may have one kernel for each.
 
-They decompose into the closed forms, hence have derivatives of their own to any order. `<·>` is the mean over the
-normalised axes, `x̂ = (x - μ)·r`, `r = 1/sqrt(var + eps)`. Cotangents of affine operands are returned in the accumulation
-dtype: they are sums over many rows, and the rule that asked for them casts.
+They decompose into the closed forms, so they have derivatives to any order. `<·>` is the mean over the normalised axes, `x̂ =
+(x - μ)·r`, `r = 1/sqrt(var + eps)`. Cotangents of affine operands are returned in the accumulation dtype: they are sums over
+many rows, and the rule that uses them casts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rlx_core.ops.statistics import (
 
 
 def group_shape(x: TensorType, groups: int) -> Shape:
-    """`[n, groups, channels of a group, ...]`: the form in which each group is one row, of the axes `group_axes`."""
+    """Return `[n, groups, channels of a group, ...]`: the form in which each group is one row, of the axes `group_axes`."""
     expect_rank("x", x, 2)
     if groups < 1 or not require("divides", groups, x.shape[1]):
         raise ShapeError(f"{x.shape[1]} channels do not split into {groups} groups ({x})")
@@ -45,7 +45,7 @@ def group_shape(x: TensorType, groups: int) -> Shape:
 
 
 def group_axes(x: TensorType) -> tuple[int, ...]:
-    """The axes of a group's row: all but the first two of `group_shape`."""
+    """Return the axes of a group's row: all but the first two of `group_shape`."""
     return tuple(range(2, x.rank + 1))
 
 
@@ -132,7 +132,7 @@ layer_norm_backward_gamma = op_function(LayerNormBackwardGamma)
 
 
 def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
-    """`r = 1/sqrt(<x²> + eps)` of a wide `x`."""
+    """Return `r = 1/sqrt(<x²> + eps)` of a wide `x`."""
     return rsqrt(mean_over(x * x, axes) + eps)
 
 
@@ -215,7 +215,7 @@ rms_norm_backward_beta = op_function(RmsNormBackwardBeta)
 
 @define_op
 class GroupNormBackwardInput(InputGradient):
-    """The cotangent of x in `GroupNorm`: `LayerNorm`'s, with `γ·dy` in the place of dy, over each group."""
+    """The cotangent of x in `GroupNorm`: `LayerNorm`'s, with `γ·dy` in place of dy, over each group."""
 
     groups: int
     eps: float = 1e-5

@@ -1,7 +1,7 @@
-"""The functions of Python's operators and of the methods of arrays: the one place that ties the IR's syntax to the standard ops.
+"""The functions of Python's operators and of the methods of arrays: the only link from the IR's syntax to the standard ops.
 
-`ir/graph/` declares the operators and knows no op; families that come after this one (reductions, movement, linear algebra)
-hand their functions to `install` in turn.
+`ir/graph/` declares the operators without reference to ops; families that are defined after this one (reductions, movement,
+linear algebra) pass their functions to `install`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rlx_core.ops.structural import reshape, transpose
 
 
 def install(**functions: Callable[..., Any]) -> None:
-    """Give operators and methods of arrays their functions, by the operator's name in the Python Array API.
+    """Set the functions of operators and methods of arrays, by the operator's name in the Python Array API.
 
-    Installing the same function again changes nothing; an operator has one meaning for the life of the process.
+    Installing the same function again changes nothing; an operator has one meaning for the lifetime of the process.
     """
     for name, function in functions.items():
         known = OPERATORS.setdefault(name, function)
@@ -32,7 +32,7 @@ def _astype(x: Any, to: Any) -> Any:
         return x if x.dtype == target else cast(x, to=target)
     if x.dtype is not target:
         return cast(x, to=target)
-    # A copy even where nothing is converted: as in NumPy, what is assigned to the result leaves `x` alone.
+    # A copy even without a conversion: as in NumPy, assignments to the result do not affect `x`.
     made = reshape(x, x.shape)
     return made.node.owner.as_copy(made)
 
@@ -42,7 +42,7 @@ def _matrix_transpose(x: Any) -> Any:
     return transpose(x, perm=(*axes[:-2], *reversed(axes[-2:])))
 
 
-# Installed on import: rules of the families above this one are written with operators, and import nothing by name.
+# Installed on import: rules of the families after this one use operators, without importing functions by name.
 install(
     add=arithmetic.add,
     subtract=arithmetic.subtract,

@@ -1,8 +1,8 @@
-"""Sums of padded values: what the derivatives of slices add up to.
+"""Sums of padded values, as they occur in the derivatives of slices.
 
-The cotangent of a slice is its own cotangent between zeros. Where slices of one value do not overlap, nothing has to be
-added: their cotangents side by side are the sum, so that splitting a value and using its parts costs one concatenation on
-the way back.
+The cotangent of a slice is its cotangent padded with zeros. If slices of one value are disjoint, no addition is needed: the
+concatenation of their cotangents is the sum, so that splitting a value and using its parts costs one concatenation in the
+backward pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Slab:
 
 
 def slab_of(value: Value) -> Slab | None:
-    """`value` as a slab, if it is one: zeros before and after, along one axis, of known widths."""
+    """Return `value` as a slab, if it is one: zeros before and after, along one axis, of known widths."""
     node = value.node
     if not isinstance(node.op, Pad) or node.op.mode != "constant" or len(node.operands) != 1 or node.op.between:
         return None
@@ -50,12 +50,12 @@ def slab_of(value: Value) -> Slab | None:
 
 
 def is_padded(value: Value) -> bool:
-    """Whether `value` is another one between zeros, so that a sum with its like may be a concatenation."""
+    """Return whether `value` is another one padded with zeros, so that a sum of such values may be a concatenation."""
     return slab_of(value) is not None
 
 
 def sum_of_padded(values: Sequence[Value]) -> Value:
-    """The sum of values of one type of which each is padded; those that do not overlap are put side by side."""
+    """Return the sum of padded values of one type; disjoint ones are concatenated."""
     slabs = [s for s in map(slab_of, values) if s is not None]
     assert len(slabs) == len(values), "every value is padded"
     rows: list[list[Slab]] = []
@@ -73,7 +73,7 @@ def is_apart(a: Slab, b: Slab) -> bool:
 
 
 def side_by_side(slabs: Sequence[Slab]) -> Value:
-    """Slabs that do not overlap as one value, with zeros where there is none of them."""
+    """Concatenate disjoint slabs to one value, with zeros between them."""
     if len(slabs) == 1:
         return slabs[0].whole
     whole, axis = slabs[0].whole, slabs[0].axis

@@ -1,8 +1,8 @@
-"""Functions made of pieces: rounding, and the activations whose formula changes at a boundary.
+"""Piecewise functions: rounding, and the activations whose formula changes at a boundary.
 
-At a boundary the derivative is that of the piece on its lower side, which the order of the comparisons says: `x <= edge` belongs
-to the lower piece. NaN fails every comparison, so it must reach the piece that keeps it, in the value and in the derivative: what
-follows from the formula would give NaN the derivative of the uppermost piece, so these functions bring a rule.
+At a boundary the derivative is that of the lower piece, by the order of the comparisons: `x <= edge` belongs to the lower
+piece. NaN fails every comparison, so it must reach the piece that preserves it, in the value and in the derivative: the rule
+derived from the formula would give NaN the derivative of the uppermost piece, so these functions define a rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Round(UnaryFloat):
     """The nearest integer, halves to the even one.
 
     Attributes:
-        ste: Straight through: derivatives pass as if it were the identity, in both modes. Otherwise they are 0.
+        ste: Straight-through estimator: the derivative is that of the identity, in both modes. Otherwise it is 0.
     """
 
     ste: bool = False
@@ -55,7 +55,7 @@ class Round(UnaryFloat):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from unary_float_samples(is_smooth=False)
-        # With `ste` the derivative is declared, not computed: finite differences have nothing to say about it.
+        # With `ste` the derivative is declared, not computed: finite differences cannot check it.
         yield Sample("f32[5]", ste=True, is_smooth=False)
 
 
@@ -67,7 +67,7 @@ def _clipped(x: Value, low: float, high: float) -> Value:
 
 
 def _slope_by_piece(x: Value, edges: Sequence[float], slopes: Sequence[Any]) -> Value:
-    """The slope of the piece that x lies in, at an edge of the lower one; NaN lies in none, and is its own slope."""
+    """Return the slope of the piece that contains x, at an edge the lower one's; for NaN the slope is NaN."""
     *lower, last = slopes
     found = where(x > edges[-1], last, x)
     for edge, slope in reversed(list(zip(edges, lower, strict=True))):
@@ -76,11 +76,11 @@ def _slope_by_piece(x: Value, edges: Sequence[float], slopes: Sequence[Any]) -> 
 
 
 class PiecewiseOp(UnaryFloat):
-    """A function made of pieces that has attributes; the subclass is its meaning and its derivative."""
+    """A piecewise function that has attributes; the subclass defines its value and its derivative."""
 
     @abstractmethod
     def derivative(self, x: Value, y: Value) -> Value:
-        """dy/dx, from the operand and the result."""
+        """Return dy/dx, from the operand and the result."""
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (scaled(g, self.derivative(x, y)),)
@@ -116,14 +116,14 @@ leaky_relu = op_function(LeakyRelu)
 
 
 def _exponential_unit(x: Value, scale: float, width: float) -> Value:
-    """scale · (e^(x/width) - 1) on the left, x on the right."""
-    # The right half's operand is replaced: e^x may overflow there, and infinity times 0 is NaN in the derivative.
+    """Return scale · (e^(x/width) - 1) for x <= 0, x above."""
+    # The operand is replaced above 0: e^x may overflow there, and infinity times 0 is NaN in the derivative.
     left = where(x <= 0, x, 0)
     return where(x <= 0, scale * expm1(left if width == 1 else left / width), x)
 
 
 def _exponential_slope(x: Value, y: Value, scale: float, width: float, right: float = 1.0) -> Value:
-    """scale/width · e^(x/width) on the left, which is (y + scale)/width: NaN stays NaN without a comparison of its own."""
+    """Return scale/width · e^(x/width) for x <= 0, which is (y + scale)/width: NaN stays NaN without a further comparison."""
     left = y + scale
     return where(x > 0, right, left if width == 1 else left / width)
 

@@ -1,4 +1,4 @@
-"""Products with more structure than `MatMul`: a low-rank update beside a weight, and one weight for each row's expert."""
+"""Products with more structure than `MatMul`: with a low-rank update of the weight, and with one weight per row's expert."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LoraMatMul(Op):
 
     def vjp(self, g: Value, x: Value, w: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
         rows, g_rows = wide(merge_leading(x)), wide(merge_leading(g))
-        # The cotangent of x·a serves dx and da alike; nothing of size [k, n] is made but dw.
+        # dx and da share the cotangent of x·a; no tensor of size [k, n] is created except dw.
         g_low = mat_mul(g_rows, adjoint(wide(b))) * self.scale
         dx = mat_mul(g_rows, adjoint(wide(w))) + mat_mul(g_low, adjoint(wide(a)))
         dw, da = mat_mul(adjoint(rows), g_rows), mat_mul(adjoint(rows), g_low)
@@ -90,7 +90,7 @@ class GroupedMatMul(Op):
         x: [m, k]    w: [e, k, n]    idx: int[m]    ->    y: [m, n]
 
     Raises:
-        IndexRangeError: When it runs: an expert is outside `0..e-1`.
+        IndexRangeError (at run time): An expert is outside `0..e-1`.
     """
 
     category: ClassVar = "compute"
@@ -131,7 +131,7 @@ class GroupedMatMul(Op):
         rows, idx = all_batched(size, [x[0], x[2]], [is_batched[0], is_batched[2]])
         w = x[1]
         if is_batched[1]:
-            # Experts of all examples in one table; every example's indices move to its own part of it.
+            # Experts of all examples in one table; every example's indices are shifted to its part of it.
             experts = w.shape[1]
             w = reshape(w, (size * experts, *w.shape[2:]))
             first = iota(axis=0, shape=(size, 1)) * dim_value(size=experts)

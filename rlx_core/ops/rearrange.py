@@ -1,6 +1,6 @@
-"""Rearrangements that are compositions of views, slices and joins: roll, tile, repeat, triangles, diagonals.
+"""Rearrangements that are compositions of views, slices and concatenations: roll, tile, repeat, triangles, diagonals.
 
-None has a rule of its own: each follows from its decomposition, which moves no element more than once.
+They have no rules: these follow from the decompositions, which move each element at most once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rlx_core.ops.structural import as_axes, expand, reshape
 
 @define_op
 class Roll(Op):
-    """The elements of each listed axis moved on by a shift; what leaves at one end enters at the other.
+    """The elements of each listed axis shifted, wrapping around at the end.
 
     Attributes:
-        shift: How far, one an axis; negative moves toward the front.
+        shift: The shifts, one per axis; negative ones move toward the front.
         axes: The axes.
     """
 
@@ -72,7 +72,7 @@ class Roll(Op):
 
 
 def _new_start(shift: int, size: Dim) -> Dim:
-    """The index of the element that a roll moves to the front: -shift modulo the size, and 0 of an empty axis."""
+    """Return the index of the element that a roll moves to the front: -shift modulo the size, and 0 for an empty axis."""
     if isinstance(size, int):
         return -shift % size if size else 0
     single = smaller(size, 1)
@@ -272,7 +272,7 @@ class Diag(Op):
     def decompose(self, x: Value) -> Value:
         n, last = x.shape[-1], x.ndim - 1
         side = n + abs(self.offset)
-        # In row-major order the diagonal's elements are side + 1 apart: each brings that many cells, itself first.
+        # In row-major order the diagonal's elements are side + 1 apart: each is padded to that length, itself first.
         spread = pad_axis(reshape(x, (*x.shape, 1)), last + 1, 0, side)
         flat = reshape(spread, (*x.shape[:-1], n * (side + 1)))
         before = self.offset if self.offset >= 0 else -self.offset * side

@@ -1,7 +1,7 @@
 """Reductions over a set of axes: means, extremes, products, moments, log-sum-exp.
 
-All share two attributes: `axes` (an empty tuple is the identity) and `keep_dim`. Over an axis of size 0 a reduction gives its
-identity; the extremes have none, so they refuse a size known to be 0 and guard one that is unknown.
+All share two attributes: `axes` (an empty tuple is the identity) and `keep_dim`. Over an axis of size 0 the result is the
+identity element; the extremes have none, so they refuse a size known to be 0 and add a guard for an unknown one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ORDERED = (*INTEGERS, *FLOATS, bool_)
 
 
 def reduction_samples(dtypes: Sequence[DType], **settings: Any) -> Iterator[Sample | Rejected]:
-    """Every dtype, every axis of rank 4, several axes, rank 0, and the axes that are refused."""
+    """Yield samples: every dtype, every axis of rank 4, several axes, rank 0, and the axes that are refused."""
     for d in dtypes:
         yield Sample(f"{d}[2, 3, 4]", axes=(1,), **settings)
     main = f32 if f32 in dtypes else dtypes[0]
@@ -51,7 +51,7 @@ def reduction_samples(dtypes: Sequence[DType], **settings: Any) -> Iterator[Samp
 
 
 def averaged(x: Value) -> Value:
-    """`x` in the dtype in which it is averaged: integers and bool become f32, 64-bit ones f64."""
+    """Return `x` in the dtype in which it is averaged: integers and bool become f32, 64-bit ones f64."""
     if x.dtype.is_differentiable:
         return x
     return cast(x, to=f64 if x.dtype.itemsize == 8 else f32)
@@ -65,7 +65,7 @@ def _expect_elements(op: Reduction, x: TensorType) -> None:
 
 @define_op
 class Mean(Reduction):
-    """The mean over `axes`; NaN over no element.
+    """The mean over `axes`; NaN over an empty axis.
 
     f16 and bf16 accumulate in f32. Integers are averaged in f32, 64-bit ones in f64.
 
@@ -86,7 +86,7 @@ class Mean(Reduction):
         return np.sum(x, axis=axes, keepdims=self.keep_dim) / np.asarray(count, x.real.dtype)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
-        # The count is held wide: 100 000 elements are infinitely many in f16.
+        # The count is in the wide dtype: 100 000 is infinite in f16.
         wide = widened(g)
         share = as_dtype(wide / size_scalar(product(self.sizes(x.type)), wide.dtype), g.dtype)
         return (expand_reduced(share, x.type, self.axes),)
@@ -101,7 +101,7 @@ class Mean(Reduction):
 
 
 class ExtremeReduction(Reduction):
-    """The largest or smallest element: ties share the derivative evenly. NaN wins, and so do its derivatives: all are NaN."""
+    """The largest or smallest element: ties share the derivative evenly. NaN propagates, also to all derivatives."""
 
     combine: ClassVar[np.ufunc]
     kinks: ClassVar = (
@@ -118,7 +118,7 @@ class ExtremeReduction(Reduction):
         return type(self).combine.reduce(x, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim)
 
     def _shares(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """Which elements equal the result, and how many do (held wide)."""
+        """Return which elements equal the result, and their number, in the wide dtype."""
         is_extreme = x == expand_reduced(y, x.type, self.axes)
         return is_extreme, sum_axes(cast(is_extreme, to=x.dtype.accumulator), axes=self.axes, keep_dim=self.keep_dim)
 
@@ -161,9 +161,9 @@ class Min(ExtremeReduction):
 
 @define_op
 class Prod(Reduction):
-    """The product over `axes`; 1 over no element. Integers wrap, a product of bool is i64.
+    """The product over `axes`; 1 over an empty axis. Integers wrap, a product of bool is i64.
 
-    The derivative divides by nothing: each element meets the product of all before it and of all after it.
+    The derivative does not divide: for each element it multiplies the products of all elements before it and after it.
     """
 
     def infer(self, x: TensorType) -> TensorType:
@@ -174,7 +174,7 @@ class Prod(Reduction):
         return np.asarray(np.prod(x, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim, dtype=total))
 
     def _others(self, x: Value) -> Value:
-        """For each element the product of all others."""
+        """Return for each element the product of all others."""
         axes = normalize_axes(self.axes, x.ndim)
         order = (*(i for i in range(x.ndim) if i not in axes), *axes)
         front = transpose(x, perm=order)
@@ -206,7 +206,7 @@ prod_axes = op_function(Prod)
 
 @define_op
 class LogSumExp(Reduction):
-    """log Σ e^x over `axes`, shifted by the largest element so that nothing overflows; -inf over no element.
+    """log Σ e^x over `axes`, shifted by the largest element to avoid overflow; -inf over an empty axis.
 
     Shapes:
         x: f[.., n, ..]    ->    y: the listed axes dropped, or 1 with keep_dim
@@ -222,7 +222,7 @@ class LogSumExp(Reduction):
         if 0 in self.sizes(x.type):
             return full(self.reduced(x.type).shape, -float("inf"), x.dtype)
         wide = widened(x)
-        # The shift cancels in the result, so it carries no derivative. Rows of one infinity are left unshifted.
+        # The shift cancels in the result, so its derivative is not needed. Rows whose maximum is infinite are not shifted.
         peak = stop_gradient(Max(self.axes, keep_dim=True)(wide))
         safe = where(abs(peak) == float("inf"), 0, peak)
         total = log_or_minus_infinity(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
@@ -253,7 +253,7 @@ log_sum_exp = op_function(LogSumExp)
 
 @frozen(slots=False)
 class Moment(Reduction):
-    """What variance and standard deviation share."""
+    """Base of variance and standard deviation."""
 
     category: ClassVar = "boundary"
     correction: float = 0.0
@@ -266,7 +266,7 @@ class Moment(Reduction):
         return averaged(x)
 
     def divisor(self, x: Value) -> Any:
-        """n - correction, at least 0; as a number where n is known."""
+        """Return n - correction, at least 0; as a number if n is known."""
         count = product(self.sizes(x.type))
         if isinstance(count, int):
             return max(count - self.correction, 0.0)
@@ -301,7 +301,7 @@ class Var(Moment):
         # The term through the mean vanishes: the centred elements sum to 0.
         wide = widened(x)
         centred = wide - Mean(self.axes, keep_dim=True)(wide)
-        # Of a complex x the cotangent is ∂L/∂x̄, half of what a real one has.
+        # For a complex x the cotangent is ∂L/∂x̄, half of that of a real one.
         share = widened(g) * (1.0 if x.dtype.is_complex else 2.0) / self.divisor(wide)
         return (as_dtype(centred * expand_reduced(as_dtype(share, wide.dtype), x.type, self.axes), x.dtype),)
 

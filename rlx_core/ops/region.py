@@ -1,8 +1,8 @@
 """A fused region of element-wise ops: a chain of steps that a backend runs as one loop over the elements of its results.
 
-Values of a region are numbered: first its inputs, then its steps in order. Every step has the dims of the region and a dtype of
-its own; inputs may be smaller and say by strides how they are repeated. Nothing is computed that the chain would not compute,
-in the same order and dtypes, so a region means its chain to the last bit.
+Values of a region are numbered: first its inputs, then its steps in order. Every step has the dims of the region and a separate
+dtype; inputs may be smaller, with strides that define how they are broadcast. The region computes exactly what the chain
+computes, in the same order and dtypes, so it is equivalent to its chain bit for bit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rlx_core.system.records import frozen
 __all__ = ["OPS", "Access", "ElementwiseRegion", "RegionStep", "access_of", "elementwise_region", "may_be_step"]
 
 Access = tuple[Dim, ...]
-"""How an input is read: for each axis of the region its stride in elements of the dense input, 0 where it is repeated."""
+"""The strides of an input: for each axis of the region the stride in elements of the dense input, 0 where it is broadcast."""
 
 
 @frozen
@@ -46,12 +46,12 @@ class RegionStep:
 
 
 def may_be_step(op: Op) -> bool:
-    """Whether an op computes each element of its one result from elements at the same place, and nothing else."""
+    """Return whether an op computes each element of its one result from elements at the same position, and nothing else."""
     return op.category == "elementwise" and op.is_pure and not op.is_barrier and not isinstance(op, ElementwiseRegion)
 
 
 def access_of(shape: Shape, region: Shape) -> Access:
-    """How a dense input of dims `shape` is read by a region: aligned right, repeated where it has size 1 and the region has not.
+    """Return the strides of a dense input of dims `shape` in a region: aligned right, broadcast where only its size is 1.
 
     >>> access_of((3, 1), (2, 3, 4))
     (0, 1, 0)
@@ -62,9 +62,9 @@ def access_of(shape: Shape, region: Shape) -> Access:
 
 
 def reads_as(access: Access, shape: Shape, region: Shape) -> bool:
-    """Whether `access` visits an input as `access_of` says, but for axes of size 1, whose stride is never followed.
+    """Return whether `access` is equivalent to `access_of`, ignoring axes of size 1, whose stride is not used.
 
-    A size that was unknown when the region was made may turn out to be 1.
+    A size that was unknown when the region was created may become 1.
     """
     wanted = access_of(shape, region)
     return len(access) == len(region) and all(d == 1 or a == w for d, a, w in zip(region, access, wanted, strict=True))
@@ -83,17 +83,17 @@ class ElementwiseRegion(Op):
     """A chain of element-wise ops over one set of dims, with some of its steps as results.
 
     Shapes:
-        x_i: broadcast to `shape`, as its access says    ->    y_j: shape, in the dtype of its step
+        x_i: broadcast to `shape`, by its access    ->    y_j: shape, in the dtype of its step
 
     Attributes:
         shape: The dims of every step.
         steps: The ops in order; each reads inputs and earlier steps by number.
-        access: One map an input: its stride in elements along each axis of `shape`, 0 where it is repeated.
-        results: Which steps are results, counted among the steps.
+        access: One map per input: its stride in elements along each axis of `shape`, 0 where it is broadcast.
+        results: The steps that are results, by their index.
 
     Raises:
-        ConfigError: A step reads a value that does not come before it, or a result is no step.
-        ShapeError: An access map is not that of its input, or a step has other dims than the region.
+        ConfigError: A step reads a value that does not precede it, or a result is not a step.
+        ShapeError: An access map does not match its input, or a step has other dims than the region.
     """
 
     shape: Shape = field(converter=as_shape)
@@ -126,7 +126,7 @@ class ElementwiseRegion(Op):
         return chosen[0] if len(chosen) == 1 else chosen
 
     def types(self, *x: TensorType) -> list[TensorType]:
-        """The types of all values: the inputs as they are read, then the steps."""
+        """Return the types of all values: the inputs as read, then the steps."""
         found = [t if t.shape == self.shape else t.with_shape(self.shape) for t in x]
         for place, step in enumerate(self.steps):
             (made,) = infer(step.op, [found[r] for r in step.reads])
@@ -139,8 +139,8 @@ class ElementwiseRegion(Op):
         return found
 
     def decompose(self, *x: Value) -> Value | tuple[Value, ...]:
-        # A scalar or a smaller operand broadcasts in the op as it does in the region; only a chain that would come out
-        # smaller than the region is expanded first.
+        # A scalar or a smaller operand broadcasts in the op as in the region; only a chain whose result would be smaller than
+        # the region is expanded first.
         values = list(x)
         for step in self.steps:
             reads = [values[r] for r in step.reads]

@@ -1,6 +1,6 @@
-"""Rotary position embedding: pairs of features rotated by an angle that grows with the position.
+"""Rotary position embedding: pairs of features rotated by an angle proportional to the position.
 
-The tables hold cosines and sines, one row a position; `head_dim/2` columns even where fewer are used.
+The tables contain cosines and sines, one row per position; they have `head_dim/2` columns even if fewer are used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RopeStyle = Literal["half", "interleaved"]
 
 
 class Rotation(Op):
-    """What a rotation and its inverse share: which features are turned, and by which row of the tables."""
+    """Base of a rotation and its inverse: which features are rotated, and by which row of the tables."""
 
     category: ClassVar = "compute"
     head_dim: int
@@ -41,14 +41,14 @@ class Rotation(Op):
     style: RopeStyle
 
     def prepare(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> tuple[Value | None, ...]:
-        # x decides: the tables come to its dtype, or stay in the one it accumulates in.
+        # x determines the dtype: the tables are cast to it, or stay in its accumulation dtype.
         kept = (x.dtype, x.dtype.accumulator)
         tables = (v if v.dtype in kept else as_dtype(v, x.dtype.accumulator) for v in (cos, sin))
         return (x, *tables, positions)
 
     @property
     def pairs(self) -> int:
-        """How many pairs of features are rotated."""
+        """Return the number of pairs of features that are rotated."""
         return (self.head_dim if self.n_rot is None else self.n_rot) // 2
 
     def infer(self, x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None) -> TensorType:
@@ -84,7 +84,7 @@ class Rotation(Op):
         return x.shape[0], x.shape[2 if self.layout == "bhsd" else 1]
 
     def _heads_shape(self, x: TensorType) -> Shape:
-        """The dims of x with heads apart from features."""
+        """Return the dims of x with separate axes of heads and features."""
         return (
             (*x.shape[:2], exact_quotient(x.shape[2], self.head_dim), self.head_dim)
             if self.layout == "bsd"
@@ -92,7 +92,7 @@ class Rotation(Op):
         )
 
     def _angles(self, table: Value, x: Value, positions: Value | None) -> Value:
-        """The used part of a table, in a shape that broadcasts against half the rotated features."""
+        """Return the used part of a table, in a shape that broadcasts against half the rotated features."""
         batch, seq = self._batch_and_seq(x.type)
         used = narrow(wide(table), axis=1, start=0, length=self.pairs)
         if positions is not None:
@@ -103,7 +103,7 @@ class Rotation(Op):
         return reshape(rows, heads_last)
 
     def _halves(self, x: Value) -> tuple[Value, Value, Value | None]:
-        """The first and second features of every pair, and the features that are not rotated."""
+        """Return the first and second features of every pair, and the features that are not rotated."""
         split = wide(reshaped(x, self._heads_shape(x.type)))
         n = self.pairs
         if self.style == "half":
@@ -144,7 +144,7 @@ class Rotation(Op):
         return reshape(self(rows, cos, sin, positions), data.shape)
 
     def _rotated_with_own_tables(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        """Batched tables are stacked to one table, and every example reads its own rows through positions."""
+        """Return the batched op: tables are stacked to one table, and every example reads its own rows through positions."""
         data, cos, sin, positions = x
         flags = [*is_batched, *(False,) * (4 - len(is_batched))]
         data = data if flags[0] else expand(data, (size, *data.shape))
@@ -164,11 +164,11 @@ class Rotation(Op):
 
 
 def rope_samples() -> Iterator[Sample | Rejected]:
-    """What `Rope` and its inverse are tried on: every layout, both styles, partial rotation, positions."""
+    """Yield samples of `Rope` and its inverse: every layout, both styles, partial rotation, positions."""
     for d in FLOATS:
         yield Sample(f"{d}[2, 3, 8]", f"{d}[5, 2]", f"{d}[5, 2]", head_dim=4)
     yield Sample("bf16[2, 3, 8]", "f32[3, 2]", "f32[3, 2]", head_dim=4)
-    # As many heads as positions: a layout that was guessed from sizes would be guessed wrong.
+    # Equal numbers of heads and positions: a layout guessed from sizes would be wrong.
     yield Sample("f32[2, 3, 3, 4]", "f32[3, 2]", "f32[3, 2]", head_dim=4, layout="bshd")
     yield Sample("f32[2, 3, 3, 4]", "f32[3, 2]", "f32[3, 2]", head_dim=4, layout="bhsd")
     yield Sample("f64[1, 2, 3, 6]", "f64[4, 3]", "f64[4, 3]", head_dim=6, n_rot=4, layout="bhsd")
@@ -197,7 +197,8 @@ class Rope(Rotation):
 
     Attributes:
         head_dim: Features of one head.
-        n_rot: How many of them are rotated; all by default. Tables keep `head_dim/2` columns, of which the first are used.
+        n_rot: The number of features that are rotated; all by default. Tables keep `head_dim/2` columns, of which the first are
+            used.
         layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
         style: `half` pairs feature i with i + n_rot/2, `interleaved` pairs 2i with 2i + 1.
 
@@ -241,7 +242,7 @@ class Rope(Rotation):
     def _table_cotangents(
         self, g: Value, x: Value, cos: Value, sin: Value, positions: Value | None
     ) -> tuple[Value, Value]:
-        """`dcos = Σ(g1·x1 + g2·x2)`, `dsin = Σ(g2·x1 - g1·x2)` over heads, added up in the rows that were read."""
+        """Return `dcos = Σ(g1·x1 + g2·x2)`, `dsin = Σ(g2·x1 - g1·x2)` over heads, accumulated in the rows that were read."""
         (x1, x2, _), (g1, g2, _) = self._halves(x), self._halves(g)
         heads_axis = 1 if self.layout == "bhsd" else 2
         found = []
@@ -261,12 +262,12 @@ rope = op_function(Rope)
 
 
 def product_or_none(x: Value, factor: Value | None) -> Value | None:
-    """A term of a tangent, or none where the factor's tangent is zero."""
+    """Return a term of a tangent, or `None` if the factor's tangent is zero."""
     return None if factor is None else x * factor
 
 
 def combine(a: Value | None, b: Value | None, sign: int) -> Value:
-    """`a + sign·b` of two terms, at least one of which is there."""
+    """Return `a + sign·b` of two terms, at least one of which is present."""
     if b is None:
         assert a is not None
         return a

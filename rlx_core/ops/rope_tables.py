@@ -1,4 +1,4 @@
-"""The tables of rotary embeddings, computed where they are used."""
+"""The tables of rotary embeddings, computed at their use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["rope_tables"]
 def rope_tables(
     x: Any, positions: Any, theta: float, head_dim: int, n_rot: int | None, layout: RopeLayout
 ) -> tuple[Any, Any, Any]:
-    """Cosines, sines, and the row of each token: one row a place in the sequence, or one a token where positions are given.
+    """Return cosines, sines, and the row of each token: one row per index in the sequence, or per token if positions are given.
 
     Raises:
         ConfigError: theta is not above 0.

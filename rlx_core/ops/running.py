@@ -1,4 +1,4 @@
-"""Running extremes along an axis, called as the Array API calls its running sums."""
+"""Running extremes along an axis, with the signature of the Array API's running sums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cumulative_logsumexp(x: Any, axis: int | None = None) -> Any:
 
 
 def _axis(name: str, x: Any, axis: int | None) -> int:
-    """The axis, which may be left out where there is only one."""
+    """Return the axis, which is optional if there is only one."""
     rank = len(shape_of(x))
     if axis is None and rank != 1:
         raise ShapeError(f"{name}: x has {rank} axes, so the axis must be given")

@@ -1,8 +1,8 @@
-"""What the laws try an op on: samples live with the op, values are drawn here.
+"""Samples of ops for the law checks: samples are defined with the op, values are generated here.
 
 `Sample("f32[4, 8]", "f32[8]", eps=1e-3)` is operand types and attributes. Values are uniform in `low..high` for floats and
-integers alike unless `ranges` says otherwise for an operand, and the same in every process. `Rejected` is a call that
-must fail, with the error and words it promises.
+integers alike, unless `ranges` has another range for an operand, and the same in every process. `Rejected` is a call that must
+fail, with the expected error and words of its message.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Sample:
     """Operand types (`None` for an absent optional operand) and attributes on which an op must work.
 
     Args:
-        specs: One type an operand, as printed.
-        low, high: The range of drawn values (integers: inclusive, inclusive).
+        specs: One type per operand, as printed.
+        low, high: The range of the values (integers: inclusive, inclusive).
         ranges: Another range for single operands, by name.
-        make: Builds the arrays itself from a NumPy generator, for operands that are not independent.
-        is_smooth: Whether derivatives exist around drawn values; finite differences are taken only then.
+        make: Creates the arrays from a NumPy generator, for operands that are not independent.
+        is_smooth: Whether derivatives exist around the values; finite differences are computed only then.
         attributes: The op's attributes.
     """
 
@@ -63,7 +63,7 @@ class Sample:
         self.__attrs_init__(_types(specs), attributes, low, high, ranges or {}, make, is_smooth)
 
     def arrays(self, op: type[Op]) -> list[np.ndarray | None]:
-        """Operand arrays; the same on every call and in every process."""
+        """Return operand arrays; the same on every call and in every process."""
         seed = zlib.crc32(f"{op.name}{self.types}{sorted(self.attributes.items(), key=str)}".encode())
         rng = np.random.default_rng(seed)
         if self.make is not None:
@@ -77,7 +77,7 @@ class Sample:
 
 
 def draw(rng: np.random.Generator, type: TensorType, low: float, high: float) -> np.ndarray:
-    """An array of a static type with values between `low` and `high`."""
+    """Return an array of a static type with values between `low` and `high`."""
     shape = type.static_shape
     if type.dtype.name == "bool":
         return rng.integers(0, 2, shape).astype(np.bool_)
@@ -92,7 +92,7 @@ def draw(rng: np.random.Generator, type: TensorType, low: float, high: float) ->
 
 @frozen(init=False)
 class Rejected:
-    """A call that must raise `error` with `says` in its message."""
+    """A call that must raise `error` with the text `says` in its message."""
 
     types: tuple[TensorType | None, ...]
     error: type[RlxError]
@@ -107,7 +107,7 @@ class Rejected:
 
 @frozen(repr=False)
 class Case:
-    """A sample of one op; prints as the call it stands for."""
+    """A sample of one op; prints as the corresponding call."""
 
     op: type[Op]
     sample: Sample | Rejected

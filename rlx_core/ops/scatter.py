@@ -1,4 +1,4 @@
-"""Writing at indices into a tensor: overwrite, add, multiply, or keep the larger or the smaller.
+"""Writes at indices into a tensor: overwrite, add, multiply, or keep the larger or the smaller.
 
 Overwriting is linear with a fixed selection: the last update at an index wins, in index order. The extremes share the
 derivative evenly among all that attain the result, like every other tie.
@@ -38,13 +38,13 @@ _COMBINE: dict[str, np.ufunc | None] = {
 
 @define_op
 class Scatter(Indexed):
-    """`x` with updates written at indices of one axis; all other elements stay.
+    """`x` with updates written at indices of one axis; all other elements are unchanged.
 
     Shapes:
         x: [b.., o.., n, ..]    updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: dims of x
 
     Attributes:
-        mode: "set" (the last update wins, in index order), "add", "mul", "max" or "min" (with the element that is there).
+        mode: "set" (the last update wins, in index order), "add", "mul", "max" or "min" (with the existing element).
         axis, batch_dims, oob: As for `Gather`; "fill" writes nothing outside.
 
     Raises:
@@ -83,7 +83,7 @@ class Scatter(Indexed):
         return scatter_add(updates, indices, axis=axis, batch_dims=self.batch_dims, size=x.shape[axis], oob=self.oob)
 
     def _is_last(self, x: Value, indices: Value) -> Value:
-        """Which updates were not overwritten, as a condition that broadcasts against the updates."""
+        """Return which updates were not overwritten, as a condition that broadcasts against the updates."""
         batch, axis = self.batch_dims, normalize_axis(self.axis, x.ndim)
         own = indices.shape[batch:]
         order = reshape(iota(axis=0, shape=(product(own),)), own)
@@ -94,22 +94,22 @@ class Scatter(Indexed):
         return reshape(is_last, (*x.shape[:batch], *(1,) * (axis - batch), *own, *(1,) * (x.ndim - axis - 1)))
 
     def _shares(self, x: Value, updates: Value, indices: Value, y: Value) -> tuple[Value, Value, Value]:
-        """Which elements and which updates attain the result, and how many of both at each element."""
+        """Return which elements and which updates attain the result, and the number of both at each element."""
         stays, wins = x == y, updates == self._gather(y, indices)
         count = cast(stays, to=x.dtype) + self._scatter_add(cast(wins, to=x.dtype), indices, x)
-        # Where nothing equals the result it is NaN, and so are its derivatives.
+        # Where no element equals the result it is NaN, and so are its derivatives.
         return stays, wins, count
 
     def _others(self, x: Value, updates: Value, indices: Value) -> Value:
-        """For each update the product of all other factors of its element: that of all but zeros, divided by the update.
+        """Return for each update the product of all other factors of its element: that of all nonzero ones over the update.
 
-        Where two updates of one element are 0, its derivative by both of them is lost; it is right everywhere else.
+        If two updates of one element are 0, its mixed derivative by both of them is lost; everything else is correct.
         """
         is_zero = updates == 0
         zeros = self._gather(self._scatter_add(cast(is_zero, to=x.dtype), indices, x), indices)
         without = where(is_zero, 1, updates)
         rest = self._gather(self(x, without, indices), indices)
-        # 1 where no update is 0, and otherwise 0: as a product it has derivatives.
+        # 1 if no update is 0, and otherwise 0: as a product it has derivatives.
         vanishing = self._gather(self(full(x.shape, 1, x.dtype), where(is_zero, updates, 1), indices), indices)
         return where(is_zero, where(zeros == 1, rest, 0), rest / without * vanishing)
 
@@ -177,7 +177,7 @@ class Scatter(Indexed):
 
 
 def with_zeros(rng: np.random.Generator) -> list[np.ndarray]:
-    """Elements that a zero, other numbers and both are multiplied with."""
+    """Return elements that are multiplied by a zero, other numbers and both."""
     return [rng.uniform(1, 2, 3), np.array([0.0, 2.0, 3.0, 0.0, 0.5]), np.array([0, 0, 1, 2, 1], np.int32)]
 
 

@@ -1,4 +1,4 @@
-"""Ops that choose between values, or that stand between a value and its derivative."""
+"""Ops that select values, or that separate a value from its derivative."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from rlx_core.trees.flatten import map_leaves
 
 
 def as_condition(c: Value) -> Value:
-    """A condition as bool: a number holds where it is not 0."""
+    """Return a condition as bool: a number is true if it is not 0."""
     return c if c.dtype is bool_ else cast(c, to=bool_)
 
 
 @define_op
 class Where(Op):
-    """`a` where the condition holds, `b` elsewhere; all three operands broadcast, the branches are promoted.
+    """`a` where the condition is true, `b` elsewhere; all three operands broadcast, the branches are promoted.
 
-    A number as the condition holds where it is not 0 (NaN holds). The branch that is not chosen contributes nothing,
-    whatever it is; its own derivative is still computed, so guard the operands of a branch that can be undefined.
+    A number as the condition is true if it is not 0 (NaN is true). The branch that is not selected contributes nothing,
+    whatever its value; its derivative is still computed, so guard the operands of a branch that can be undefined.
 
     Shapes:
         c: [...]    a: [...]    b: [...]    ->    y: all three broadcast
@@ -91,18 +91,18 @@ _where = op_function(Where)
 
 @checked_call
 def where(condition: Any, x1: Any, x2: Any) -> Any:
-    """`x1` where the condition holds, `x2` elsewhere: `Where` on broadcast operands.
+    """`x1` where the condition is true, `x2` elsewhere: `Where` on broadcast operands.
 
     The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`.
     """
-    # Before scalars are lifted: a number as the condition would lend its dtype to a weak scalar in a branch.
+    # Before scalars are lifted: otherwise a number as the condition would affect the dtype of a weak scalar in a branch.
     if isinstance(condition, Value):
         return _where(as_condition(condition), x1, x2)
     return _where(as_array(condition) != 0, x1, x2)
 
 
 def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:
-    """Values below, between and above two bounds, none of them close to a bound."""
+    """Return values below, between and above two bounds, none of them close to a bound."""
 
     def make(rng: np.random.Generator) -> Sequence[np.ndarray]:
         x, lo, hi = shapes
@@ -114,12 +114,12 @@ def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], 
 
 @define_op
 class Clip(Op):
-    """x held between lo and hi: first at least lo, then at most hi; a bound may be absent. NaN stays NaN.
+    """x clamped between lo and hi: first at least lo, then at most hi; a bound may be absent. NaN is preserved.
 
     Where lo is above hi the result is hi, as in NumPy.
 
-    The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
-    the bound. A bound that is NaN bounds nothing.
+    The result has the dtype of x: bounds are cast to it. On the closed interval the derivative goes to x, outside of it to the
+    bound. A bound that is NaN is ignored.
 
     Shapes:
         x: [...]    lo: [...]    hi: [...]    ->    y: all broadcast
@@ -147,7 +147,7 @@ class Clip(Op):
         return y if hi is None else where(y > hi, hi, y)
 
     def _weights(self, x: Value, lo: Value | None, hi: Value | None) -> tuple[Value | None, ...]:
-        """The derivative in each operand: 1 where the result is that operand, 0 where it is another, NaN where x is."""
+        """Return the derivative in each operand: 1 where the result is that operand, 0 elsewhere, NaN where x is NaN."""
         is_raised = None if lo is None else x < lo
         held = x if is_raised is None else where(is_raised, lo, x)
         is_lowered = None if hi is None else held > hi
@@ -195,7 +195,7 @@ clip = op_function(Clip)
 
 @define_op
 class StopGradient(Op):
-    """The identity, through which no derivative passes."""
+    """The identity, with derivative zero."""
 
     category: ClassVar = "elementwise"
     exact_dtypes: ClassVar = INEXACT
@@ -220,7 +220,7 @@ class StopGradient(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        # The derivative is declared, not computed: finite differences have nothing to say about it.
+        # The derivative is declared, not computed: finite differences cannot check it.
         for d in ALL:
             yield Sample(f"{d}[3]", is_smooth=False)
         yield Sample("f32[]", is_smooth=False)
@@ -231,7 +231,7 @@ _stop_gradient = op_function(StopGradient)
 
 @checked_call
 def stop_gradient(x: Any, *, name: str | None = None) -> Any:
-    """`x` itself, with derivative zero in both modes; of a pytree every array.
+    """`x` itself, with derivative zero in both modes; for a pytree every array.
 
     Shapes:
         x: f[...] or a pytree of such    ->    y: like x
@@ -243,7 +243,7 @@ def stop_gradient(x: Any, *, name: str | None = None) -> Any:
 
 @define_op
 class StraightThrough(Op):
-    """`value`, with the derivatives of `factor · x` (of `x` when the factor is absent); value and factor get none.
+    """`value`, with the derivatives of `factor · x` (of `x` if the factor is absent); value and factor get none.
 
     Shapes:
         value: f[...]    x: like value    factor: broadcasts to value    ->    y: like value
@@ -283,7 +283,7 @@ class StraightThrough(Op):
         value, source, factor = (*x, None)[:3]
         assert value is not None, "value is a required operand"
         assert source is not None, "x is a required operand"
-        whole = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so neither may lack the axis
+        whole = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so both need the axis
         missing = 0 if factor is None else whole[0].ndim - factor.ndim
         if factor is not None and is_batched[2] and missing:
             factor = reshape(factor, (size, *(1,) * missing, *factor.shape[1:]))
@@ -304,7 +304,7 @@ straight_through = op_function(StraightThrough)
 
 @define_op
 class OptimizationBarrier(Op):
-    """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
+    """Its operands, unchanged: operations are not moved across it, and it is never merged with another."""
 
     category: ClassVar = "movement"
     is_barrier: ClassVar = True

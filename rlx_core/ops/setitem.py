@@ -1,7 +1,7 @@
-"""`x[key] = y`: the name `x` stands for a new value from then on, in which the elements at `key` are those of `y`.
+"""`x[key] = y`: rebinds the variable `x` to a new value, whose elements at `key` are those of `y`.
 
-Values never change. What was computed from `x` before, and the array that the caller of a traced function holds, keep theirs;
-so an argument of the program cannot be assigned to, only a copy of it.
+Values are immutable. Values computed from `x` before, and the array of the caller of a traced function, do not change; so an
+argument of the program cannot be assigned to, only a copy of it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["setitem"]
 
 
 def setitem(x: Value, key: Any, value: Any) -> None:
-    """`x[key] = value` for the keys that `x[key]` takes, and for a computed mask over the leading axes.
+    """`x[key] = value` for all keys of `x[key]`, and for a computed mask over the leading axes.
 
-    The value is cast to the dtype of `x`, and broadcasts over what is selected; under a computed mask, over all of `x`.
+    The value is cast to the dtype of `x`, and broadcasts over the selection; under a computed mask, over all of `x`.
 
     Raises:
-        ShapeError: The value does not broadcast so.
+        ShapeError: The value does not broadcast to that shape.
         TraceError: `x` is an argument of the program, or belongs to another one.
     """
     x.node.owner.assign(x, written(x, key, value, "set"))

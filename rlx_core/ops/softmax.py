@@ -1,7 +1,7 @@
-"""Softmax and its logarithm along one axis, shifted by the maximum so that nothing overflows.
+"""Softmax and its logarithm along one axis, shifted by the maximum to avoid overflow.
 
-A row in which every element is -inf has no distribution. Its value is the attribute `empty_row`: NaN, as the formula gives,
-or a row of zeros, which is what attention wants of a query that sees no key.
+A row in which every element is -inf has no distribution. The attribute `empty_row` selects its value: NaN, as the formula
+gives, or a row of zeros, which attention uses for a query that sees no key.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ EmptyRow = Literal["nan", "zero"]
 
 
 def row_max(x: Value, axis: int) -> Value:
-    """The maximum along an axis, kept with size 1: what a row is shifted by.
+    """Return the maximum along an axis, kept with size 1, by which a row is shifted.
 
-    Its derivative cancels in everything that is invariant under shifts; the rules below never follow it.
+    Its derivative cancels in every function that is invariant under shifts; the rules below do not use it.
     """
     return max_axes(x, axes=(axis,), keep_dim=True)
 
 
 def row_sum(x: Value, axis: int) -> Value:
-    """The sum along an axis, kept with size 1."""
+    """Return the sum along an axis, kept with size 1."""
     return sum_axes(x, axes=(axis,), keep_dim=True)
 
 
 @frozen(slots=False)
 class RowOp(Op):
-    """What softmax and its logarithm share: the axis that is a row, float operands, and batching."""
+    """Base of softmax and its logarithm: the row axis, float operands, and batching."""
 
     category: ClassVar = "boundary"
     axis: int = -1
@@ -66,7 +66,7 @@ class Softmax(RowOp):
 
     Attributes:
         axis: The axis that sums to 1.
-        empty_row: "nan" or "zero", for a row of only -inf.
+        empty_row: "nan" or "zero", for a row of -inf only.
     """
 
     empty_row: EmptyRow = "nan"
@@ -78,7 +78,7 @@ class Softmax(RowOp):
         data = wide(x)
         shift = row_max(data, axis)
         if self.empty_row == "zero":
-            # Replacing the operands, not the result: -inf - -inf and 0 / 0 are NaN in every derivative too.
+            # The operands are replaced, not the result: -inf - -inf and 0 / 0 are NaN in every derivative too.
             shift = where(shift == -np.inf, 0, shift)
         weights = exp(data - shift)
         total = row_sum(weights, axis)
@@ -110,14 +110,14 @@ class Softmax(RowOp):
         yield Rejected("i32[3]", error=DtypeError, says="x must be float")
 
     def _project(self, t: Value, y: Value) -> Value:
-        """`y·(t - Σ y·t)`: the derivative is symmetric, so both modes apply it alike."""
+        """Return `y·(t - Σ y·t)`: the derivative is symmetric, so both modes use it."""
         axis = normalize_axis(self.axis, y.ndim)
         p, v = wide(y), wide(t)
         return as_dtype(p * (v - row_sum(p * v, axis)), y.dtype)
 
 
 def rows_partly_hidden(rng: np.random.Generator) -> list[np.ndarray]:
-    """Three rows of four: one complete, one with hidden elements, one with nothing else."""
+    """Return three rows of four: one complete, one with some elements hidden, one with all hidden."""
     x = rng.uniform(-2, 2, (3, 4))
     x[1, :2], x[2] = -np.inf, -np.inf
     return [x]
@@ -128,7 +128,7 @@ softmax = op_function(Softmax)
 
 @define_op
 class LogSoftmax(RowOp):
-    """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
+    """The logarithm of softmax, without underflow: `y = x - max x - log Σ exp(x - max x)`.
 
     Attributes:
         axis: The axis whose exponentials sum to 1.

@@ -1,7 +1,7 @@
 """Dense linear systems: one, and a stack of them.
 
-Which of the two readings of a right side holds is decided by rank alone: one axis fewer than the matrix is a vector. A
-singular matrix gives NaN, as compiled code does, because a reference that raises would make values depend on the backend.
+The rank alone determines the interpretation of a right side: with one axis fewer than the matrix it is a vector. A singular
+matrix gives NaN, as in compiled code, because a reference that raises would make values depend on the backend.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SOLVABLE = (f32, f64, *COMPLEXES)
 
 
 def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callable[..., Sequence[np.ndarray]]:
-    """Sample arrays: a matrix with a heavy diagonal first, then anything."""
+    """Return sample arrays: first a diagonally dominant matrix, then a right side."""
 
     def make(rng: np.random.Generator) -> list[np.ndarray]:
         drawn = [rng.uniform(-1, 1, d) + (1j * rng.uniform(-1, 1, d) if is_complex else 0) for d in dims]
@@ -38,11 +38,11 @@ def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callab
 
 
 class SystemSolve(Op):
-    """What solving one system and a stack of them share: `x = a⁻¹ b`, by LU with pivoting."""
+    """Base of the ops for one system and a stack of them: `x = a⁻¹ b`, by LU with pivoting."""
 
     category: ClassVar = "boundary"
     most_axes: ClassVar[int | None] = None
-    """How many axes `a` may have."""
+    """The maximum number of axes of `a`."""
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
@@ -60,7 +60,7 @@ class SystemSolve(Op):
         return b
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """NaN in singular slices, which LAPACK refuses: the others are solved one by one then."""
+        """Return the solution, with NaN in singular slices, which LAPACK refuses: all slices are solved one by one then."""
         columns = b[..., None] if b.ndim == a.ndim - 1 else b
         try:
             x = np.linalg.solve(a, columns)
@@ -154,7 +154,7 @@ batched_dense_solve = op_function(BatchedDenseSolve)
 
 @checked_call
 def solve(a: Any, b: Any) -> Any:
-    """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
+    """The solution of `a x = b`, as in the Array API: `b` with one axis is a vector, with more it is a stack of matrices.
 
     Leading axes broadcast.
     """
@@ -179,7 +179,7 @@ def expect_matrix(a: Any) -> None:
 
 
 def repeated(x: Any, shape: tuple[Dim, ...]) -> Any:
-    """`x` broadcast to `shape`; no node where it has it."""
+    """Return `x` broadcast to `shape`, without a node if it has this shape."""
     return x if tuple(x.shape) == shape else expand(x, shape)
 
 

@@ -1,7 +1,7 @@
-"""Order: sorting, the positions that sort, the largest few, and places in a sorted axis.
+"""Order: sorting, the indices that sort, the k largest, and positions in a sorted axis.
 
 Ties go to the smaller index in both directions, and NaN is larger than every number: last when ascending, first when
-descending. Values carry derivatives to the elements they came from; positions carry none.
+descending. Values have derivatives with respect to the selected elements; indices have none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def expect_index_dtype(dtype: DType) -> None:
 
 
 def sorting_positions(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
-    """The stable order of an axis; descending keeps ties in index order too."""
+    """Return the stable order of an axis; descending keeps ties in index order too."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
@@ -47,12 +47,12 @@ def sorting_positions(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 
 
 class Selection(Op):
-    """Elements of one axis in some order, and where they are: values have the derivatives of the elements, positions none."""
+    """Elements of one axis in some order, and their indices: values have the derivatives of the elements, indices none."""
 
     category: ClassVar = "movement"
     axis: int
 
-    # Of the k largest these touch k elements, where differentiating the decomposition, a whole sort, would touch n.
+    # For the k largest these rules touch k elements; the derivative of the decomposition, a whole sort, would touch n.
     def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
         if isinstance(g[0], Zero) or not x.dtype.is_differentiable:
             return (ZERO,)
@@ -69,7 +69,7 @@ class Selection(Op):
 
 @define_op
 class Sort(Selection):
-    """The elements of an axis in order, and where they came from.
+    """The elements of an axis in order, and their indices.
 
     Shapes:
         x: [.., n, ..]    ->    values: [.., n, ..]    indices: [.., n, ..]
@@ -77,7 +77,7 @@ class Sort(Selection):
     Attributes:
         axis: The axis that is sorted.
         descending: Largest first; NaN is larger than every number.
-        stable: Ties stay in index order. They always do here; a backend may use a faster order where this is false.
+        stable: Ties stay in index order. They always do in rlx; a backend may use a faster order if it is false.
         index_dtype: i64 or i32.
     """
 
@@ -118,7 +118,7 @@ sort_with_indices = op_function(Sort)
 
 @define_op
 class ArgSort(Op):
-    """Where the elements of an axis in order came from; ties stay in index order.
+    """The indices that sort the elements of an axis; ties stay in index order.
 
     Attributes:
         axis, descending, stable, index_dtype: As for `Sort`.
@@ -154,13 +154,13 @@ arg_sort = op_function(ArgSort)
 
 @define_op
 class TopK(Selection):
-    """The k largest (or smallest) elements of an axis in order, and where they are; ties go to the smaller index.
+    """The k largest (or smallest) elements of an axis in order, and their indices; ties go to the smaller index.
 
     Shapes:
         x: [.., n, ..]    ->    values: [.., k, ..]    indices: [.., k, ..]
 
     Attributes:
-        k: How many; at most n.
+        k: The number of elements; at most n.
         axis: The axis that is searched.
         largest: Largest first, NaN before all; otherwise smallest first.
         index_dtype: i64 or i32.
@@ -207,7 +207,7 @@ top_k = op_function(TopK)
 
 @define_op
 class SearchSorted(Op):
-    """Where values would be inserted into a sorted axis to keep it sorted.
+    """The positions at which values would be inserted into a sorted axis to keep it sorted.
 
     Shapes:
         sorted: [n]    v: [..]    ->    y: [..]

@@ -1,8 +1,8 @@
-"""The NumPy meanings of functions that NumPy does not have: the error function, its inverse, and the gamma family.
+"""NumPy references of functions that NumPy does not have: the error function, its inverse, and the gamma family.
 
-Each takes real arrays and computes in float64, whatever it is given; the interpreter rounds to the declared dtype once. The
-methods are the textbook ones for a few ulp: a rational approximation where one is published, otherwise an asymptotic
-series that a recurrence makes applicable and a reflection formula extends to the left half-line.
+Each takes real arrays of any dtype and computes in float64; the interpreter rounds to the declared dtype once. The methods are
+the textbook ones for a few ulp: a rational approximation if one is published, otherwise an asymptotic series, made applicable
+by a recurrence and extended to the left half-line by a reflection formula.
 """
 
 from __future__ import annotations
@@ -73,17 +73,18 @@ def _ratio(p: Sequence[float], q: Sequence[float], x: Float64) -> Float64:
 
 
 def _small_erf(x: Float64) -> Float64:
-    """erf on |x| <= 0.46875, where it is nearly linear."""
+    """Return erf on |x| <= 0.46875, where it is nearly linear."""
     return np.asarray(x * _ratio(_ERF_P, _ERF_Q, x * x))
 
 
 def _large_erfc(x: Float64) -> Float64:
-    """erfc on x >= 0.46875."""
+    """Return erfc on x >= 0.46875."""
     middle = _ratio(_MIDDLE_P, _MIDDLE_Q, np.minimum(x, 4.0))
     inverse = 1 / np.maximum(x, 4.0)
     square = inverse * inverse
     tail = inverse * (1 / math.sqrt(math.pi) - square * _ratio(_TAIL_P, _TAIL_Q, square))
-    # e^(-x²) through a split of x into sixteenths: the rounding error of x² alone would cost x² ulp. Beyond 27 it is 0.
+    # e^(-x²) through a split of x into sixteenths: the rounding error of x² alone would cause an error of x² ulp. Beyond 27 it
+    # is 0.
     near = np.minimum(x, 30.0)
     coarse = np.trunc(near * 16) / 16
     bell = np.exp(-coarse * coarse) * np.exp(-(near - coarse) * (near + coarse))
@@ -91,7 +92,7 @@ def _large_erfc(x: Float64) -> Float64:
 
 
 def erf_array(x: np.ndarray) -> Float64:
-    """2/√π · ∫₀ˣ e^(-t²) dt."""
+    """Return 2/√π · ∫₀ˣ e^(-t²) dt."""
     wide = np.asarray(x, np.float64)
     size = np.abs(wide)
     outer = np.copysign(1 - _large_erfc(np.maximum(size, 0.46875)), wide)
@@ -99,7 +100,7 @@ def erf_array(x: np.ndarray) -> Float64:
 
 
 def erfc_array(x: np.ndarray) -> Float64:
-    """1 - erf x, without cancellation for large x."""
+    """Return 1 - erf x, without cancellation for large x."""
     wide = np.asarray(x, np.float64)
     size = np.abs(wide)
     outer = _large_erfc(np.maximum(size, 0.46875))
@@ -108,7 +109,7 @@ def erfc_array(x: np.ndarray) -> Float64:
 
 
 def erfinv_array(x: np.ndarray) -> Float64:
-    """The y with erf y = x: a closed approximation, then Halley steps, on the complement where x is near 1."""
+    """Return y with erf y = x: a closed approximation, then Halley steps, on the complement for x near 1."""
     wide = np.asarray(x, np.float64)
     size = np.abs(wide)
     inside = np.where(size < 1, size, 0.0)
@@ -155,12 +156,12 @@ BERNOULLI = (
 
 
 def digamma_array(x: np.ndarray) -> Float64:
-    """ψ(x) = Γ'(x)/Γ(x): -inf at 0, +inf at -0, NaN at the other poles."""
+    """Return ψ(x) = Γ'(x)/Γ(x): -inf at 0, +inf at -0, NaN at the other poles."""
     wide = np.asarray(x, np.float64)
     is_left = wide < 0
     right = np.where(is_left, 1 - wide, wide)  # ψ(x) = ψ(1 - x) - π cot(πx), A & S 6.3.7
     total, shifted = np.zeros_like(right), right
-    for _ in range(10):  # ψ(x) = ψ(x + 1) - 1/x until the series below holds to the last place
+    for _ in range(10):  # ψ(x) = ψ(x + 1) - 1/x until the series below is accurate to the last bit
         is_short = shifted < 10
         total = total - np.where(is_short, 1 / np.where(is_short, shifted, 1), 0)
         shifted = np.where(is_short, shifted + 1, shifted)
@@ -171,7 +172,7 @@ def digamma_array(x: np.ndarray) -> Float64:
 
 
 def _cotangent(x: Float64) -> Float64:
-    """cot(πx), NaN at integers; the period is taken off first, so that large x lose nothing, nor do those beside a zero."""
+    """Return cot(πx), NaN at integers; the period is reduced first, which preserves precision for large x and near zeros."""
     phase = x - np.round(x)
     size = np.abs(phase)
     beside_zero = np.copysign(np.tan(math.pi * (0.5 - size)), phase)
@@ -179,7 +180,7 @@ def _cotangent(x: Float64) -> Float64:
 
 
 def polygamma_array(order: int, x: np.ndarray) -> Float64:
-    """The derivative of ψ of `order` at least 1; infinite at the poles."""
+    """Return the derivative of ψ of `order` at least 1; infinite at the poles."""
     wide = np.asarray(x, np.float64)
     is_left = wide < 0
     right = np.where(is_left, 1 - wide, wide)
@@ -193,14 +194,14 @@ def polygamma_array(order: int, x: np.ndarray) -> Float64:
     at_poles = np.inf if order % 2 else np.nan
     phase = wide - np.round(wide)
     cotangent = _cotangent(wide)
-    # Horner's rule of our own: NumPy's begins with 0·x, which is NaN where the cotangent is infinite.
+    # A separate Horner's rule: NumPy's begins with 0·x, which is NaN where the cotangent is infinite.
     sloped = reduce(lambda total, c: total * cotangent + c, slope.coef[::-1])
     reflected = (-1) ** order * value - math.pi * sloped
     return np.where(is_left, np.where(phase == 0, at_poles, reflected), value)
 
 
 def _zeta_form(order: int, x: Float64) -> Float64:
-    """ψₙ(x) = (-1)ⁿ⁺¹ n! ζ(n + 1, x) on x >= 0, by terms of the sum and then Euler-Maclaurin (A & S 6.4.11)."""
+    """Return ψₙ(x) = (-1)ⁿ⁺¹ n! ζ(n + 1, x) on x >= 0, by terms of the sum and then Euler-Maclaurin (A & S 6.4.11)."""
     reach = 12 + order
     total, shifted = np.zeros_like(x), x
     for _ in range(reach):

@@ -1,7 +1,7 @@
-"""What all normalisations share: where affine operands lie along, in which dtype statistics are held, and their batching.
+"""Common parts of all normalisations: the axes of affine operands, the dtype of statistics, and batching.
 
-Statistics and affine arithmetic are done in the accumulation dtype of `x` (f32 for f16 and bf16) and rounded once. The
-variance is the mean of centred squares, never E[x²] - μ², which loses every digit of data with a large mean.
+Statistics and affine arithmetic are computed in the accumulation dtype of `x` (f32 for f16 and bf16) and rounded once. The
+variance is the mean of centred squares, never E[x²] - μ², which cancels for data with a large mean.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rlx_core.ops.structural import expand, sum_axes
 
 
 def wide(x: Value) -> Value:
-    """`x` in the dtype in which its statistics are held."""
+    """Return `x` in the dtype of its statistics."""
     return as_dtype(x, x.dtype.accumulator)
 
 
 def affine_prepare(x: Value, *affine: Value | None) -> tuple[Value | None, ...]:
-    """Casts so that `x` decides: affine operands keep its dtype or are held in its accumulation dtype."""
+    """Return the operands cast as `x` requires: affine operands keep its dtype or its accumulation dtype."""
     kept = (x.dtype, x.dtype.accumulator)
     return (x, *(v if v is None or v.dtype in kept else as_dtype(v, x.dtype.accumulator) for v in affine))
 
@@ -42,12 +42,12 @@ def expect_affine(x: TensorType, shape: Shape, **affine: TensorType | None) -> N
 
 
 def dims_at(x: TensorType, axes: Sequence[int]) -> Shape:
-    """The dims of `x` at `axes`, in ascending order of the axes."""
+    """Return the dims of `x` at `axes`, in ascending order of the axes."""
     return pick(x.shape, normalize_axes(axes, x.rank))
 
 
 def along(v: Value, ndim: int, axes: Sequence[int]) -> Value:
-    """`v`, whose axes are `axes` of a tensor with `ndim` axes, in a shape that broadcasts against that tensor; wide."""
+    """Return `v`, whose axes are `axes` of a tensor with `ndim` axes, in a shape that broadcasts against that tensor; wide."""
     shape: list[Dim] = [1] * ndim
     for axis, size in zip(axes, v.shape, strict=True):
         shape[axis] = size
@@ -55,46 +55,46 @@ def along(v: Value, ndim: int, axes: Sequence[int]) -> Value:
 
 
 def sum_to_axes(x: Value, axes: Sequence[int]) -> Value:
-    """The sum over all axes but `axes`: the cotangent of an operand that lies along them."""
+    """Return the sum over all axes but `axes`: the cotangent of an operand with these axes."""
     others = tuple(a for a in range(x.ndim) if a not in axes)
     return sum_axes(x, axes=others) if others else x
 
 
 def mean_over(x: Value, axes: Sequence[int]) -> Value:
-    """The mean over `axes`, which are kept with size 1."""
+    """Return the mean over `axes`, which are kept with size 1."""
     return mean_axes(x, axes=tuple(axes), keep_dim=True)
 
 
 def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
-    """`((x - μ)·r, r)` over `axes`, with `r = 1/sqrt(var + eps)` and the biased variance."""
+    """Return `((x - μ)·r, r)` over `axes`, with `r = 1/sqrt(var + eps)` and the biased variance."""
     centred = x - mean_over(x, axes)
     inv_std = rsqrt(mean_over(centred * centred, axes) + eps)
     return centred * inv_std, inv_std
 
 
 def affine(x_hat: Value, weight: Value | None, bias: Value | None, axes: Sequence[int]) -> Value:
-    """`x_hat · weight + bias`, both along `axes`, either of them absent."""
+    """Return `x_hat · weight + bias`, both along `axes`, either of them optional."""
     scaled = x_hat if weight is None else x_hat * along(weight, x_hat.ndim, axes)
     return scaled if bias is None else scaled + along(bias, x_hat.ndim, axes)
 
 
 def as_axes(axes: int | Sequence[int]) -> tuple[int, ...]:
-    """An axes attribute from one axis or several."""
+    """Return an axes attribute from one axis or several."""
     return listed("axes", axes) if isinstance(axes, Iterable) else (axes,)
 
 
 def operands_of(given: Sequence[Any], count: int) -> list[Any]:
-    """`count` operands, with `None` for those that are absent at the end."""
+    """Return `count` operands, with `None` for the absent ones at the end."""
     return [*given, *(None,) * (count - len(given))]
 
 
 def batched_norm(
     shifted: Any, axes: Sequence[int], size: Dim, x: Sequence[Value | None], is_batched: Sequence[bool]
 ) -> Value:
-    """Batch a norm with operands `(x, weight?, bias?)`, where weight and bias lie along `axes`, counted without the batch axis.
+    """Batch a norm with operands `(x, weight?, bias?)`, with weight and bias along `axes`, counted without the batch axis.
 
-    `shifted` is the norm on data with a batch axis in front. It takes a shared affine part as it is; a batched one is
-    applied after it, to the wide result, so that one example's scale never meets another's data.
+    `shifted` is the norm on data with a batch axis in front. A shared affine part is passed to it; a batched one is applied
+    after it, to the wide result, so that each example is scaled by its own weight only.
     """
     data, weight, bias = operands_of(x, 3)
     data = data if is_batched[0] else expand(data, (size, *data.shape))

@@ -1,8 +1,8 @@
-"""The linear ops that the rules of all others are written in: reshape, transpose, expand, sum.
+"""The linear ops that the rules of all other ops use: reshape, transpose, expand, sum.
 
-They come before the kinds of ops (`kinds.py`), which use them, and they are one another's transposes: `expand` and `sum`,
-`reshape` and `reshape`, `transpose` and its inverse. So they need no other op. Those that make elements another kind of
-number are in `conversion.py`.
+They are defined before the kinds of ops (`kinds.py`), which use them, and they are transposes of one another: `expand` and
+`sum`, `reshape` and `reshape`, `transpose` and its inverse. They therefore depend on no other ops. Conversions of elements are
+in `conversion.py`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from rlx_core.system.records import frozen
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:
-    """Dims as a tuple: what attributes hold, so that ops compare and hash.
+    """Return dims as a tuple, the form of attributes, so that ops compare and hash.
 
     Raises:
-        ShapeError: One is neither an integer nor an expression of symbols.
+        ShapeError: A dim is neither an integer nor an expression of symbols.
     """
     return tuple(map(as_dim, dims))
 
 
 def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
-    """Axes, shifts or counts as a tuple."""
+    """Return axes, shifts or counts as a tuple."""
     return tuple(axes)
 
 
@@ -52,10 +52,10 @@ class Reshape(Op):
     """The same elements in row-major order with other dims; one dim may be -1.
 
     Shapes:
-        x: [...]    ->    y: new_shape, with as many elements
+        x: [...]    ->    y: new_shape, with the same number of elements
 
     Raises:
-        ShapeError: The number of elements differs, or -1 stands more than once or beside a 0.
+        ShapeError: The number of elements differs, or -1 occurs more than once or together with a 0.
     """
 
     new_shape: Shape = field(converter=as_shape)
@@ -218,18 +218,18 @@ transpose = op_function(Transpose)
 
 @frozen(slots=False)
 class Reduction(Op):
-    """What reductions share: the dims of the result and how a batch axis shifts the axes."""
+    """Base of reductions: the dims of the result and how a batch axis shifts the axes."""
 
     axes: tuple[int, ...] = field(converter=as_axes)
     keep_dim: bool = False
     category: ClassVar[Category] = "reduction"
 
     def reduced(self, x: TensorType) -> TensorType:
-        """The operand's type with the axes dropped, or 1."""
+        """Return the operand's type with the axes dropped, or 1."""
         return x.with_shape(reduced_shape(x, self.axes, self.keep_dim))
 
     def sizes(self, x: TensorType) -> list[Dim]:
-        """The sizes of the reduced axes."""
+        """Return the sizes of the reduced axes."""
         return [x.shape[a] for a in normalize_axes(self.axes, x.rank)]
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
@@ -281,7 +281,7 @@ sum_axes = op_function(Sum)
 
 
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
-    """The dims of a reduction of `x` over `axes`."""
+    """Return the dims of a reduction of `x` over `axes`."""
     dropped = normalize_axes(axes, x.rank)
     if keep_dim:
         return tuple(1 if i in dropped else d for i, d in enumerate(x.shape))
@@ -289,13 +289,13 @@ def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
 
 
 def expand_reduced(g: Value, to: TensorType, axes: Sequence[int]) -> Value:
-    """Give a reduced value its axes back by repetition: the transpose of `Sum`, with or without keep_dim."""
+    """Return a reduced value broadcast over its reduced axes: the transpose of `Sum`, with or without keep_dim."""
     kept = reduced_shape(to, axes, keep_dim=True)
     return expand(g if g.shape == kept else reshape(g, kept), to.shape)
 
 
 def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
-    """Un-broadcast a cotangent: sum over what broadcasting had added to `shape`."""
+    """Un-broadcast a cotangent: sum over the axes that broadcasting added to `shape`."""
     if g.shape == tuple(shape):
         return g
     extra = g.ndim - len(shape)
@@ -306,12 +306,12 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
 
 
 def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
-    """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
+    """Return the operands of a batched op, all with the batch axis, broadcast where it was missing."""
     return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
 
 
 def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-    """The batching rule of an op along one `axis`: every operand has the batch axis in front, so the op's own moves up by one."""
+    """Batch an op along one `axis`: every operand has the batch axis in front, so the op's axis is incremented."""
     whole = all_batched(size, x, is_batched)
     return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
 

@@ -1,6 +1,6 @@
 """Circular and hyperbolic functions and their inverses, on principal branches.
 
-Derivatives that would square a large x are written through `hypot` or as two roots, so that they stay right where x² overflows,
+Derivatives that would square a large x are written with `hypot` or as two roots, so that they are correct where x² overflows,
 which in f16 is at 256.
 """
 
@@ -23,7 +23,7 @@ cosh: OpFunction[Elementwise] = elementwise("Cosh", np.cosh, lambda x, y: sinh(x
 
 
 def _area_slope(x: Value, y: Value) -> Ratio | Value:
-    # 1/√(1 + z²) on the branch of arsinh is a product of two roots; of a real x, `hypot` cannot overflow.
+    # 1/√(1 + z²) on the branch of arsinh is a product of two roots; for a real x, `hypot` cannot overflow.
     return rsqrt(1 - 1j * x) * rsqrt(1 + 1j * x) if x.dtype.is_complex else Ratio(1, hypot(x, 1))
 
 

@@ -1,4 +1,4 @@
-"""Validators and converters of attributes, which refuse a value where it is written, with an error of rlx's own."""
+"""Validators and converters of attributes, which refuse an invalid value at its definition, with an rlx error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
 
 def whole(least: int, *, optional: bool = False) -> Validator:
-    """An integer of at least `least`."""
+    """Return a validator for an integer of at least `least`."""
 
     def check(op: Any, attribute: Attribute[Any], value: Any) -> None:
         if optional and value is None:
@@ -26,7 +26,7 @@ def whole(least: int, *, optional: bool = False) -> Validator:
 
 
 def number(least: float, *, is_open: bool = False, optional: bool = False) -> Validator:
-    """A number of at least `least`, or above it where the range is open; NaN is neither."""
+    """Return a validator for a number of at least `least`, or above it if the range is open; NaN is refused."""
     wanted = f"above {least}" if is_open else f"of at least {least}"
 
     def check(op: Any, attribute: Attribute[Any], value: Any) -> None:
@@ -40,7 +40,7 @@ def number(least: float, *, is_open: bool = False, optional: bool = False) -> Va
 
 
 def one_of(*options: Any) -> Validator:
-    """One of a few values."""
+    """Return a validator for one of a few values."""
 
     def check(op: Any, attribute: Attribute[Any], value: Any) -> None:
         if value not in options:
@@ -52,5 +52,5 @@ def one_of(*options: Any) -> Validator:
 
 
 def optional_dtype(spelling: Any) -> DType | None:
-    """A dtype attribute from a dtype or its name."""
+    """Return a dtype attribute from a dtype or its name."""
     return None if spelling is None else dtype(spelling)

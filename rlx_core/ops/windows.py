@@ -1,4 +1,4 @@
-"""Windows of fixed sizes at places that are only known when the program runs, with the places as one sequence."""
+"""Windows of fixed sizes at positions known only at run time, with the positions as one sequence."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["dynamic_slice", "dynamic_update_slice"]
 
 @checked_call
 def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[Dim]) -> Any:
-    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index an axis, moved so that it lies inside.
+    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index per axis, clamped so that it fits.
 
-    The starts are operands, so one program serves all places; where they are known, `x[2:5]` is a slice.
+    The starts are operands, so one program serves all positions; if they are known, `x[2:5]` is a slice.
 
     >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
     [3, 4]
@@ -29,7 +29,7 @@ def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[Di
 
 @checked_call
 def dynamic_update_slice(x: Any, update: Any, start_indices: Sequence[Any]) -> Any:
-    """`x` with the window at `start_indices`, one index an axis, overwritten by `update`; it is moved so that it lies inside.
+    """`x` with the window at `start_indices`, one index per axis, overwritten by `update`; it is clamped so that it fits.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
     [0.0, 1.0, 1.0, 0.0]
@@ -38,5 +38,5 @@ def dynamic_update_slice(x: Any, update: Any, start_indices: Sequence[Any]) -> A
 
 
 def _indices(starts: Sequence[Any]) -> list[Any]:
-    """Python's integers as indices: as numbers they would take the dtype of the data beside them."""
+    """Return Python's integers as index arrays: as numbers they would take the dtype of the data."""
     return [np.int64(s) if isinstance(s, int) else s for s in listed("start_indices", starts)]

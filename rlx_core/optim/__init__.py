@@ -5,8 +5,8 @@
     updates, state = optimiser.update(grads, state, params)
     params = rlx.optim.apply_updates(params, updates)
 
-They are functions of arrays and pytrees, traced inside of `rlx.jit` and worked out at once outside. `rlx.train_step` makes one
-program of a loss, its gradients and an update.
+They are functions of arrays and pytrees, traced inside `rlx.jit` and evaluated immediately outside. `rlx.train_step` combines a
+loss, its gradients and an update in one program.
 """
 
 from typing import Any

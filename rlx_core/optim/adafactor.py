@@ -1,6 +1,6 @@
-"""Adafactor: second moments of matrices kept as one average a row and one a column.
+"""Adafactor: second moments of matrices, stored as one average per row and one per column.
 
-The memory of an n × m matrix is n + m numbers. What is kept for an axis is the mean over it, where the paper has the sum: the
+The state of an n × m matrix is n + m numbers. The stored value of an axis is the mean over it, where the paper has the sum: the
 quotient is the same.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["FactoredState", "adafactor", "scale_by_factored_rms", "scale_by_para
 
 
 class FactoredState(NamedTuple):
-    """Steps taken, and of each leaf the mean squares a row and a column, or all squares: what it has not is an empty array."""
+    """Steps taken, and for each leaf the mean squares per row and column, or all squares; the unused ones are empty arrays."""
 
     count: Any
     v_row: Any
@@ -35,7 +35,7 @@ class FactoredState(NamedTuple):
 
 
 def factored_axes(shape: Sequence[Any], smallest: int) -> tuple[int, int] | None:
-    """The two largest axes of a shape, the largest last, if both have at least `smallest` elements."""
+    """Return the two largest axes of a shape, the largest last, if both have at least `smallest` elements."""
     sizes = [(s, i) for i, s in enumerate(shape)]
     if len(sizes) < 2:
         return None
@@ -49,8 +49,8 @@ def scale_by_factored_rms(
 ) -> GradientTransformation:
     """`g / √v` of the average v of `g² + epsilon`, whose decay is `1 - step**-decay_rate`.
 
-    Of a leaf whose two largest axes have at least `min_dim_size_to_factor` elements, v is the product of its averages
-    over one and over the other, over the average of both.
+    For a leaf whose two largest axes have at least `min_dim_size_to_factor` elements, v is the product of its averages over one
+    and over the other, divided by the average of both.
     """
 
     def axes(x: Any) -> tuple[int, int] | None:
@@ -70,7 +70,7 @@ def scale_by_factored_rms(
         )
 
     def averaged(grads: Any, old: Any, count: Any, which: int | None) -> Any:
-        """The averages over one of the factored axes, or those of leaves that have none."""
+        """Return the averages over one of the factored axes, or those of leaves without factored axes."""
 
         def new(g: Any, v: Any) -> Any:
             found = axes(g)
@@ -132,12 +132,12 @@ def adafactor(
 
     Args:
         learning_rate: The rate, or a schedule; by default the paper's `min(0.01, 1/√step)`.
-        min_dim_size_to_factor: The least size of the two largest axes of leaves whose averages are factored.
+        min_dim_size_to_factor: The minimum size of the two largest axes of leaves whose averages are factored.
         decay_rate: r in the decay `1 - step**-r` of the averages.
         multiply_by_parameter_scale: Whether the rate is relative to the parameters' root mean squares.
         clipping_threshold: The largest root mean square of a leaf's update before its rate, or none.
-        momentum: Of an average of updates, or none.
-        weight_decay_rate: What a parameter loses of itself in a step, whatever the rate, or none.
+        momentum: The decay of an average of updates, or none.
+        weight_decay_rate: The fraction by which a parameter decays per step, independent of the rate, or none.
         eps: Added to squared gradients.
         weight_decay_mask: Which parameters decay; all by default.
 
@@ -158,5 +158,5 @@ def adafactor(
 
 
 def relative_step(count: Any) -> Any:
-    """The paper's rate, `min(0.01, 1/√step)`, where the first step is 1."""
+    """Return the paper's rate, `min(0.01, 1/√step)`, where the first step is 1."""
     return rlx.minimum(rlx.rsqrt(rlx.astype(count, rlx.f32) + 1.0), 0.01)

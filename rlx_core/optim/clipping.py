@@ -22,7 +22,7 @@ def global_norm(tree: Any) -> Any:
 
 @checked_call
 def clip(max_delta: Any) -> GradientTransformation:
-    """Every element between `-max_delta` and `max_delta`; NaN stays NaN."""
+    """Clip every element to `-max_delta` … `max_delta`; NaN is preserved."""
     expect_positive("clip: max_delta", max_delta)
     return stateless(
         lambda grads, params: each("clip", lambda g: rlx.minimum(rlx.maximum(g, -max_delta), max_delta), grads)
@@ -31,7 +31,7 @@ def clip(max_delta: Any) -> GradientTransformation:
 
 @checked_call
 def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
-    """All gradients by one factor, such that their norm together is at most `max_norm`.
+    """Scale all gradients by one factor, such that their global norm is at most `max_norm`.
 
     Source:
         Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural networks", algorithm 1.
@@ -47,7 +47,7 @@ def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
 
 @checked_call
 def clip_by_block_rms(threshold: Any) -> GradientTransformation:
-    """Each leaf by a factor of its own, such that its root mean square is at most `threshold`."""
+    """Scale each leaf by a separate factor, such that its root mean square is at most `threshold`."""
     expect_positive("clip_by_block_rms: threshold", threshold)
     return stateless(
         lambda grads, params: each(
@@ -60,7 +60,7 @@ def clip_by_block_rms(threshold: Any) -> GradientTransformation:
 
 @checked_call
 def add_decayed_weights(weight_decay: Any = 0.0, mask: Mask | None = None) -> GradientTransformation:
-    """Gradients plus `weight_decay` times the parameters, of which `mask` says which."""
+    """Gradients plus `weight_decay` times the parameters that `mask` selects."""
 
     def decayed(grads: Any, params: Any) -> Any:
         known = expect_params("add_decayed_weights", params)

@@ -1,7 +1,7 @@
-"""Loss scaling: the loss times a large number, so that gradients in f16 do not vanish, and the gradients over it again.
+"""Loss scaling: multiply the loss by a large number, so that gradients in f16 do not vanish, and divide the gradients by it.
 
-The number is a power of two, so scaling rounds nothing. It is found while training: halved whenever a gradient overflowed,
-whose step is left out, and doubled after many steps without.
+The scale is a power of two, so scaling does not round. It is adapted during training: halved whenever a gradient overflows,
+whose step is skipped, and doubled after many steps without overflow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["LossScaleState", "LossScaled", "dynamic_loss_scale"]
 
 
 class LossScaleState(NamedTuple):
-    """The scale, f32; steps since it last changed; steps left out in all; and the state inside."""
+    """The scale, f32; steps since it last changed; the total number of skipped steps; and the inner state."""
 
     scale: Any
     good_steps: Any
@@ -36,7 +36,7 @@ class LossScaled:
     """An optimiser that takes the gradients of a scaled loss; `rlx.train_step` scales the loss for it.
 
     Attributes:
-        inner: What gets the gradients over the scale.
+        inner: The optimiser that receives the gradients divided by the scale.
         initial_scale, growth_interval, factor, min_scale, max_scale: See `dynamic_loss_scale`.
     """
 
@@ -52,11 +52,11 @@ class LossScaled:
         return LossScaleState(np.float32(self.initial_scale), np.int32(0), np.int32(0), self.inner.init(params))
 
     def loss_scale(self, state: LossScaleState) -> Any:
-        """What the loss is to be multiplied by before it is differentiated, f32."""
+        """The factor to multiply the loss by before it is differentiated, f32."""
         return state.scale
 
     def update(self, grads: Any, state: LossScaleState, params: Any = None) -> tuple[Any, LossScaleState]:
-        """Updates for gradients of the scaled loss: 0, with the inner state as it was, if one of them is not finite."""
+        """Updates for gradients of the scaled loss: 0, with the inner state unchanged, if one of them is not finite."""
         is_finite = all_finite(grads)
         plain = each("dynamic_loss_scale", lambda g: g / rlx.astype(state.scale, g.dtype), grads)
         updates, inner_state = self.inner.update(plain, state.inner_state, params)
@@ -81,10 +81,10 @@ def dynamic_loss_scale(
     min_scale: float = 1.0,
     max_scale: float = 2.0**24,
 ) -> LossScaled:
-    """`inner` for gradients of a loss that is multiplied by a scale, which is found while training.
+    """`inner` for gradients of a loss that is multiplied by a scale, which is adapted during training.
 
     A step whose gradients are not all finite changes neither parameters nor the state of `inner`, and divides the scale by
-    `factor`; after `growth_interval` steps without one it is multiplied by it.
+    `factor`; after `growth_interval` steps without one the scale is multiplied by `factor`.
 
     Raises:
         ConfigError: The scales are not 0 < min <= initial <= max, or the factor is not above 1.

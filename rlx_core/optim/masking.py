@@ -1,7 +1,7 @@
-"""Transformations of a part of the parameters, and several for several parts.
+"""Transformations of a subset of the parameters, and separate transformations for several subsets.
 
-What a transformation is not to see is `None` in the trees that it gets, which is no leaf: so any transformation can be
-masked, and its state has the structure of the parameters with `None` at the others' places.
+Leaves hidden from a transformation are `None` in the trees that it gets, which is not a leaf: so any transformation can be
+masked, and its state has the structure of the parameters with `None` at the other leaves.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlx_core.trees.flatten import flatten, same_structure
 __all__ = ["Mask", "MaskedState", "MultiTransformState", "masked", "multi_transform"]
 
 Mask = Any | Callable[[Any], Any]
-"""A tree of booleans over the parameters, each of which may stand for a subtree, or a function that makes one of them."""
+"""A tree of booleans over the parameters, each of which may apply to a subtree, or a function that returns such a tree."""
 
 
 class MaskedState(NamedTuple):
-    """The state of the transformation inside."""
+    """The state of the inner transformation."""
 
     inner_state: Any
 
@@ -35,11 +35,11 @@ class MultiTransformState(NamedTuple):
 
 @checked_call
 def masked(inner: Transformation, mask: Mask) -> GradientTransformation:
-    """`inner` for the leaves that `mask` says, and the others' gradients as they are.
+    """`inner` for the leaves that `mask` selects; the gradients of other leaves are unchanged.
 
     Raises (when it is used):
-        ShapeError: The mask does not lie over the parameters.
-        ConfigError: It says something else than True or False.
+        ShapeError: The mask does not match the structure of the parameters.
+        ConfigError: A leaf of it is not True or False.
     """
     part = transformation("masked", inner)
 
@@ -63,11 +63,12 @@ def multi_transform(transforms: Mapping[str, Transformation], param_labels: Any)
     """A transformation for each group of parameters.
 
     Args:
-        transforms: By label.
-        param_labels: A tree of labels over the parameters, each of which may stand for a subtree, or a function that makes one.
+        transforms: The transformations by label.
+        param_labels: A tree of labels over the parameters, each of which may apply to a subtree, or a function that returns
+            one.
 
     Raises (when it is used):
-        ShapeError: The labels do not lie over the parameters.
+        ShapeError: The labels do not match the structure of the parameters.
         ConfigError: A label has no transformation.
     """
     parts = {label: transformation(f"multi_transform: {label}", t) for label, t in transforms.items()}
@@ -100,13 +101,13 @@ def multi_transform(transforms: Mapping[str, Transformation], param_labels: Any)
 
 
 def _only(tree: Any, keep: Sequence[bool]) -> Any:
-    """The tree with `None` where it is not to be seen."""
+    """Return the tree with `None` at hidden leaves."""
     leaves, structure = flatten(tree)
     return structure.unflatten([leaf if k else None for leaf, k in zip(leaves, keep, strict=True)])
 
 
 def _merged(what: str, tree: Any, keep: Sequence[bool], part: Any) -> Any:
-    """The tree with the leaves of a part of it."""
+    """Return the tree with its leaves of a subset replaced."""
     leaves, structure = flatten(tree)
     found, its_structure = flatten(part)
     same_structure(what, flatten(_only(tree, keep))[1], its_structure)

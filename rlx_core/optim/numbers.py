@@ -1,4 +1,4 @@
-"""Rates and decays, as numbers or as arrays: what they may be, and what is computed from them without losing digits."""
+"""Rates and decays, as numbers or as arrays: validation, and computations without loss of precision."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rlx_core.ir.dtypes import DType, dtype
 __all__ = ["Rate", "Schedule", "debiasing", "expect_fraction", "expect_positive", "expect_rate"]
 
 Schedule = Callable[[Any], Any]
-"""From the number of steps before this one to a number."""
+"""A function from the number of steps before this one to a number."""
 
 Rate = Any
 """A Python number, which is a constant of the program; an array, which is not; or a `Schedule`."""
 
 
 def expect_fraction(what: str, value: Any) -> None:
-    """Require a decay to lie in [0, 1); an array is believed.
+    """Require a decay in [0, 1); the values of an array are not checked.
 
     Raises:
-        ConfigError: It is a number outside.
+        ConfigError: It is a number outside of this interval.
     """
     if isinstance(value, int | float) and not 0 <= value < 1:
         raise ConfigError(f"{what} must be in [0, 1), not {value!r}")
 
 
 def expect_positive(what: str, value: Any) -> None:
-    """Require a number above 0; an array is believed.
+    """Require a number above 0; the values of an array are not checked.
 
     Raises:
         ConfigError: It is a number of 0 or less, or not a number.
@@ -43,7 +43,7 @@ def expect_rate(value: Any) -> Any:
     """Return a learning rate that is a number or an array.
 
     Raises:
-        ConfigError: It is a text, or nothing.
+        ConfigError: It is a string or None.
     """
     if value is None or isinstance(value, str | bytes):
         raise ConfigError(
@@ -54,9 +54,9 @@ def expect_rate(value: Any) -> Any:
 
 
 def debiasing(decay: Any, count: Any) -> Callable[[Any], Any]:
-    """What divides an average that started at 0 by `1 - decay**count`, in each leaf's dtype.
+    """Return the function that divides an average that started at 0 by `1 - decay**count`, in each leaf's dtype.
 
-    The difference is `-expm1(count·log(decay))`: in f32, `1 - 0.999**count` has lost four of its seven digits at first.
+    The difference is `-expm1(count·log(decay))`: in f32, `1 - 0.999**count` loses four of its seven digits in the first steps.
     """
     known: dict[Any, Any] = {}
 

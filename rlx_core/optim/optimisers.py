@@ -1,7 +1,7 @@
-"""Optimisers by the names of their papers, each a chain of transformations that ends in a negative rate.
+"""Optimisers by the names of their papers, each a chain of transformations that ends with a negative rate.
 
 A rate is a number, an array, or a schedule. State is f32 for 16-bit parameters and otherwise of their dtype, unless an argument
-says another.
+sets another dtype.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def adamw(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam with decay of the weights beside the gradient: `p - rate·(adam(g) + weight_decay·p)`.
+    """Adam with decoupled weight decay: `p - rate·(adam(g) + weight_decay·p)`.
 
     Args:
         learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov: As for `adam`.
-        weight_decay: Times the rate, what a parameter loses of itself in a step.
+        weight_decay: The decay of a parameter per step, multiplied by the rate.
         mask: Which parameters decay, as a tree of booleans or a function of the parameters; all by default.
 
     Source:
@@ -123,16 +123,16 @@ def rmsprop(
     momentum: float | None = None,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """RMSProp: `p - rate·g/√(v + eps)`, with momentum on what is taken off.
+    """RMSProp: `p - rate·g/√(v + eps)`, with momentum on the subtracted term.
 
     PyTorch adds `eps` outside the root, and decays with `alpha=0.99` by default.
 
     Args:
         learning_rate: The rate, or a schedule.
-        decay: Of the average v of squared gradients.
+        decay: The decay of the average v of squared gradients.
         eps: Added inside the root.
-        initial_scale: What v starts at.
-        centered: Whether the square of the average gradient is taken off v.
+        initial_scale: The initial value of v.
+        centered: Whether the square of the average gradient is subtracted from v.
         momentum, nesterov: As for `sgd`.
     """
     scaled = scale_by_stddev(decay, eps, initial_scale) if centered else scale_by_rms(decay, eps, initial_scale)

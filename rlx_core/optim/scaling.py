@@ -1,4 +1,4 @@
-"""Transformations that scale gradients: by a number, by a schedule, and by what is remembered of earlier gradients."""
+"""Transformations that scale gradients: by a number, by a schedule, and by statistics of earlier gradients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class ScheduleState(NamedTuple):
-    """How many steps a schedule has seen, i32."""
+    """The number of steps of a schedule, i32."""
 
     count: Any
 
@@ -47,7 +47,7 @@ class TraceState(NamedTuple):
 
 
 class EmaState(NamedTuple):
-    """The moving average as it is before it is freed of its start at 0, and over how many steps."""
+    """The moving average before debiasing, and the number of steps."""
 
     count: Any
     ema: Any
@@ -88,7 +88,7 @@ def scale(factor: Any) -> GradientTransformation:
 
 @checked_call
 def scale_by_schedule(schedule: Schedule) -> GradientTransformation:
-    """Gradients times what `schedule` says for the number of steps before this one."""
+    """Gradients times the value of `schedule` for the number of steps before this one."""
 
     def update(grads: Any, state: ScheduleState, params: Any = None) -> tuple[Any, ScheduleState]:
         factor = schedule(state.count)
@@ -119,14 +119,14 @@ def trace(decay: float, nesterov: bool = False) -> GradientTransformation:
 
 @checked_call
 def ema(decay: float, debias: bool = True, accumulator_dtype: DType | str | None = None) -> GradientTransformation:
-    """An exponential moving average of what passes: `e = decay·e + (1 - decay)·g`.
+    """An exponential moving average of the gradients: `e = decay·e + (1 - decay)·g`.
 
-    It serves for parameters too: `average, state = ema(0.999).update(params, state)` after each step.
+    It can also average parameters: `average, state = ema(0.999).update(params, state)` after each step.
 
     Args:
         decay: In [0, 1).
         debias: Whether the average is divided by `1 - decay**steps`, because it starts at 0.
-        accumulator_dtype: Of the average; by default that which is computed in.
+        accumulator_dtype: The dtype of the average; by default the dtype of the computation.
     """
     expect_fraction("ema: decay", decay)
 
@@ -154,8 +154,8 @@ def scale_by_adam(
     Args:
         b1, b2: Decays of m and v, in [0, 1).
         eps, eps_root: Added outside and inside the root.
-        mu_dtype: That m is stored in; by default the dtype that is computed in, f32 for 16-bit parameters.
-        nesterov: Whether m is looked up one step ahead (Dozat 2016).
+        mu_dtype: The storage dtype of m; by default the dtype of the computation, f32 for 16-bit parameters.
+        nesterov: Whether m is evaluated one step ahead (Dozat 2016).
 
     Source:
         Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", arXiv:1412.6980, algorithm 1.
@@ -193,8 +193,8 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: DType | str | Non
     expect_fraction("lion: b2", b2)
 
     def update(grads: Any, state: LionState, params: Any = None) -> tuple[Any, LionState]:
-        # m + (1 - b1)·(g - m) as the new m and the rest of the way: so m is met on the way to the update, and one kernel,
-        # behind the product that is g, writes both.
+        # The update direction m + (1 - b1)·(g - m) is computed as the new m plus the remaining difference, so that one kernel,
+        # fused after the product that computes g, writes both.
         away = each("lion", lambda g, m: g - m, grads, state.mu)
         mu = each("lion", lambda m, d: m + (1 - b2) * d, state.mu, away)
         updates = each("lion", lambda m, d: rlx.sign(m + (b2 - b1) * d), mu, away)
@@ -256,5 +256,5 @@ def _filled(params: Any, value: float) -> Any:
 
 
 def _kept(tree: Any, of: DType | str | None) -> Any:
-    """What is remembered, in the dtype that was asked for."""
+    """Return the state in the requested dtype."""
     return tree if of is None else each("state", lambda x: rlx.astype(x, of, copy=False), tree)

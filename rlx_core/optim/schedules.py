@@ -1,6 +1,6 @@
 """Schedules: functions from the number of steps before this one to a number, f32.
 
-They are made of rlx's functions, so they are worked out inside of a compiled step, and for a Python number outside of one.
+They consist of rlx functions, so they are evaluated inside a compiled step, or immediately for a Python number outside of one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _steps(count: Any) -> Any:
 
 @checked_call
 def constant_schedule(value: float) -> Schedule:
-    """Always the same."""
+    """A constant."""
     return lambda count: np.float32(value)
 
 
@@ -43,13 +43,13 @@ def constant_schedule(value: float) -> Schedule:
 def polynomial_schedule(
     init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
-    """From one value to another along a power: `end + (init - end)·(1 - t)^power`, where t goes from 0 to 1.
+    """A transition from one value to another along a power: `end + (init - end)·(1 - t)^power`, where t goes from 0 to 1.
 
     Args:
-        init_value: Up to step `transition_begin`.
-        end_value: From `transition_steps` steps later on.
-        power: 1 is a line.
-        transition_steps, transition_begin: When.
+        init_value: The value up to step `transition_begin`.
+        end_value: The value from `transition_steps` steps later on.
+        power: The exponent; 1 is linear.
+        transition_steps, transition_begin: The length and the first step of the transition.
     """
     steps = whole("schedule: transition_steps", transition_steps, least=1)
 
@@ -62,7 +62,7 @@ def polynomial_schedule(
 
 @checked_call
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
-    """From one value to another in a line; see `polynomial_schedule`.
+    """A linear transition from one value to another; see `polynomial_schedule`.
 
     >>> linear_schedule(0.0, 1.0, 4)(1)
     Array(0.25, dtype=float32)
@@ -72,7 +72,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int, 
 
 @checked_call
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
-    """From a value to `alpha` times it along half a cosine, to the power `exponent`.
+    """A transition from a value to `alpha` times it along half a cosine, to the power `exponent`.
 
     Source:
         Loshchilov, Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983, equation 5.
@@ -100,9 +100,9 @@ def warmup_cosine_decay_schedule(
 
     Args:
         init_value, peak_value, end_value: At the start, after `warmup_steps`, and from `decay_steps` on.
-        warmup_steps: Of the line.
-        decay_steps: Of both together.
-        exponent: Of the cosine.
+        warmup_steps: The length of the linear part.
+        decay_steps: The length of both parts together.
+        exponent: The exponent of the cosine.
 
     Raises:
         ConfigError: `decay_steps` is not more than `warmup_steps`, or the peak is 0.
@@ -133,11 +133,11 @@ def exponential_decay(
 
     Args:
         init_value: Up to step `transition_begin`.
-        transition_steps: In how many steps the rate applies once.
+        transition_steps: The number of steps in which the rate applies once.
         decay_rate: Above 0; above 1 the value grows.
-        transition_begin: When it begins.
+        transition_begin: The first step of the decay.
         staircase: Whether the exponent is rounded down.
-        end_value: What the value does not pass, or none.
+        end_value: The bound of the value, or none.
     """
     steps = whole("exponential_decay: transition_steps", transition_steps, least=1)
     if not decay_rate > 0:
@@ -156,7 +156,7 @@ def exponential_decay(
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
-    """A value that is multiplied, from each boundary on, by what is said there."""
+    """A value that is multiplied, from each boundary on, by the factor of that boundary."""
     rows = sorted((boundaries_and_scales or {}).items())
     values = [init_value]
     for _, factor in rows:

@@ -1,7 +1,7 @@
-"""What an optimiser is: a pair of functions, one that makes a state and one that turns gradients into updates.
+"""Gradient transformations: pairs of functions, one that creates a state and one that converts gradients to updates.
 
-Transformations chain, because updates are of the structure of gradients: what one returns, the next one takes. The last thing
-that is done with updates is to add them (`apply_updates`), so whatever descends multiplies by a negative rate somewhere.
+Transformations chain, because updates have the structure of gradients: each takes the result of the previous one. Finally,
+updates are added to the parameters (`apply_updates`), so a descent multiplies by a negative rate in one of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Transformation(Protocol):
-    """Anything with these two methods can be chained, wrapped, and given to `rlx.train_step`."""
+    """Protocol of transformations, which can be chained, wrapped, and passed to `rlx.train_step`."""
 
     @property
     def init(self) -> Callable[[Any], Any]: ...
@@ -46,9 +46,9 @@ class Transformation(Protocol):
 
 
 def _on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with rlx's arrays in place of NumPy's among its arguments, whose operators are those of a program."""
+    """Return `function` with rlx's arrays in place of NumPy's among its arguments: their operators are those of a program."""
 
-    if getattr(function, "takes_arrays", False):  # `evolve` makes a transformation of the functions of another
+    if getattr(function, "takes_arrays", False):  # `evolve` creates a transformation from the functions of another
         return function
 
     @functools.wraps(function)
@@ -69,7 +69,7 @@ class GradientTransformation:
         init: `init(params) -> state`: a pytree of arrays.
         update: `update(grads, state, params=None) -> (updates, state)`: updates have the structure of the gradients, and are
             to be added to the parameters.
-        description: The call that made it, as `repr` shows it.
+        description: The call that created it, as shown by `repr`.
     """
 
     init: Callable[[Any], Any]
@@ -101,7 +101,7 @@ P = ParamSpec("P")
 
 
 def described(make: Callable[P, GradientTransformation]) -> Callable[P, GradientTransformation]:
-    """A function that makes transformations whose `repr` is the call that made them."""
+    """Return a function that creates transformations whose `repr` is the call that created them."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)
@@ -115,23 +115,23 @@ def described(make: Callable[P, GradientTransformation]) -> Callable[P, Gradient
 
 
 class EmptyState(NamedTuple):
-    """The state of what remembers nothing."""
+    """The state of a stateless transformation."""
 
 
 @checked_call
 def stateless(update: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """A transformation that remembers nothing, from `update(grads, params) -> updates`."""
+    """A stateless transformation, from `update(grads, params) -> updates`."""
     return GradientTransformation(lambda params: EmptyState(), lambda g, state, params=None: (update(g, params), state))
 
 
 @checked_call
 def identity() -> GradientTransformation:
-    """Gradients as they are."""
+    """The identity: gradients unchanged."""
     return stateless(lambda grads, params: grads)
 
 
 def transformation(what: str, given: Any) -> Transformation:
-    """What was given where a transformation is taken.
+    """Return the argument, which must be a transformation.
 
     Raises:
         ConfigError: It has no `init` and `update`.
@@ -173,7 +173,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     """`params + updates`, leaf by leaf, each rounded once to the dtype of its parameter.
 
     Raises:
-        ShapeError: The two are of different structures.
+        ShapeError: The structures differ.
     """
     leaves, structure = flatten(params)
     found, its_structure = flatten(updates)
@@ -186,10 +186,10 @@ def _moved(param: Any, update: Any) -> Any:
 
 
 def expect_params(what: str, params: Any) -> Any:
-    """The parameters, which `what` needs.
+    """Return the parameters, which `what` needs.
 
     Raises:
-        WrongInputCountError: They were left out.
+        WrongInputCountError: They are missing.
     """
     if params is None:
         raise WrongInputCountError(

@@ -1,7 +1,7 @@
-"""Leaves of parameters, gradients and states: mapped together, in the dtype that optimisers compute in.
+"""Leaves of parameters, gradients and states: mapped together, in the dtype of the computation.
 
-16-bit floats are computed with, and remembered, as f32: an average that moves by a thousandth of its distance would not move
-at all in bf16, and the square of a small gradient is 0 in f16. Every other float keeps its dtype.
+16-bit floats are computed with, and stored, as f32: an average that moves by a thousandth of its distance would not move at all
+in bf16, and the square of a small gradient is 0 in f16. Every other float keeps its dtype.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["chosen", "each", "leaves_over", "next_count", "sum_of_squares", "wid
 
 
 def wide(x: Any, *, name: str = "a leaf") -> Any:
-    """A leaf as an array of the dtype that is computed in: f32 for f16 and bf16, otherwise its own.
+    """Return a leaf as an array of the dtype of the computation: f32 for f16 and bf16, otherwise unchanged.
 
     Raises:
-        DtypeError: It is no real floating-point array.
+        DtypeError: It is not a real floating-point array.
     """
     array = operand(x)
     found = dtype(array.dtype)
@@ -38,11 +38,11 @@ def wide(x: Any, *, name: str = "a leaf") -> Any:
 
 
 def each(what: str, function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """`function` of the leaves of trees of one structure, each made `wide`; `None` is no leaf.
+    """Map `function` over the leaves of trees of one structure, each converted by `wide`; `None` is not a leaf.
 
     Raises:
         ShapeError: The trees have different structures; the message begins with `what`.
-        DtypeError: A leaf is no real floating-point array.
+        DtypeError: A leaf is not a real floating-point array.
     """
     leaves, structure = flatten(tree)
     columns = [leaves]
@@ -56,12 +56,12 @@ def each(what: str, function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def zeros_like(tree: Any, of: DType | str | None = None) -> Any:
-    """Zeros of the shapes of a tree's leaves, each in the dtype that is computed in, or in `of`."""
+    """Return zeros of the shapes of a tree's leaves, each in the dtype of the computation, or in `of`."""
     return each("init", lambda x: rlx.zeros(x.shape, dtype=dtype(x.dtype if of is None else of)), tree)
 
 
 def chosen(predicate: Any, yes: Any, no: Any) -> Any:
-    """One of two trees of the same types, leaf by leaf, as a predicate says that is known when the program runs."""
+    """Select one of two trees of the same types, leaf by leaf, by a predicate that is known at run time."""
     leaves, structure = flatten(yes)
     others, its_structure = flatten(no)
     same_structure("optim: the state", structure, its_structure)
@@ -69,12 +69,12 @@ def chosen(predicate: Any, yes: Any, no: Any) -> Any:
 
 
 def next_count(count: Any) -> Any:
-    """One more, or the largest number of the type for ever."""
+    """Return `count + 1`, saturating at the largest number of the type."""
     return rlx.minimum(count, np.int32(2**31 - 2)) + np.int32(1)
 
 
 def sum_of_squares(tree: Any) -> Any:
-    """The sum of the squares of all elements, in the widest dtype that is computed in; 0 for no leaves."""
+    """Return the sum of the squares of all elements, in the widest dtype of the computation; 0 without leaves."""
     sums = [rlx.sum(rlx.square(wide(x))) for x in flatten(tree)[0]]
     total: Any = sums[0] if sums else np.float32(0)
     for one in sums[1:]:
@@ -83,15 +83,15 @@ def sum_of_squares(tree: Any) -> Any:
 
 
 def leaves_over(what: str, prefix: Any, tree: Any, kinds: type[Any] | tuple[type[Any], ...]) -> list[Any]:
-    """What `prefix` says of each leaf of `tree`: a tree whose leaves stand for whole subtrees, or a function that makes one.
+    """Return the value of `prefix`, or of `prefix(tree)`, for each leaf of `tree`; each of its leaves applies to a subtree.
 
     Raises:
-        ShapeError: It does not lie over `tree`.
+        ShapeError: It does not match the structure of `tree`.
         ConfigError: A leaf of it is of another kind.
     """
     said = prefix(tree) if callable(prefix) else prefix
     try:
-        # `None` is a leaf among what is said and no leaf of the tree, so it is one in both here and dropped after.
+        # `None` is a leaf of the prefix but not of the tree, so it is a leaf of both here and dropped afterwards.
         found: Sequence[Any] = optree.broadcast_prefix(said, tree, none_is_leaf=True)
     except ValueError:
         shape = optree.tree_structure(said, none_is_leaf=True)

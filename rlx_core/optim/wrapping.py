@@ -1,6 +1,6 @@
 """Transformations around others: updates every few steps, only if they are finite, or with numbers that can be changed.
 
-A program has no branches in these, so the transformation inside is worked out in every step and its results are chosen from.
+A program has no branches in these, so the inner transformation is computed in every step and its results are selected from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class MultiStepsState(NamedTuple):
-    """Gradients averaged so far, of how many, how many updates were made, and the state inside."""
+    """The average of the gradients so far, their number, the number of updates made, and the inner state."""
 
     mini_step: Any
     gradient_step: Any
@@ -41,7 +41,7 @@ class MultiStepsState(NamedTuple):
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """How many updates in a row were skipped, whether the last was not, how many were in all, and the state inside."""
+    """The number of consecutive skipped updates, whether the last one was applied, the total number skipped, the inner state."""
 
     notfinite_count: Any
     last_finite: Any
@@ -50,7 +50,7 @@ class ApplyIfFiniteState(NamedTuple):
 
 
 class InjectHyperparamsState(NamedTuple):
-    """Steps taken, the numbers by name, each f32, and the state inside."""
+    """Steps taken, the numbers by name, each f32, and the inner state."""
 
     count: Any
     hyperparams: dict[str, Any]
@@ -59,10 +59,10 @@ class InjectHyperparamsState(NamedTuple):
 
 @checked_call
 def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
-    """Updates of 0, and after every `every_k` gradients what `inner` makes of their mean.
+    """Updates of 0, and after every `every_k` gradients the update of `inner` for their mean.
 
     Raises:
-        ConfigError: `every_k` is no integer of at least 1.
+        ConfigError: `every_k` is not an integer of at least 1.
     """
     part, k = transformation("multi_steps", inner), whole("multi_steps: every_k", every_k, least=1)
 
@@ -71,7 +71,7 @@ def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
 
     def update(grads: Any, state: MultiStepsState, params: Any = None) -> tuple[Any, MultiStepsState]:
         step = state.mini_step + np.int32(1)
-        # A running mean, so that no sum of k gradients can overflow.
+        # A running mean instead of a sum of k gradients, which could overflow.
         mean = each("multi_steps", lambda a, g: a + (g - a) / rlx.astype(step, g.dtype), state.acc_grads, grads)
         is_last = step >= np.int32(k)
         updates, inner_state = part.update(mean, state.inner_state, params)
@@ -88,7 +88,7 @@ def multi_steps(inner: Transformation, every_k: int) -> GradientTransformation:
 
 @checked_call
 def all_finite(tree: Any) -> Any:
-    """Whether no element of any leaf is infinite or NaN."""
+    """Return whether no element of any leaf is infinite or NaN."""
     found: Any = np.True_
     for leaf in flatten(tree)[0]:
         found = rlx.logical_and(found, rlx.all(rlx.isfinite(wide(leaf))))
@@ -97,9 +97,9 @@ def all_finite(tree: Any) -> Any:
 
 @checked_call
 def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> GradientTransformation:
-    """`inner`, but for gradients that are not finite, whose updates are 0 and which leave its state as it is.
+    """`inner`, except for gradients that are not finite, whose updates are 0 and which do not change its state.
 
-    After `max_consecutive_errors` of them in a row the next ones pass, so that training does not stand still unnoticed.
+    After `max_consecutive_errors` of them in a row the next ones are applied, so that training does not stop unnoticed.
     """
     part = transformation("apply_if_finite", inner)
     most = whole("apply_if_finite: max_consecutive_errors", max_consecutive_errors, least=0)
@@ -124,18 +124,18 @@ def apply_if_finite(inner: Transformation, max_consecutive_errors: int) -> Gradi
 def inject_hyperparams(
     factory: Callable[..., Transformation], static_args: str | Collection[str] = ()
 ) -> Callable[..., GradientTransformation]:
-    """The factory of an optimiser whose numbers are in its state, where they can be changed between steps.
+    """The factory of an optimiser whose numbers are part of its state, where they can be changed between steps.
 
-    A number is a constant of a compiled step, and another one another program. In the state it is an f32 array:
-    `state.hyperparams["learning_rate"] = np.float32(1e-4)`. A schedule's number is worked out at each step, and is there to
-    be read.
+    Otherwise, a number is a constant of a compiled step, and another value means another program. In the state it is an f32
+    array: `state.hyperparams["learning_rate"] = np.float32(1e-4)`. The value of a schedule is computed at each step, and can be
+    read.
 
     Args:
-        factory: `rlx.optim.adamw`, say.
-        static_args: Names of arguments that stay as they are.
+        factory: A factory such as `rlx.optim.adamw`.
+        static_args: Names of arguments that are not injected.
 
     Raises (on the call):
-        ConfigError: The factory has no such argument, or nothing to inject was given.
+        ConfigError: The factory has no such argument, or there is nothing to inject.
     """
     fixed = {static_args} if isinstance(static_args, str) else set(static_args)
 

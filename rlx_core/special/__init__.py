@@ -1,8 +1,8 @@
 """Special functions by SciPy's names, as `jax.scipy.special` and `torch.special` have them: `rlx.special.gammainc(a, x)`.
 
 All of them take arrays, numbers and traced values of any floating dtype (integers become floats, as in `rlx.mean`), broadcast,
-work on every target and have derivatives. Narrow floats are computed in f32. Those that SciPy has and are missing here are
-compositions that nobody asked for yet.
+work on every target and have derivatives. Narrow floats are computed in f32. SciPy functions that are missing here are
+compositions and have not been requested yet.
 """
 
 from typing import Any

@@ -20,7 +20,7 @@ from rlx_core.special.operands import in_wide
 __all__ = ["i0", "i0e", "i1", "i1e"]
 
 NEAR = 8.0
-"""From where on they are polynomials of 1/x."""
+"""The boundary from which the functions are computed as polynomials of 1/x."""
 DEGREE = 28
 
 
@@ -49,7 +49,7 @@ def i1(x: Any) -> Any:
 
 
 def _grown(x: Any, scaled: Any, end: Any) -> Any:
-    """e^|x| times what is scaled by it, and `end` where x is infinite."""
+    """Return e^|x| times the scaled function, and `end` where x is infinite."""
     is_end = isinf(x)
     return where(is_end, end, multiply(exp(absolute(where(is_end, 0.0, x))), scaled))
 
@@ -70,7 +70,7 @@ _i1e.defjvps(lambda t, y, x: t * (_i0e(x) - where(equal(x, 0), 0.5, y / where(eq
 
 
 def _scaled(order: int, x: Any) -> Any:
-    """A polynomial of x up to `NEAR`, and behind it one of 1/x over the root of x."""
+    """Return the scaled function: a polynomial of x up to `NEAR`, and beyond it one of 1/x divided by the square root of x."""
     size = absolute(x)
     near = _polynomial(_tables(order)[0], minimum(size, NEAR) * (2 / NEAR) - 1)
     far = maximum(size, NEAR)
@@ -80,9 +80,9 @@ def _scaled(order: int, x: Any) -> Any:
 
 @lru_cache
 def _tables(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Chebyshev's coefficients of e^-x I(x), over x for order 1, for x = 4t + 4, and of √x e^-x I(x) for 16/x = t + 1.
+    """Return Chebyshev coefficients of e^-x I(x), over x for order 1, for x = 4t + 4, and of √x e^-x I(x) for 16/x = t + 1.
 
-    Divided, because division of a product that is 0 at 0 would lose its digits there.
+    The division by x is needed because a polynomial that is 0 at 0 would lose its relative precision there.
     """
 
     def near(t: np.ndarray) -> np.ndarray:
@@ -97,17 +97,17 @@ def _tables(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _interpolated(function: Callable[[np.ndarray], np.ndarray]) -> tuple[float, ...]:
-    """The coefficients of the polynomial that agrees with a function at Chebyshev's nodes, each rounded hardly more than once."""
+    """Return the coefficients of the polynomial that agrees with a function at Chebyshev nodes, each with about one rounding."""
     count = DEGREE + 1
     at = 2 * np.arange(count) + 1
     values = function(np.cos(math.pi / (2 * count) * at))
-    # Angles are multiples of π / 2 count, reduced as whole numbers.
+    # Angles are multiples of π / 2 count, reduced as integers.
     products = (values * np.cos(math.pi / (2 * count) * (at * k % (4 * count))) for k in range(count))
     return tuple((2 if k else 1) / count * math.fsum(terms.tolist()) for k, terms in enumerate(products))
 
 
 def _quadrature(order: int, x: np.ndarray) -> np.ndarray:
-    """e^-x I(x) = 1/π ∫₀^π e^(x (cos θ - 1)) cos(order θ) dθ by the trapezoidal rule, which converges as a power of e here.
+    """Return e^-x I(x) = 1/π ∫₀^π e^(x (cos θ - 1)) cos(order θ) dθ by the trapezoidal rule, with exponential convergence.
 
     Source:
         Digital Library of Mathematical Functions, 10.32.3.
@@ -118,7 +118,7 @@ def _quadrature(order: int, x: np.ndarray) -> np.ndarray:
 
 
 def _polynomial(coefficients: tuple[float, ...], t: Any) -> Any:
-    """A sum of Chebyshev's polynomials, by Clenshaw's recurrence."""
+    """Return a Chebyshev series, by Clenshaw's recurrence."""
     before: Any = 0.0
     found: Any = 0.0
     for each in coefficients[:0:-1]:

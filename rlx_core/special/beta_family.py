@@ -34,9 +34,9 @@ def _betaln(a: Any, b: Any) -> Any:
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """I(x; a, b) = ∫₀ˣ t^(a-1) (1-t)^(b-1) dt / B(a, b), from 0 at 0 to 1 at 1.
 
-    NaN where `a` or `b` is not positive, or x is outside.
+    NaN where `a` or `b` is not positive, or x is outside of [0, 1].
 
-    Derivatives by all operands; further ones by `a` and `b` in forward mode, because a loop computes the first.
+    Has derivatives by all operands; higher ones by `a` and `b` only in forward mode, because the first is computed by a loop.
 
     Source:
         The continued fraction: Digital Library of Mathematical Functions, 8.17.22.
@@ -76,29 +76,29 @@ def _fraction_step(m: Any, state: Any, p: Any, q: Any, z: Any) -> tuple[tuple[An
 
 
 FRACTION = Recurrence(_fraction_start, _fraction_step)
-"""1 / (1 + d₁ / (1 + d₂ / (1 + …))), two levels a step, by Lentz's method."""
+"""1 / (1 + d₁ / (1 + d₂ / (1 + …))), two levels per step, by Lentz's method."""
 
 
 def _turned(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any, Any]:
-    """Where the integral from 0 is computed, which converges quickly up to the mean; and its operands, or those from 1."""
+    """Return where the integral from 0 is computed, which converges quickly up to the mean, and its operands, or those from 1."""
     is_near = less(x * (a + b + 2), a + 1)
     return is_near, where(is_near, a, b), where(is_near, b, a), where(is_near, x, 1 - x)
 
 
 def _scale(p: Any, q: Any, z: Any) -> Any:
-    """What the fraction is multiplied by."""
+    """Return the factor of the continued fraction."""
     return exp(p * log(z) + q * log1p(negative(z)) - _betaln(p, q)) / p
 
 
 def _by_loop(a: Any, b: Any, x: Any) -> Any:
-    """Inside."""
+    """Return the integral for operands inside of the domain."""
     is_near, p, q, z = _turned(a, b, x)
     found = _scale(p, q, z) * limit(FRACTION, p, q, z)
     return where(is_near, found, 1 - found)
 
 
 def _slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
-    """The derivatives by a and b, inside."""
+    """Return the derivatives by a and b, inside of the domain."""
     is_near, p, q, z = _turned(a, b, x)
     scale, common = _scale(p, q, z), digamma(p + q)
     fraction, by_p = slope(FRACTION, 0, p, q, z)

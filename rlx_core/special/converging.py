@@ -1,4 +1,4 @@
-"""Series and continued fractions whose length is known only when they are summed, and their derivatives."""
+"""Series and continued fractions with a data-dependent number of terms, and their derivatives."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from rlx_core.system.records import frozen
 __all__ = ["Recurrence", "limit", "slope"]
 
 MOST = 10_000
-"""Steps after which a loop ends, whatever it has reached."""
+"""The maximum number of steps of a loop, converged or not."""
 
 
 @frozen
 class Recurrence:
-    """Steps that approach a limit, element by element.
+    """An elementwise iteration that approaches a limit.
 
     Attributes:
-        start: Of the operands: the first state, a tuple of arrays, the last of which approaches the limit.
-        step: Of the number of a step, counted from 1, the state and the operands: the next state, and the share of the limit
-            that this step has brought.
+        start: A function of the operands that returns the first state, a tuple of arrays, the last of which approaches the
+            limit.
+        step: A function of the number of a step, counted from 1, the state and the operands; it returns the next state, and the
+            relative change of the limit in this step.
     """
 
     start: Callable[..., tuple[Any, ...]]
@@ -37,18 +38,19 @@ class Recurrence:
 
 
 def limit(recurrence: Recurrence, *x: Any) -> Any:
-    """What the state approaches for operands of one shape and dtype: steps are done until none brings a rounding any more."""
+    """Return the limit for operands of one shape and dtype: steps run until none changes it by more than the rounding."""
     return _run(lambda n, state: recurrence.step(n, state, *x), recurrence.start(*x))[-1]
 
 
 def slope(recurrence: Recurrence, which: int, *x: Any) -> tuple[Any, Any]:
-    """The limit and its derivative by operand `which`: steps are done until both have converged.
+    """Return the limit and its derivative by operand `which`: steps run until both have converged.
 
-    The derivative of `limit`'s loop is another thing: a fraction that ends exactly ends it before its derivative has converged.
+    Differentiating the loop of `limit` is not equivalent: a fraction that terminates exactly does so before its derivative has
+    converged.
     """
 
     def along(function: Callable[..., Any], *more: tuple[Any, Any]) -> tuple[Any, Any]:
-        """A function of the operands, and before them of what is given with its tangent; and the tangent of its result."""
+        """Return `function` of the values in `more` and the operands, and the tangent of its result."""
         tangents = [ones_like(v) if i == which else zeros_like(v) for i, v in enumerate(x)]
         return jvp(function, (*(v for v, _ in more), *x), (*(t for _, t in more), *tangents))
 
@@ -61,7 +63,7 @@ def slope(recurrence: Recurrence, which: int, *x: Any) -> tuple[Any, Any]:
 
 
 def _run(step: Callable[[Any, Any], tuple[Any, Any]], start: Any) -> Any:
-    """The state after the last step that brings an element more than a rounding."""
+    """Return the state after the last step that changes an element by more than the rounding."""
     first = start[0][0] if isinstance(start[0], tuple) else start[0]
 
     def goes_on(carry: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Products with logarithms that are 0 where their factor is, and the entropies made of them."""
+"""Products with logarithms that are 0 where their factor is 0, and entropies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def xlogy(x: Any, y: Any) -> Any:
     """x ln y, and 0 where x is 0 and y is not NaN. Its derivatives are ln y, 0 where both are 0, and x / y."""
 
     def product(x: Any, y: Any) -> Any:
-        # Where ln y is infinite or NaN of a number, and x is 0, ln 1 is in its place.
+        # Where ln y is infinite or NaN for a number, and x is 0, ln 1 replaces it.
         is_odd = logical_and(equal(x, 0), logical_or(less_equal(y, 0), isinf(y)))
         return multiply(x, log(where(is_odd, 1.0, y)))
 
@@ -62,7 +62,7 @@ def kl_div(x: Any, y: Any) -> Any:
 
 
 def _relative(x: Any, y: Any, inside: Callable[[Any, Any, Any], Any], at_zero: Any) -> Any:
-    """`inside` of x ln(x / y), x and y where both are positive, `at_zero` where x is 0, and ∞ elsewhere."""
+    """Return `inside` of x ln(x / y), x and y where both are positive, `at_zero` where x is 0, and ∞ elsewhere."""
     is_inside = logical_and(greater(x, 0), greater(y, 0))
     is_zero = logical_and(equal(x, 0), greater_equal(y, 0))
     above, below = (where(is_inside, v, 1.0) for v in (x, y))

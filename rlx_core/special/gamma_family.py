@@ -41,7 +41,7 @@ __all__ = ["factorial", "gamma", "gammainc", "gammaincc", "multigammaln", "polyg
 def gamma(x: Any) -> Any:
     """Γ(x), by its logarithm and its sign: ±∞ at ±0, NaN at -1, -2, …
 
-    Its relative error grows with ln Γ, to some 100 roundings where it overflows.
+    Its relative error grows with ln Γ, up to about 100 roundings where it overflows.
     """
     return in_wide("gamma", _gamma, x)
 
@@ -80,7 +80,7 @@ def multigammaln(a: Any, d: int) -> Any:
 
 
 SUMMED = 10
-"""How many terms of Hurwitz' zeta function are added before the rest is an integral and its corrections."""
+"""The number of terms of the Hurwitz zeta function that are added before the remainder (an integral and its corrections)."""
 
 
 @checked_call
@@ -115,8 +115,8 @@ def _zeta(x: Any, q: Any) -> Any:
 def gammainc(a: Any, x: Any) -> Any:
     """P(a, x) = ∫₀ˣ t^(a-1) e^-t dt / Γ(a), from 0 at 0 to 1 at ∞; NaN where an operand is negative.
 
-    Its relative error is some |a ln x - x - ln Γ(a)| roundings. Derivatives by both operands; further ones by `a` in
-    forward mode, because a loop computes the first.
+    Its relative error is about |a ln x - x - ln Γ(a)| roundings. Has derivatives by both operands; higher ones by `a` only in
+    forward mode, because the first is computed by a loop.
 
     Source:
         The series and the continued fraction: Digital Library of Mathematical Functions, 8.11.4 and 8.9.2.
@@ -126,13 +126,13 @@ def gammainc(a: Any, x: Any) -> Any:
 
 @checked_call
 def gammaincc(a: Any, x: Any) -> Any:
-    """Q(a, x) = 1 - P(a, x), with its own digits where it is small; see `gammainc`."""
+    """Q(a, x) = 1 - P(a, x), with full relative precision where it is small; see `gammainc`."""
     return in_wide("gammaincc", lambda a, x: _incomplete(a, x)[1], a, x)
 
 
 @custom_jvp
 def _incomplete(a: Any, x: Any) -> tuple[Any, Any]:
-    """P and Q."""
+    """Return P and Q."""
     is_inside = _is_inside(a, x)
     a_, x_ = where(is_inside, a, 1.0), where(is_inside, x, 1.0)
     p, q = _by_loops(a_, x_)
@@ -178,7 +178,7 @@ FRACTION = Recurrence(_fraction_start, _fraction_step)
 
 
 def _by_loops(a: Any, x: Any) -> tuple[Any, Any]:
-    """P and Q of positive, finite operands: the smaller one is computed, and the other is what it leaves of 1."""
+    """Return P and Q of positive, finite operands: the smaller one is computed, and the other is 1 minus it."""
     is_series, near, far = _split(a, x)
     scale = exp(a * log(x) - x - lgamma(a))
     p, q = scale * limit(SERIES, *near), scale * limit(FRACTION, *far)
@@ -186,14 +186,14 @@ def _by_loops(a: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _split(a: Any, x: Any) -> tuple[Any, tuple[Any, Any], tuple[Any, Any]]:
-    """Where the series is taken, its operands, and those of the fraction; elsewhere either has some that converge at once."""
+    """Return where the series is used, its operands, and those of the fraction; unused elements converge immediately."""
     is_series = less(x, a + 1)
     near = where(is_series, a, 1.0), where(is_series, x, 0.5)
     return is_series, near, (where(is_series, 1.0, a), where(is_series, 8.0, x))
 
 
 def _slope_by_a(a: Any, x: Any) -> Any:
-    """∂P/∂a of positive, finite operands."""
+    """Return ∂P/∂a of positive, finite operands."""
     is_series, near, far = _split(a, x)
     scale, turn = exp(a * log(x) - x - lgamma(a)), log(x) - digamma(a)
     (p, p_a), (q, q_a) = slope(SERIES, 0, *near), slope(FRACTION, 0, *far)
@@ -211,5 +211,5 @@ def _incomplete_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _is_inside(a: Any, x: Any) -> Any:
-    """Where neither operand is at an end."""
+    """Return where neither operand is at an end of its domain."""
     return logical_and(logical_and(greater(a, 0), greater(x, 0)), logical_and(less(a, np.inf), less(x, np.inf)))

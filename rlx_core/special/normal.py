@@ -19,9 +19,9 @@ __all__ = ["erfcx", "log_ndtr", "logit", "ndtr", "ndtri"]
 
 ROOT_2 = math.sqrt(2)
 FAR = 5.0
-"""From where on the scaled error function is taken from its continued fraction."""
+"""The boundary from which the scaled error function is computed by its continued fraction."""
 DEPTH = 40
-"""How many levels of it: at 5 the rest is below 1e-17."""
+"""The number of levels of the continued fraction: at 5 the remainder is below 1e-17."""
 
 
 @checked_call
@@ -39,7 +39,7 @@ def _logit(x: Any) -> Any:
 
 @checked_call
 def erfcx(x: Any) -> Any:
-    """e^(x²) erfc(x), which neither underflows nor loses digits where erfc is small.
+    """e^(x²) erfc(x), without underflow and with full precision where erfc is small.
 
     Source:
         The continued fraction: Digital Library of Mathematical Functions, 7.9.1.
@@ -54,7 +54,7 @@ def _erfcx(x: Any) -> Any:
     rest: Any = far
     for level in range(DEPTH, 0, -1):
         rest = far + (level / 2) / rest
-    # x² is rounded: e to what is lost of it is 1 + that. Below -2 the digits of x² are all that there is.
+    # The rounding error δ of x² multiplies the result by e^δ ≈ 1 + δ. Below -2, the precision of x² limits the accuracy.
     return where(is_near, exp(near * near) * erfc(near), (1 / math.sqrt(math.pi)) / rest)
 
 
@@ -69,7 +69,7 @@ def ndtr(x: Any) -> Any:
 
 @checked_call
 def log_ndtr(x: Any) -> Any:
-    """The logarithm of `ndtr`, of numbers far below 0 too, where `ndtr` is 0."""
+    """The logarithm of `ndtr`, also for large negative numbers, where `ndtr` is 0."""
     return in_wide("log_ndtr", _log_ndtr, x)
 
 
@@ -88,7 +88,7 @@ def _log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _slope(x: Any) -> Any:
-    """The density at x divided by the integral up to x."""
+    """Return the density at x divided by the integral up to x."""
     is_below = less(x, 0.0)
     below, above = where(is_below, x, 0.0), where(is_below, 0.0, x)
     density = math.sqrt(2 / math.pi) * exp(-0.5 * above * above)
@@ -102,7 +102,7 @@ def ndtri(p: Any) -> Any:
     """The x with `ndtr(x) = p`: infinite at 0 and 1, and NaN outside.
 
     Source:
-        The first approximation, good to 4.5e-4: Abramowitz & Stegun, 26.2.23; then Newton's steps for the logarithm.
+        The first approximation, accurate to 4.5e-4: Abramowitz & Stegun, 26.2.23; then Newton's steps for the logarithm.
     """
     return in_wide("ndtri", _ndtri, p)
 

@@ -1,4 +1,4 @@
-"""What the special functions share: operands of one floating dtype and shape, wide enough to compute in."""
+"""Operands of the special functions: converted to one real floating dtype and shape, wide enough to compute in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["epsilon", "in_wide", "not_zero", "smallest"]
 
 
 def in_wide(what: str, function: Callable[..., Any], *x: Any) -> Any:
-    """`function` of real operands that are broadcast to one shape and one dtype, of f32 at least; the result has theirs.
+    """Apply `function` to real operands, broadcast to one shape and dtype, at least f32; the result has their dtype.
 
     Raises:
         DtypeError: One of them is complex.
@@ -34,15 +34,15 @@ def in_wide(what: str, function: Callable[..., Any], *x: Any) -> Any:
 
 
 def epsilon(x: Any) -> float:
-    """The distance of 1 and the next number of the dtype of `x`, which is f32 or f64."""
+    """Return the distance between 1 and the next number of the dtype of `x`, which is f32 or f64."""
     return 2.0**-52 if dtype_of(x) is f64 else 2.0**-23
 
 
 def smallest(x: Any) -> float:
-    """What stands for a denominator of 0: small, and its inverse finite with room to spare."""
+    """Return a replacement for a denominator of 0: small, with a finite inverse far from overflow."""
     return 2.0**-1000 if dtype_of(x) is f64 else 2.0**-100
 
 
 def not_zero(x: Any) -> Any:
-    """`x`, with `smallest` in place of 0."""
+    """Return `x`, with `smallest` in place of 0."""
     return where(equal(x, 0), smallest(x), x)

@@ -1,9 +1,9 @@
 """Transformations of programs: reverse and forward differentiation, batching, linearisation; graph in, graph out.
 
-This layer knows how a rule is found (written, contributed, or derived from a decomposition or from the other mode) and
-how whole graphs are walked; the mathematics are in the ops. Each transformation exists as a function from graph to graph
-and as the sweep inside it (`backward`, `pushforward`, `batch_into`), which works on nodes of any builder. What users call
-on Python functions (`rlx_core.functions`) is made of the same pieces.
+This layer looks up rules (an op's own, contributed, or derived from a decomposition or from the other mode) and walks whole
+graphs; the mathematics are in the ops. Each transformation exists as a function from graph to graph and as the sweep that it
+runs (`backward`, `pushforward`, `batch_into`), which works on nodes of any builder. The user-facing transformations of Python
+functions (`rlx_core.functions`) are built from the same parts.
 """
 
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A traced program that nobody differentiates needs none of them.
+    # Loaded lazily: a traced program that is not differentiated needs none of these modules.
     __getattr__, __dir__, _ = lazy_names(
         __name__,
         {

@@ -1,8 +1,8 @@
-"""Batching: a program for one example becomes a program for many, along a new axis that may be any axis of any operand.
+"""Batching: turn a program for one example into a program for many, along a new axis of any operand.
 
-Inside, a batched value carries the new axis first and an unbatched one has none; nodes that no batched value reaches are
-copied as they are. So only the inputs and the outputs know which axis the user meant. Where the new axis has a name, ops over
-that name are replaced by ops over the axis itself, also where no batched value reaches them: a sum of equal values is a multiple.
+Internally, a batched value has the new axis first and an unbatched value does not have it; nodes that no batched value reaches
+are copied unchanged. Only inputs and outputs therefore deal with the axes that the user chose. If the new axis has a name, ops
+over that name are replaced by ops over the axis itself, also on unbatched values: a sum of equal values is a multiple.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def vmap_graph(
     axis_name: str | None = None,
     engine: Engine = STANDARD,
 ) -> Graph:
-    """The program over `size` examples at once; its result is the stack of the results of each.
+    """Return the program over `size` examples at once; its result is the stack of the results of each.
 
     Args:
         graph: The program for one example.
-        in_axes: Where the new axis goes: one axis for every input, one an input in order, or by name. `None` and names
+        in_axes: The position of the new axis: one for all inputs, one per input in order, or by name. `None` and names
             that a mapping leaves out are shared by all examples. Params are mapped only by name. May be negative.
-        out_axes: The same for outputs. `None` requires that the output is the same for all examples; an output that is
-            the same is repeated otherwise.
+        out_axes: The same for outputs. `None` requires that the output is the same for all examples; with an axis, an output
+            that is the same is repeated.
         size: The number of examples.
         axis_name: The name of the new axis, for ops over it.
-        engine: Where rules come from.
+        engine: The source of rules.
 
     Raises:
-        AxisNameError: A collective over the axis stands where only some of the examples may reach it.
-        AxisError: An axis lies outside the rank that the value has with it.
+        AxisNameError: A collective over the axis is in code that only some of the examples may reach.
+        AxisError: An axis is outside the rank of the value with the new axis.
         UnknownNameError: `in_axes` names a value that is neither an input nor a param.
         WrongInputCountError: A list of axes has another length than the inputs or outputs.
         ShapeError: An output with `None` for its axis differs between examples.
-        MissingRuleError: An op on the way has no batching rule and none can be derived.
+        MissingRuleError: An op on the path has no batching rule and none can be derived.
     """
     return vmap_with_values(graph, in_axes, out_axes, size, axis_name=axis_name, engine=engine)[0]
 
@@ -72,7 +72,7 @@ def vmap_with_values(
     axis_name: str | None = None,
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
-    """As `vmap_graph`, with the map from values of `graph` to the values that hold them (batched ones with the axis first)."""
+    """Return the result of `vmap_graph` and the map from values of `graph` to their copies (batched ones with the axis first)."""
     expect_graph("vmap", graph)
     mesh = NO_AXES if axis_name is None else NO_AXES.extended("vmap", axis_name, size)
     if engine.mesh != mesh:
@@ -174,12 +174,12 @@ def batch_into(
     """Copy `graph` into `builder` over a new axis.
 
     Args:
-        builder: Where the nodes go.
+        builder: The destination of the nodes.
         graph: The program for one example.
-        bindings: What stands for inputs and params; batched ones carry the new axis first. Others are copied as leaves.
+        bindings: The values of inputs and params; batched ones have the new axis first. Others are copied as leaves.
         is_batched: Which of `bindings` are batched.
         size: The size of the new axis.
-        engine: Where rules come from.
+        engine: The source of rules.
 
     Returns:
         The map from old to new values, and which of the new ones are batched.
@@ -221,7 +221,7 @@ def _batch_node(
 
 
 def _over_axis(op: Op, mesh: Mesh) -> Callable[..., Any] | None:
-    """What stands in for the batching rule of an op that is itself over the axis of `mesh`; `None` if only its graphs are."""
+    """Return the replacement for the batching rule of an op over the axis of `mesh`; `None` if only its graphs are over it."""
     if not isinstance(op, OverNamedAxes):
         return None
     (name,) = mesh.names
@@ -268,7 +268,7 @@ def _check(node: Node, results: Sequence[object], size: Dim) -> None:
 def batched_body(
     body: Graph, size: Dim, is_batched: Sequence[bool], *, engine: Engine = STANDARD
 ) -> tuple[Graph, tuple[bool, ...]]:
-    """A nested graph over a new first axis of some of its inputs, and which of its outputs have that axis."""
+    """Return a nested graph over a new first axis of some of its inputs, and which of its outputs have that axis."""
     builder = Builder(body.name)
     bindings: dict[str, Value] = {}
     flags: dict[str, bool] = {}

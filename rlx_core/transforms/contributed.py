@@ -1,7 +1,7 @@
-"""Rules that plugins contribute, as an engine reads them: one is imported when a transformation meets its op.
+"""Rules that plugins contribute, as an engine reads them: each is imported when a transformation meets its op.
 
-A contributed rule stands in for the op's own, so nothing but speed is lost where one cannot be used: it is left out with a
-warning, and the op is transformed as if there were none. Only an op that has no other rule is refused, with the cause.
+A contributed rule replaces the op's own, so only speed is lost if it cannot be used: it is skipped with a warning, and the op
+is transformed as if the rule did not exist. An op without any other rule is refused, with the cause.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def using(host: Callable[[], PluginHost]) -> Iterator[None]:
 
 
 def engine_for(graph: Graph) -> Engine:
-    """Where rules for the ops of `graph` come from: the ops themselves, and the plugins that extend their domains."""
+    """Return the engine for the ops of `graph`: rules of the ops themselves and of the plugins that extend their domains."""
     host = (_host.get() or default_host)()
     registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
     specs: dict[tuple[str, str], RuleSpec] = {
@@ -56,10 +56,10 @@ def engine_for(graph: Graph) -> Engine:
 
 @frozen(eq=False)
 class ContributedRules(Rules):
-    """The contributed rules of a registry by kind and op, of those that can be used.
+    """The usable contributed rules of a registry, by kind and op.
 
     Attributes:
-        specs: Their records; what one leads to is imported when it is asked for.
+        specs: Their records; the object that a record refers to is imported on its first use.
     """
 
     registry: Registry
@@ -81,9 +81,9 @@ class ContributedRules(Rules):
         return None if found is None else self._guarded(found, spec)
 
     def _guarded(self, rule: Callable[..., Any], spec: RuleSpec) -> Callable[..., Any]:
-        """The rule; when it raises, it is left out with a warning, and the op's own rule is used if there is one.
+        """Return the rule with a guard: if it raises, it is skipped with a warning, and the op's own rule is used if it exists.
 
-        An op without one has its rule derived from the next transformation on.
+        For an op without one, later transformations derive the rule.
         """
         kind, owner = spec.kind, self.registry.owner("rules", spec.name).plugin
 
@@ -104,7 +104,7 @@ class ContributedRules(Rules):
         return guarded
 
     def lost(self, op: str) -> tuple[ContributionFault, ...]:
-        """The rules for an op that cannot be used."""
+        """Return the contributed rules of an op that cannot be used."""
         left_out = self.registry.left_out
         names = [spec.name for (_, name), spec in self.specs.items() if name == op]
         return tuple(left_out["rules", name] for name in names if ("rules", name) in left_out)
@@ -117,11 +117,11 @@ class ContributedRules(Rules):
 
 
 def rule_fault(rule: object, spec: RuleSpec, registry: Registry) -> str | None:
-    """What is wrong with a contributed rule, or `None`."""
+    """Return the reason why a contributed rule cannot be used, or `None`."""
     if not callable(rule):
         return f"it is a {type(rule).__name__}, not a function of the op and what the method of that name takes"
     try:
         op = registry.load("ops", spec.op)
     except RlxError:
-        return None  # an op that no plugin offers, or not in a form that can be asked
+        return None  # an op that no plugin offers, or that cannot be queried in this form
     return rule_complaint(rule, spec.kind, op, "op") if isinstance(op, type) and issubclass(op, Op) else None

@@ -1,7 +1,7 @@
-"""How a transformation finds the rule of an op, and runs it.
+"""Lookup and execution of the transformation rule of an op.
 
-A rule is, in this order: one contributed for the op by name, the op's own method, or nothing, in which case the sweep
-derives it. An `Engine` is a value: it holds the contributed rules and goes along into nested graphs.
+A rule is, in this order: a rule contributed for the op by name, the op's own method, or none, in which case the sweep derives
+it. An `Engine` is immutable: it has the contributed rules and is passed on to nested graphs.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ SWEEPS: Final[Registered[Kind, Callable[..., Any]]] = Registered(
 
 @frozen(eq=False)
 class Engine:
-    """Where rules come from while a graph is transformed.
+    """The source of rules during the transformation of a graph.
 
     Attributes:
-        rules: Contributed rules by (kind, op name); they stand in for the op's own.
-        ignoring: (kind, op name) of rules to derive although they are written, which is how the laws compare the two.
-        deriving: Ops whose rule is being derived from the other mode's, so that a circle is noticed.
-        lost: The contributed rules for an op, by its name, that cannot be used.
-        mesh: The named axis that the running batching adds, which ops over that name are replaced for.
+        rules: Contributed rules by (kind, op name); they replace the op's own.
+        ignoring: (kind, op name) of rules to derive although they are written; the law checks compare the two.
+        deriving: Ops whose rule is being derived from the other mode's, to detect cycles.
+        lost: The contributed rules that cannot be used, by the op's name.
+        mesh: The named axis that the current batching adds; ops over that name are replaced.
     """
 
     rules: Rules = field(factory=dict)
@@ -70,7 +70,7 @@ class Engine:
     mesh: Mesh = NO_AXES
 
     def rule(self, op: Op, kind: Kind) -> Callable[..., Any] | None:
-        """The rule as a function of everything but the op; `None` means "derive it"."""
+        """Return the rule as a function of everything but the op; `None` means that it must be derived."""
         key = (kind, op.name)
         if key in self.ignoring:
             return None
@@ -80,7 +80,7 @@ class Engine:
         return found
 
     def decomposition(self, op: Op, types: Sequence[TensorType | None]) -> Graph:
-        """The op's meaning as a graph, by the rule this engine finds for it."""
+        """Return the op's decomposition, by the rule that this engine selects."""
         rule = self.rule(op, "decompose")
         if ("decompose", op.name) not in self.rules or rule is None:
             return decomposition(op, types)
@@ -92,10 +92,10 @@ class Engine:
         return builder.finish(results)
 
     def deriving_from_other_mode(self, kind: Kind, op: Op, operand: str | None = None) -> Engine:
-        """The engine for a derivation from the other mode.
+        """Return the engine for a derivation from the other mode.
 
         Raises:
-            MissingRuleError: The derivation has come back to the op it started from.
+            MissingRuleError: The derivation has returned to the op that it started from.
         """
         if any(k == kind and o == op for k, o in self.deriving):
             raise missing_rule(op, kind, operand, lost=self.lost(op.name))
@@ -121,10 +121,10 @@ STANDARD: Final[Engine] = Engine()
 def missing_rule(
     op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[ContributionFault] = ()
 ) -> MissingRuleError:
-    """The error for an op without a rule: op, transformation, operand, and the method to write.
+    """Return the error for an op without a rule: op, transformation, operand, and the method to write.
 
     Args:
-        lost: Contributed rules for the op that cannot be used; where there are some, mending them is the advice.
+        lost: Contributed rules for the op that cannot be used; if there are any, the error advises to repair them.
     """
     unstated = op.why_unstated() if isinstance(op, CustomDerivative) else None
     if unstated is not None:
@@ -145,10 +145,10 @@ def missing_rule(
 
 @contextmanager
 def rule_for(engine: Engine, builder: Builder, node: Node, by: str) -> Iterator[None]:
-    """Run a rule of `node`: what it makes goes to `builder` and inherits where `node` came from.
+    """Run a rule of `node` inside the block: its nodes go to `builder` and inherit the origin of `node`.
 
     Raises:
-        MissingRuleError: The rule's own, with the line of the node.
+        MissingRuleError: Raised by the rule; the line of the node is added.
     """
     origin = node.origin.by(by)
     with building(builder), originating(origin), transforming(engine):

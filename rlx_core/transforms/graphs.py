@@ -1,4 +1,4 @@
-"""What every sweep over a graph has in common: which nodes matter, names and values in it, zeros, and copies of a part."""
+"""Helpers of all sweeps over graphs: live nodes, names and values, zeros, and copies of subgraphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def padded(node_op: Op, operands: Sequence[Value | None]) -> tuple[Value | None, ...]:
-    """The operands with absent trailing ones spelt out, so that a rule sees as many as the op declares."""
+    """Return the operands padded with `None` to the number that the op declares, for its rule."""
     if any(o.is_variadic for o in node_op.operands):
         return tuple(operands)
     return (*operands, *[None] * (len(node_op.operands) - len(operands)))
@@ -38,7 +38,7 @@ def operand_name(node: Node, index: int) -> str:
 
 
 def zeros(builder: Builder, type: TensorType) -> Value:
-    """A materialised zero, in the dtype and dims of what it stands for."""
+    """Return a materialised zero of this dtype and these dims."""
     with building(builder):
         scalar = builder.constant(0, type.dtype)
         return expand(scalar, type.shape) if type.rank else scalar
@@ -51,14 +51,14 @@ def ones(builder: Builder, type: TensorType) -> Value:
 
 
 def placeholder(builder: Builder, type: TensorType) -> Value:
-    """A zero that is shared with nobody, to stand for the argument of a linear map while it is recorded."""
+    """Return a new, unshared zero: the placeholder for the argument of a linear map while it is recorded."""
     with building(builder):
         (scalar,) = builder.emit(Constant(literal(0, type.dtype)), ())
         return expand(scalar, type.shape) if type.rank else scalar
 
 
 def dependents(nodes: Iterable[Node], sources: Iterable[Value]) -> set[Value]:
-    """`sources` and every differentiable value that is computed from one of them through differentiable values."""
+    """Return `sources` and every differentiable value that is computed from one of them through differentiable values."""
     found = set(sources)
     for node in nodes:
         if any(v in found for v in node.present()):
@@ -67,7 +67,7 @@ def dependents(nodes: Iterable[Node], sources: Iterable[Value]) -> set[Value]:
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
-    """The nodes that `outputs` depend on, in order: what nobody reads is not worth differentiating."""
+    """Return the nodes that `outputs` depend on, in order; others need not be differentiated."""
     needed = set(outputs)
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -78,7 +78,7 @@ def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
 
 
 def find_value(graph: Graph, handle: str | Value) -> Value:
-    """The value that a name or a handle means in `graph`.
+    """Return the value of `graph` that a name or a handle refers to.
 
     Raises:
         UnknownNameError: The graph has no such name, or the handle is a value of another graph.
@@ -98,13 +98,13 @@ def find_value(graph: Graph, handle: str | Value) -> Value:
 
 
 def differentiable(graph: Graph, handle: str | Value, transformation: str, derivative: str) -> Value:
-    """The value that a handle names, which must have derivatives.
+    """Return the value that a handle refers to, which must have derivatives.
 
     Args:
-        transformation: Who asks (`grad`), and `derivative`, what for (`gradient`): for the error.
+        transformation: The caller (`grad`), and `derivative`, its result (`gradient`): for the error.
 
     Raises:
-        DtypeError: It holds integers or booleans. And see `find_value`.
+        DtypeError: The value has an integer or bool dtype. See also `find_value`.
     """
     value = find_value(graph, handle)
     if not value.dtype.is_differentiable:
@@ -117,7 +117,7 @@ def differentiable(graph: Graph, handle: str | Value, transformation: str, deriv
 
 
 def fresh_name(taken: Iterable[str], name: str) -> str:
-    """`name`, or `name` with the first number that makes it new."""
+    """Return `name`, or `name` with the lowest number that makes it unique."""
     known = set(taken)
     count, candidate = 1, name
     while candidate in known:
@@ -134,14 +134,14 @@ def pruned(
     without: Iterable[str] = (),
     effects: Iterable[Node] = (),
 ) -> Graph:
-    """The graph with these outputs, and of its nodes only what they need and the leaves that are fed.
+    """Return the graph with these outputs: the nodes that they need, and the leaves that are fed.
 
     Args:
-        graph: What to copy.
+        graph: The graph to copy.
         outputs: Values of it.
         name: Another name for the copy.
         without: Inputs to leave out although they are fed; nothing the outputs need may read them.
-        effects: Nodes that are kept for what they do.
+        effects: Nodes that are kept for their side effects.
     """
     builder = Builder(name or graph.name)
     builder.add_guards(graph.guards)

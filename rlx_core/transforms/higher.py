@@ -31,7 +31,7 @@ Form = Literal["dims", "matrix"]
 
 
 def hvp(graph: Graph, wrt: Sequence[str | Value], *, aux: int = 0, engine: Engine = STANDARD) -> Graph:
-    """The Hessian of a scalar loss times a direction, given as the extra inputs `tangent_<name>`.
+    """Return the Hessian of a scalar loss times a direction, given as the extra inputs `tangent_<name>`.
 
     Outputs [loss, aux.., gradients.., tangents of the loss and aux.., H·v..]. It is forward mode over reverse mode.
 
@@ -46,12 +46,12 @@ def hvp(graph: Graph, wrt: Sequence[str | Value], *, aux: int = 0, engine: Engin
 
 
 def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
-    """The Jacobian of every output by every name in `wrt`, output by output, by forward mode over a basis.
+    """Return the Jacobian of every output by every name in `wrt`, output by output, by forward mode over a basis.
 
-    Good when the inputs are fewer than the outputs; the basis is batched, not looped over.
+    Suitable if there are fewer inputs than outputs; the basis is batched, not looped over.
 
     Raises:
-        DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
+        DtypeError: One of them is not a real float: a complex Jacobian depends on which part is kept constant.
     """
     expect_graph("jacfwd", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
@@ -69,7 +69,7 @@ def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 
 
 def _tangents_over_basis(graph: Graph, name: str, engine: Engine) -> Graph:
-    """The tangents of all outputs along each unit direction of one input, the direction last."""
+    """Return the tangents of all outputs along each unit direction of one input, the direction last."""
     type = find_value(graph, name).type
     forward = jvp_graph(graph, [name], engine=engine)
     tangents = pruned(forward, forward.outputs[len(graph.outputs) :])
@@ -78,12 +78,12 @@ def _tangents_over_basis(graph: Graph, name: str, engine: Engine) -> Graph:
 
 
 def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
-    """The Jacobian of every output by every name in `wrt`, output by output, by reverse mode over a basis.
+    """Return the Jacobian of every output by every name in `wrt`, output by output, by reverse mode over a basis.
 
-    Good when the outputs are fewer than the inputs; the basis is batched, not looped over.
+    Suitable if there are fewer outputs than inputs; the basis is batched, not looped over.
 
     Raises:
-        DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
+        DtypeError: One of them is not a real float: a complex Jacobian depends on which part is kept constant.
     """
     expect_graph("jacrev", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
@@ -98,7 +98,7 @@ def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
 
 
 def _cotangents_over_basis(graph: Graph, wrt: Sequence[str], k: int, engine: Engine) -> Graph:
-    """The cotangents of `wrt` for each unit cotangent of output `k`, which comes first."""
+    """Return the cotangents of `wrt` for each unit cotangent of output `k`, which comes first."""
     type = graph.outputs[k].type
     both = vjp_graph(graph, wrt, outputs=[k], seed="one" if type.rank == 0 else "input", engine=engine)
     rows = pruned(both, both.outputs[len(graph.outputs) :])
@@ -108,7 +108,7 @@ def _cotangents_over_basis(graph: Graph, wrt: Sequence[str], k: int, engine: Eng
 
 
 def _fed_with_basis(graph: Graph, name: str, out_axes: Sequence[int], type: TensorType, engine: Engine) -> Graph:
-    """The linear map `graph` of the input `name`, applied to every unit vector at once."""
+    """Return the linear map `graph` of the input `name`, applied to every unit vector at once."""
     size = product(type.shape)
     batched = vmap_graph(graph, {name: 0}, out_axes, size, engine=engine)
     builder, leaves = _copied_leaves(graph, graph.name, skipping=name)
@@ -118,7 +118,7 @@ def _fed_with_basis(graph: Graph, name: str, out_axes: Sequence[int], type: Tens
 
 
 def _basis(builder: Builder, size: Dim, type: TensorType) -> Value:
-    """The unit vectors of a type: a constant, or computed where a size is a symbol."""
+    """Return the unit vectors of a type: a constant, or computed if a size is a symbol."""
     if isinstance(size, int) and type.is_static:
         return builder.constant(np.eye(size, dtype=np.float64).reshape(size, *type.static_shape), type.dtype)
     row, column = (iota(axis=axis, shape=(size, size), dtype=i64) for axis in (0, 1))
@@ -147,7 +147,7 @@ def _require_real(graph: Graph, values: Sequence[Value]) -> None:
 
 
 def hessian(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
-    """The second derivatives of a scalar loss, block by block in `wrt` × `wrt` order: forward mode over reverse mode.
+    """Return the second derivatives of a scalar loss, block by block in `wrt` × `wrt` order: forward mode over reverse mode.
 
     Raises:
         ShapeError, DtypeError: The loss is not a real scalar.

@@ -1,4 +1,4 @@
-"""Forward mode, graph to graph: the program beside its derivative along named directions."""
+"""Forward mode, graph to graph: a program together with its derivative along named directions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["jvp_graph", "jvp_with_values", "tangents_of"]
 
 
 def jvp_graph(graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD) -> Graph:
-    """The program with the extra inputs `tangent_<name>`: outputs [primals.., tangents..], one tangent an output.
+    """Return the program with the extra inputs `tangent_<name>`: outputs [primals.., tangents..], one tangent per output.
 
-    The tangent of an integer or bool output is zeros of its own type: there is nothing else it could be.
+    The tangent of an integer or bool output is zeros of its own type.
 
     Raises:
         UnknownNameError: `graph` has no such value.
         DtypeError: One of them is an integer or a bool.
-        MissingRuleError: An op on the way has no rule and none can be derived.
+        MissingRuleError: An op on the path has no rule and none can be derived.
     """
     return jvp_with_values(graph, names, engine=engine)[0]
 
@@ -30,7 +30,7 @@ def jvp_graph(graph: Graph, names: Sequence[str | Value], *, engine: Engine = ST
 def jvp_with_values(
     graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD
 ) -> tuple[Graph, dict[Value, Value]]:
-    """As `jvp_graph`, with the map from values of `graph` to values of the new graph."""
+    """Return the result of `jvp_graph` and the map from values of `graph` to values of the new graph."""
     expect_graph("jvp", graph)
     sources = [differentiable(graph, name, "jvp", "tangent") for name in names]
     builder = Builder(f"{graph.name}_jvp")
@@ -58,7 +58,7 @@ def _label(value: Value) -> str:
 
 
 def tangents_of(body: Graph, wrt: Sequence[str], *, engine: Engine = STANDARD) -> Graph:
-    """A nested graph's JVP: inputs and tangents of `wrt` in, tangents of the differentiable outputs out."""
+    """Return a nested graph's JVP: inputs and tangents of `wrt` in, tangents of the differentiable outputs out."""
     both = jvp_graph(body, wrt, engine=engine)
     tangents = both.outputs[len(body.outputs) :]
     return pruned(both, [t for t in tangents if t.dtype.is_differentiable])

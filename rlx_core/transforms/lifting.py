@@ -1,6 +1,6 @@
-"""Functions of pytrees as graphs that capture nothing: what a function uses of its surroundings becomes one more operand.
+"""Functions of pytrees as graphs without captures: each enclosing value that a function uses becomes an operand.
 
-A body that an op holds sees only its operands (`rlx_core.ops.call`), so this is how Python functions become such bodies.
+The body inside an op sees only its operands (`rlx_core.ops.call`); this module converts Python functions to such bodies.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Arguments:
     """The arguments of one call, flat.
 
     Attributes:
-        leaves: What each leaf is to the program.
-        tree: Their structure, one tree over the dictionary of arguments.
+        leaves: The role of each leaf in the program.
+        tree: Their structure: one tree over the dictionary of arguments.
         names: The arguments' names.
-        operands: The values of the leaves that are no Python scalars.
+        operands: The values of the leaves that are not Python scalars.
     """
 
     leaves: tuple[Leaf, ...]
@@ -39,7 +39,7 @@ class Arguments:
 
     @classmethod
     def of(cls, builder: Builder, named: Mapping[str, Any]) -> Arguments:
-        """The arguments of a call inside of a trace.
+        """Return the arguments of a call inside a trace.
 
         Raises:
             TraceError: A leaf is not an array.
@@ -51,7 +51,7 @@ class Arguments:
         return cls(leaves, tree, tuple(named), operands)
 
     def unflatten(self, leaves: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by name, with these leaves."""
+        """Return the arguments by name, with these leaves."""
         return dict(zip(self.names, self.tree.unflatten(leaves), strict=True))
 
 
@@ -66,12 +66,12 @@ def _leaf(name: str, value: Any) -> Leaf:
 
 @frozen(eq=False)
 class Traced:
-    """A function traced on stand-ins for leaves.
+    """A function traced on placeholders for leaves.
 
     Attributes:
-        graph: Its inputs are the leaves that are no Python scalars, and then what is captured.
-        results: The structure of what it returned.
-        captures: Values of enclosing traces that it uses, by the input that stands for them.
+        graph: Its inputs are the leaves that are not Python scalars, followed by the captured values.
+        results: The structure of the function's result.
+        captures: Values of enclosing traces that it uses, by the input that receives them.
     """
 
     graph: Graph
@@ -80,18 +80,18 @@ class Traced:
 
 
 def traced(name: str, leaves: Sequence[Leaf], call: Callable[[list[Any]], Any]) -> Traced:
-    """Trace `call` on stand-ins for leaves; it may use values of enclosing traces."""
+    """Trace `call` on placeholders for leaves; it may use values of enclosing traces."""
     return Traced(*trace_flat(name, leaves, call, capturing=True))
 
 
 def closed(each: Traced, leaves: Sequence[Leaf], captured: Sequence[Value], more: Sequence[Leaf] = ()) -> Graph:
-    """The graph with an input for each leaf that is no Python scalar, then for each of `captured`, then for `more`.
+    """Return the graph with an input for each leaf that is not a Python scalar, then for each of `captured`, then for `more`.
 
     Args:
-        each: What was traced, on `leaves` and `more`.
-        leaves: Those of the arguments.
-        captured: Values of enclosing traces, those that this function uses among them: what else a call has as operands.
-        more: Leaves that are no arguments: results, tangents, cotangents.
+        each: The function traced on `leaves` and `more`.
+        leaves: The leaves of the arguments.
+        captured: Values of enclosing traces that the call has as further operands, at least all that this function uses.
+        more: Leaves that are not arguments: results, tangents, cotangents.
     """
     builder = Builder(each.graph.name)
     with building(builder):
@@ -103,17 +103,17 @@ def closed(each: Traced, leaves: Sequence[Leaf], captured: Sequence[Value], more
 
 
 def as_value(builder: Builder, data: Any) -> Value:
-    """Anything array-like as a value of `builder`; a Python number has the dtype that it has by itself."""
+    """Convert anything array-like to a value of `builder`; a Python number has its default dtype."""
     if is_static_leaf(data) and not isinstance(data, str):
         return builder.constant(data, weak_dtype(data))
     return builder._own(data) if isinstance(data, Value) else array_value(builder, data)
 
 
 def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value:
-    """Anything array-like as a value of exactly this type: a tangent that broadcast would be another direction.
+    """Convert anything array-like to a value of exactly this type: a broadcast tangent would be another direction.
 
     Raises:
-        ShapeError, DtypeError: It has another.
+        ShapeError, DtypeError: It has another type.
     """
     value = (
         builder.constant(data, wanted.dtype)
@@ -130,10 +130,10 @@ def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value
 
 
 def current_builder(what: str) -> Builder:
-    """The innermost trace.
+    """Return the innermost trace.
 
     Raises:
-        TraceError: There is none.
+        TraceError: No trace is active.
     """
     builder = ambient_builder()
     if builder is None:

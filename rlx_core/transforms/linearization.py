@@ -1,4 +1,4 @@
-"""Linearisation: a program split at a point into what is computed once there and a linear map of the tangents."""
+"""Linearisation: split a program at a point into residuals that are computed once and a linear map of the tangents."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Linearized:
 
     Attributes:
         primal: The inputs and params of the program in, [outputs.., residuals..] out.
-        linear: The inputs `residual_k` and `tangent_<name>` in, one tangent an output out; linear in the tangents.
-        residual_count: How many outputs of `primal` are residuals.
+        linear: The inputs `residual_k` and `tangent_<name>` in, one tangent per output out; linear in the tangents.
+        residual_count: The number of outputs of `primal` that are residuals.
     """
 
     primal: Graph
@@ -33,7 +33,7 @@ class Linearized:
 def linearize(graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD) -> Linearized:
     """Split the derivative of `graph` along `names` into the part that does not depend on tangents and the part that does.
 
-    Everything that the tangents do not reach belongs to the primal program, so the linear one repeats no work.
+    Nodes that the tangents do not reach belong to the primal program, so the linear one repeats no work.
 
     Raises:
         UnknownNameError, DtypeError, MissingRuleError: As for `jvp_graph`.
@@ -50,7 +50,7 @@ def linearize(graph: Graph, names: Sequence[str | Value], *, engine: Engine = ST
     taken = {*both.names}
 
     def known(value: Value) -> Value:
-        """What stands for a value of the primal part: constants are copied, the rest is a residual."""
+        """Return the linear part's copy of a value of the primal part: constants are copied, others become residuals."""
         if value not in values:
             if isinstance(value.node.op, Constant):
                 (values[value],) = copy_node(builder, value.node, ())

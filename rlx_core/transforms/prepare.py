@@ -1,8 +1,8 @@
-"""Preparing a graph for a transformation: ops without a rule of their own become what they mean, in place, and ops that
-can save their derivative work do so.
+"""Preparation of a graph for a transformation: ops without a rule of their own are replaced by their decomposition, and ops
+that can save residuals for their derivative do so.
 
-Only nodes that the transformation will visit are taken apart, so a forward pass keeps its fused ops and blocks wherever
-no derivative flows. Decomposing before the sweep, not during it, lets the derivative reuse the forward values.
+Only nodes that the transformation will visit are decomposed, so a forward pass keeps its fused ops and blocks wherever no
+derivative flows. Decomposing before the sweep, not during it, lets the derivative reuse the forward values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OTHER_MODE: Mapping[Kind, Kind] = {"vjp": "jvp", "jvp": "vjp"}
 
 
 def must_decompose(engine: Engine, kind: Kind, node: Node) -> bool:
-    """Whether the rule of `node` can only come from its decomposition."""
+    """Return whether the rule of `node` can only come from its decomposition."""
     op = node.op
     if engine.rule(op, kind) is not None or engine.rule(op, "decompose") is None:
         return False
@@ -36,13 +36,13 @@ def must_decompose(engine: Engine, kind: Kind, node: Node) -> bool:
 def prepare(
     graph: Graph, kind: Kind, wrt: Iterable[str | Value], *, engine: Engine = STANDARD
 ) -> tuple[Graph, dict[Value, Value]]:
-    """The graph with every node that `kind` would visit taken apart as far as its rules require.
+    """Return the graph with every node that `kind` would visit decomposed as far as its rules require.
 
     Args:
-        graph: What to prepare; HIR and MIR alike.
-        kind: The transformation to come.
+        graph: The graph to prepare; HIR and MIR alike.
+        kind: The transformation that follows.
         wrt: Names or values that it starts from.
-        engine: Where rules come from.
+        engine: The source of rules.
 
     Returns:
         The new graph and the map from old to new values.
@@ -65,12 +65,12 @@ def copy_prepared(
     """Copy `graph` into `builder`, prepared for `kind`; returns the map from old to new values.
 
     Args:
-        builder: Where the nodes go.
-        graph: What to copy.
-        kind: The transformation to come.
+        builder: The destination of the nodes.
+        graph: The graph to copy.
+        kind: The transformation that follows.
         wrt: Values of `graph` that it starts from.
-        bindings: What stands for inputs and params, by name; the others are copied as leaves.
-        engine: Where rules come from.
+        bindings: The values of inputs and params, by name; the others are copied as leaves.
+        engine: The source of rules.
     """
     wanted = set(wrt)
     live = {n.index for n in live_nodes(graph.nodes, graph.outputs)}
@@ -83,7 +83,7 @@ def copy_prepared(
             values[node.result] = bindings[node.op.label]
         else:
             operands = [None if v is None else values[v] for v in node.operands]
-            # A value that is asked for by handle stays whole: its decomposition might be one of its own operands.
+            # A value that is requested by handle is not decomposed: its decomposition might be one of its own operands.
             keeps = node.index not in live or any(r in wanted for r in node.results)
             values.update(zip(node.results, _copy(builder, node, operands, kind, active, engine, keeps), strict=True))
         active.update(values[r] for r in node.results if r in wanted)
@@ -139,13 +139,13 @@ def _take_apart(
 
 
 def _named_like(node: Node, inner: Node, body: Graph) -> Node:
-    """`inner`, carrying the name of the node it helps to replace if it computes that node's first result."""
+    """Return `inner`, with the name of the node that it replaces if it computes that node's first result."""
     is_first = node.name is not None and inner.name is None and body.outputs[0] is inner.results[0]
     return evolve(inner, name=node.name) if is_first else inner
 
 
 def inline_calls(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
-    """The graph with every call replaced by the body it calls, calls inside bodies included."""
+    """Return the graph with every call replaced by the body that it calls, calls inside bodies included."""
     expect_graph("inline_calls", graph)
     result, values = rebuild(graph, _inline_call, by="inline-calls")
     while any(isinstance(n.op, Call) for n in result.nodes):

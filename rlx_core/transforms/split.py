@@ -1,4 +1,4 @@
-"""Reverse mode as two programs: one computes results and what their derivative reads, the other the cotangents from that."""
+"""Reverse mode as two programs: a forward program that also returns residuals, and a backward program that reads them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Split:
     """A program and its reverse derivative, which share some of their inputs.
 
     Attributes:
-        forward: The shared inputs and the program's other ones in, [outputs.., saved..] out.
-        backward: The shared inputs, the saved values and one cotangent for each differentiated output in, cotangents out.
+        forward: The shared inputs and the program's other ones in, [outputs.., residuals..] out.
+        backward: The shared inputs, the residuals and one cotangent for each differentiated output in, cotangents out.
         shared: The names of the inputs that both programs read; they come first in both.
-        saved: What the inputs of `backward` are called that are the last outputs of `forward`.
-        cotangents: What the inputs of `backward` are called that are cotangents, in the order of the outputs.
+        saved: The names of the residuals among the inputs of `backward`; they are the last outputs of `forward`.
+        cotangents: The names of the cotangents among the inputs of `backward`, in the order of the outputs.
     """
 
     forward: Graph
@@ -45,21 +45,22 @@ def split_vjp(
     outputs: Sequence[int] | None = None,
     engine: Engine = STANDARD,
 ) -> Split:
-    """A program and its reverse derivative as two programs.
+    """Return a program and its reverse derivative as two programs.
 
-    What the derivative reads of the forward values is an output of the one and an input of the other. Computed again is only what
-    costs nothing, operations without operands and views of what is no larger; and what `rlx.checkpoint` says.
+    Forward values that the derivative reads are outputs of the first and inputs of the second. Recomputed are only values
+    without cost (operations without operands, and views that are not larger than their operand) and those selected by
+    `rlx.checkpoint`.
 
     Args:
-        graph: HIR or MIR, before anything was fused for a target.
-        wrt: Names or values whose cotangents are asked for.
+        graph: HIR or MIR, before fusion for a target.
+        wrt: Names or values whose cotangents are computed.
         shared: The names of inputs and params that both programs have as inputs, in this order: weights.
         outputs: The positions of the outputs to differentiate; `None` means all.
-        engine: Where rules come from.
+        engine: The source of rules.
 
     Raises:
-        WrongStageError: It is no graph.
-        UnknownNameError: A shared name is no input and no param; and see `vjp_graph`.
+        WrongStageError: The argument is not a graph.
+        UnknownNameError: A shared name is not an input or param. See also `vjp_graph`.
         DtypeError, MissingRuleError: As for `vjp_graph`.
     """
     expect_graph("split_vjp", graph)
@@ -88,7 +89,7 @@ def split_vjp(
 def _divided(
     both: Graph, gradients: Iterable[Value], shared: Collection[str], cotangents: Collection[str]
 ) -> tuple[list[Node], list[Value]]:
-    """The nodes of the backward program, in order, and the values that it is given."""
+    """Return the nodes of the backward program, in order, and the residuals that it reads."""
     behind: set[Value] = set()
     for node in both.nodes:
         is_source = isinstance(node.op, GraphArgument) and node.op.label in cotangents
@@ -112,7 +113,7 @@ def _divided(
 
 
 def _sizes(both: Graph, nodes: Sequence[Node], given: Sequence[Value], labels: Collection[str]) -> list[Value]:
-    """Inputs that tell a program the sizes which nothing else that it is given does."""
+    """Return additional inputs that define the sizes which no other input of the program defines."""
 
     def told(values: Iterable[Value]) -> set[SizeSymbol | None]:
         return {plain_symbol(dim) for v in values for dim in v.shape}
@@ -131,7 +132,7 @@ def _sizes(both: Graph, nodes: Sequence[Node], given: Sequence[Value], labels: C
 
 
 def _costs_nothing(node: Node) -> bool:
-    """Whether a value is rather computed again than kept: there is nothing to read, or it is a view of what is no larger."""
+    """Return whether a value is recomputed instead of saved: it reads nothing, or it is a view not larger than its operand."""
     op, operands = node.op, tuple(node.present())
     if not operands:
         return op.is_pure
@@ -150,7 +151,7 @@ def _program(
     outputs: Iterable[Value],
     given: Mapping[Value, str] | None = None,
 ) -> Graph:
-    """A part of a program: shared inputs first, then what it is given instead of computing it, then inputs of its own."""
+    """Return a subprogram: the shared inputs first, then the values that it receives precomputed, then its other inputs."""
     builder = Builder(name)
     inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, GraphArgument)}
     labels = {inputs[label]: label for label in shared} | dict(given or {})

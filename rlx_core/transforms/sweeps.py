@@ -1,9 +1,9 @@
 """The two sweeps of differentiation: cotangents flow backwards over nodes, tangents forwards.
 
 Both work on nodes of any builder, so a traced function and a finished graph are differentiated by the same code. A missing
-cotangent or tangent is a zero that is never built, and contributions to one value are added in a fixed order (that of the
-sweep). A node without a rule is decomposed on the spot, or its rule is the transpose of the one for the other mode, which
-is why the two sweeps live together: each is the other's last resort.
+cotangent or tangent is a symbolic zero that is never built, and contributions to one value are added in a fixed order (the
+order of the sweep). A node without a rule is decomposed in place, or its rule is the transpose of the rule for the other mode;
+since each sweep is the fallback of the other, both are in this module.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def backward(
     """Sweep over `nodes` in reverse and return the cotangent of every value that one reaches.
 
     Args:
-        builder: Where the derivative's nodes go; `nodes` may be its own.
-        nodes: What to differentiate, in topological order.
-        cotangents: Where the sweep starts: the cotangent of each of these values.
-        wrt: Only cotangents that help to find these are computed; `None` means all.
-        engine: Where rules come from.
+        builder: The destination of the derivative's nodes; `nodes` may be its own.
+        nodes: The nodes to differentiate, in topological order.
+        cotangents: The start of the sweep: the cotangent of each of these values.
+        wrt: Only cotangents needed for these values are computed; `None` means all.
+        engine: The source of rules.
 
     Raises:
-        MissingRuleError: An op on the way has no rule and none can be derived, or its rule leaves out an operand.
+        MissingRuleError: An op on the path has no rule and none can be derived, or its rule leaves out an operand.
     """
     sums = Sums(engine, builder, dict(cotangents))
-    # Behind what cuts derivatives off nothing is asked for a derivative that it may not have.
+    # Rules of nodes before a `StopGradient` are not called: they need not exist.
     active = None if wrt is None else dependents((n for n in nodes if not isinstance(n.op, StopGradient)), wrt)
     for node in reversed(nodes):
         g = [sums.get(r) for r in node.results]
@@ -67,9 +67,10 @@ def backward(
 
 @define(eq=False)
 class Sums:
-    """The cotangents that a sweep has reached: contributions are added as they come, in the order of the sweep.
+    """The cotangents that a sweep has reached; contributions are added in the order of the sweep.
 
-    Padded ones wait until the value's own turn, because together they may be a concatenation (`ops/padded_sums.py`).
+    Padded contributions are kept until the value itself is visited, because together they may be a concatenation
+    (`ops/padded_sums.py`).
     """
 
     engine: Engine
@@ -78,7 +79,7 @@ class Sums:
     padded: dict[Value, list[Value]] = field(factory=dict)
 
     def add(self, value: Value, cotangent: Value) -> None:
-        """Take in a contribution; its operations go where the rule's go."""
+        """Add a contribution; the nodes of the sum go to the builder of the rule."""
         if is_padded(cotangent):
             self.padded.setdefault(value, []).append(cotangent)
             return
@@ -86,7 +87,7 @@ class Sums:
         self.reached[value] = cotangent if before is None else before + cotangent
 
     def get(self, value: Value) -> Value | Zero:
-        """The cotangent of a value to which nothing more will be contributed."""
+        """Return the cotangent of a value to which nothing more will be contributed."""
         parts = self.padded.pop(value, None)
         if parts is not None:
             with rule_for(self.engine, self.builder, value.node, "vjp"):
@@ -95,7 +96,7 @@ class Sums:
         return self.reached.get(value, ZERO)
 
     def finished(self) -> dict[Value, Value]:
-        """All cotangents; nothing waits any more."""
+        """Return all cotangents, after adding the pending contributions."""
         for value in list(self.padded):
             self.get(value)
         return self.reached
@@ -104,7 +105,7 @@ class Sums:
 def pull(
     engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
 ) -> list[tuple[Value, Value]]:
-    """The contributions of one node to the cotangents of its wanted operands."""
+    """Return the contributions of one node to the cotangents of its `wanted` operands."""
     rule = engine.rule(node.op, "vjp")
     if rule is not None:
         return _by_rule(rule, builder, node, g, wanted)
@@ -151,7 +152,7 @@ def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Seque
 
 
 def check_linear(node: Node, kind: str, what: str, found: Any, wanted: TensorType) -> None:
-    """Require that what a rule gave has the type of the value that it belongs to.
+    """Require that each value that a rule returned has the type of the value that it belongs to.
 
     Raises:
         DtypeError, ShapeError: It has another dtype, or other dims.
@@ -173,7 +174,7 @@ def _by_decomposition(
     start = len(builder.nodes)
     results = as_results(decompose(*padded(node.op, node.operands)))
     seeds = _paired(results, g)
-    # One entry an operand value, however often the node reads it: the inner sweep has added its uses up.
+    # One entry per operand value, however often the node reads it: the inner sweep has summed its uses.
     asked = list(dict.fromkeys(v for v, w in zip(node.operands, wanted, strict=True) if w and v is not None))
     reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=engine)
     return [(v, reached[v]) for v in asked if v in reached]
@@ -182,7 +183,7 @@ def _by_decomposition(
 def _by_transposition(
     engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
 ) -> list[tuple[Value, Value]]:
-    """The VJP as the transpose of the op's own JVP: the tangent map is recorded on placeholders and swept backwards."""
+    """Return the VJP as the transpose of the op's JVP: the tangent map is recorded on placeholders and swept backwards."""
     inner = engine.deriving_from_other_mode("vjp", node.op, operand_name(node, wanted.index(True)))
     tangents: list[Value | Zero] = [
         placeholder(builder, v.type) if w and v is not None else ZERO
@@ -200,7 +201,7 @@ def _by_transposition(
 
 
 def _paired(values: Tangents, cotangents: Tangents) -> dict[Value, Value]:
-    """Each value's cotangent; a value that stands at several places has the sum of theirs."""
+    """Return each value's cotangent; for a value that occurs at several positions, their sum."""
     seeds: dict[Value, Value] = {}
     for value, cotangent in zip(values, cotangents, strict=True):
         if not isinstance(value, Zero) and not isinstance(cotangent, Zero):
@@ -218,13 +219,13 @@ def pushforward(
     """Sweep over `nodes` forwards and return the tangent of every value that one reaches.
 
     Args:
-        builder: Where the derivative's nodes go; `nodes` may be its own.
-        nodes: What to differentiate, in topological order.
-        tangents: Where the sweep starts. A tangent given for the result of one of `nodes` is added to its own.
-        engine: Where rules come from.
+        builder: The destination of the derivative's nodes; `nodes` may be its own.
+        nodes: The nodes to differentiate, in topological order.
+        tangents: The start of the sweep. A tangent given for the result of one of `nodes` is added to the computed one.
+        engine: The source of rules.
 
     Raises:
-        MissingRuleError: An op on the way has no rule and none can be derived.
+        MissingRuleError: An op on the path has no rule and none can be derived.
     """
     reached = dict(tangents)
     for node in nodes:
@@ -241,7 +242,7 @@ def pushforward(
 
 
 def push(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
-    """The tangents of one node's results."""
+    """Return the tangents of one node's results."""
     rule = engine.rule(node.op, "jvp")
     if rule is not None:
         return _push_by_rule(rule, node, t)
@@ -288,7 +289,7 @@ def _push_by_decomposition(engine: Engine, builder: Builder, node: Node, t: Tang
 
 
 def _push_by_transposition(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
-    """The JVP as the transpose of the op's own VJP, which is linear in the cotangent."""
+    """Return the JVP as the transpose of the op's VJP, which is linear in the cotangent."""
     wanted = [not isinstance(x, Zero) for x in t]
     inner = engine.deriving_from_other_mode("jvp", node.op, operand_name(node, wanted.index(True)))
     g: list[Value | Zero] = [

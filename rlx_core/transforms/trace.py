@@ -1,8 +1,7 @@
-"""Tracing: a Python function run once on values without elements, and the graph that it leaves behind.
+"""Tracing: run a Python function once on values without elements, and return the recorded graph.
 
-Every array leaf of the arguments becomes an input (or a parameter), every Python scalar a constant of the program. What
-the function calls from `rlx.nn` is recorded as HIR blocks, everything else as ops, so a traced model and a built one take
-the same path.
+Every array leaf of the arguments becomes an input (or a parameter), every Python scalar a constant of the program. Calls of
+`rlx.nn` are recorded as HIR blocks, everything else as ops, so traced and built models take the same path.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Role = Literal["input", "param", "static"]
 
 @frozen
 class Leaf:
-    """One leaf of the arguments: its name, what it is to the program, and its type or static value."""
+    """One leaf of the arguments: its name, its role in the program, and its type or static value."""
 
     name: str
     role: Role
@@ -43,12 +42,13 @@ class Trace:
     """A traced function.
 
     Attributes:
-        graph: HIR; inputs and params are named by their place in the arguments.
+        graph: HIR; inputs and params are named by their position in the arguments.
         leaves: Every leaf of the arguments, in order.
-        arguments: Their structure, one tree over the dictionary of arguments.
-        results: The structure of what the function returned.
-        captures: Values of enclosing traces that the function uses, by the input that stands for them.
-        lifted: Arrays that the function uses besides its arguments, in the order of their inputs, which follow the others.
+        arguments: Their structure: one tree over the dictionary of arguments.
+        results: The structure of the function's result.
+        captures: Values of enclosing traces that the function uses, by the input that receives them.
+        lifted: Arrays that the function uses in addition to its arguments, in the order of their inputs, which follow the
+            others.
     """
 
     graph: Graph
@@ -60,12 +60,12 @@ class Trace:
 
 
 def is_static_leaf(leaf: Any) -> bool:
-    """Python scalars and strings are constants of the program; pass a NumPy scalar for a value that varies."""
+    """Return whether a leaf is a Python scalar or string, a constant of the program; a NumPy scalar is a value that varies."""
     return type(leaf) in (bool, int, float, complex, str)
 
 
 def leaf_type(leaf: Any) -> TensorType:
-    """The type of an array-like leaf: a value's own, a spec itself, an array's dtype and dims.
+    """Return the type of an array-like leaf: of a value, of a spec, or an array's dtype and dims.
 
     Raises:
         TraceError, DtypeError: It is not an array.
@@ -90,17 +90,17 @@ def trace(
     capturing: bool = False,
     lifted: Mapping[str, Any] | None = None,
 ) -> Trace:
-    """The graph of `function` on these arguments.
+    """Return the graph of `function` on these arguments.
 
     Args:
         function: Any Python function of pytrees of arrays.
-        args, kwargs: Arrays, values of an enclosing trace, or types (`rlx.spec`) that stand for arrays.
-        params: Whether the leaf of that name becomes a parameter (bound once) instead of an input.
+        args, kwargs: Arrays, values of an enclosing trace, or types (`rlx.spec`) in place of arrays.
+        params: Returns whether the leaf of that name becomes a parameter (bound once) instead of an input.
         capturing: Whether values of enclosing traces may be used by the function's body.
-        lifted: Arrays by name that become inputs, instead of constants, where the function uses them.
+        lifted: Arrays by name that become inputs, instead of constants, if the function uses them.
 
     Raises:
-        TraceError: A leaf is not an array, or the function needs elements.
+        TraceError: A leaf is not an array, or the function needs the elements of a value.
     """
     named = bind_arguments(function, args, kwargs or {})
     flat, tree = flatten_arguments(named)
@@ -126,19 +126,19 @@ def trace_flat(
     lifted: Mapping[str, Any] | None = None,
     used: list[Any] | None = None,
 ) -> tuple[Graph, Tree, dict[str, Value]]:
-    """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured.
+    """Return the graph of `call` on placeholders for `leaves`, the structure of its results, and its captures.
 
-    Arrays of `lifted` that `call` uses become inputs after the leaves, and are appended to `used` in the order of these.
+    Arrays of `lifted` that `call` uses become inputs after the leaves, and are appended to `used` in the same order.
 
     Raises:
         AxisNameError: An op is over a named axis that no enclosing mapping adds.
     """
     builder = Builder(name, capturing=capturing)
-    # A separate program is not run for the members of an enclosing mapping.
+    # A separate program does not run for the members of an enclosing mapping.
     mesh = current_mesh() if capturing else NO_AXES
     arrays = None if lifted is None else LiftedArrays(builder, lifted, leaf_type)
     try:
-        # A trace inside another one that captures nothing of it cannot use its inputs either.
+        # A nested trace without captures cannot use the inputs of the enclosing trace either.
         with building(builder), in_mesh(mesh), locating(), nullcontext() if capturing else lifting(arrays):
             stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
             returned, results = flatten(_called(call, stand_ins), "result")
@@ -148,7 +148,7 @@ def trace_flat(
         if arrays is not None and used is not None:
             used += [arrays.arrays[each] for each in arrays.inputs]
     finally:
-        builder.is_finished = builder.trace_has_ended = True  # after an error too: what the function kept has leaked
+        builder.is_finished = builder.trace_has_ended = True  # after an error too: values that it kept have leaked
     captures = {inner.node.op.label: outer for outer, inner in builder.captures.items()}  # type: ignore[attr-defined]
     return graph, results, captures
 
@@ -174,7 +174,7 @@ def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:
 
 
 def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:
-    """The error for a leaf of the arguments that is no array; a traced value keeps its own."""
+    """Return the error for a leaf of the arguments that is not an array; a traced value keeps its own error."""
     if isinstance(value, Value):
         return error
     hint = (
@@ -201,7 +201,7 @@ def _output(builder: Builder, name: str, value: Any) -> Value:
     if isinstance(value, str):
         raise TraceError(f"trace: the function returns {name} = {value!r}, which is not an array")
     if is_static_leaf(value):
-        return builder.constant(value, weak_dtype(value))  # as `asarray` makes of it
+        return builder.constant(value, weak_dtype(value))  # the same conversion as `asarray`
     try:
         return array_value(builder, value)
     except TraceError:

@@ -16,7 +16,7 @@ from rlx_core.transforms.sweeps import backward
 __all__ = ["cotangents_of", "grad", "grad_with_loss", "losses", "vjp_graph", "vjp_with_values"]
 
 Seed = Literal["input", "one"]
-"""Where the cotangent of an output comes from: an extra input `d_output`, or the constant 1."""
+"""The source of the cotangent of an output: an extra input `d_output`, or the constant 1."""
 
 
 def vjp_graph(
@@ -28,10 +28,10 @@ def vjp_graph(
     allow_unreached: bool = True,
     engine: Engine = STANDARD,
 ) -> Graph:
-    """Forward and backward in one graph: outputs [outputs.., cotangents in `wrt` order].
+    """Return forward and backward in one graph: outputs [outputs.., cotangents in `wrt` order].
 
     Each differentiated output gets an input for its cotangent: `d_output` if it is the only one, else `d_output_k` for the
-    output at position `k`. Names that are taken get a number. Integer and bool outputs have no cotangent.
+    output at position `k`. A number is appended to names that are taken. Integer and bool outputs have no cotangent.
 
     Args:
         graph: The program, HIR or MIR.
@@ -39,13 +39,13 @@ def vjp_graph(
         outputs: The positions of the outputs to differentiate; `None` means all. The others are passed through.
         seed: `"one"` puts the constant 1 in place of the extra inputs.
         allow_unreached: Whether a value that no output depends on has a cotangent of zeros, or is an error.
-        engine: Where rules come from.
+        engine: The source of rules.
 
     Raises:
         UnknownNameError: `graph` has no such value.
         DtypeError: A value of `wrt`, or every output, is an integer or a bool.
         ShapeError: A value of `wrt` is not reached and `allow_unreached` is false.
-        MissingRuleError: An op on the way has no rule and none can be derived.
+        MissingRuleError: An op on the path has no rule and none can be derived.
     """
     return vjp_with_values(graph, wrt, outputs=outputs, seed=seed, allow_unreached=allow_unreached, engine=engine)[0]
 
@@ -59,7 +59,7 @@ def vjp_with_values(
     allow_unreached: bool = True,
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
-    """As `vjp_graph`, with the map from values of `graph` to values of the new graph."""
+    """Return the result of `vjp_graph` and the map from values of `graph` to values of the new graph."""
     expect_graph("vjp", graph)
     targets = [differentiable(graph, w, "grad", "gradient") for w in wrt]
     names = _cotangent_names(graph, outputs)
@@ -120,13 +120,13 @@ def grad_with_loss(
     allow_unreached: bool = True,
     engine: Engine = STANDARD,
 ) -> Graph:
-    """The loss and its gradients: outputs [loss, aux.., gradients in `wrt` order], with the extra input `d_output`.
+    """Return the loss and its gradients: outputs [loss, aux.., gradients in `wrt` order], with the extra input `d_output`.
 
     The last `aux` outputs are passed through. A graph with several outputs that are not `aux` gets one `d_output_k` for
     each instead; they may have any shape then.
 
     Raises:
-        ShapeError, DtypeError: The loss is not a real scalar. And see `vjp_graph`.
+        ShapeError, DtypeError: The loss is not a real scalar. See also `vjp_graph`.
     """
     expect_graph("grad", graph)
     outputs = losses(graph, aux, seed)
@@ -142,16 +142,16 @@ def grad(
     allow_unreached: bool = True,
     engine: Engine = STANDARD,
 ) -> Graph:
-    """The gradients alone, in `wrt` order; otherwise as `grad_with_loss`."""
+    """Return the gradients alone, in `wrt` order; otherwise like `grad_with_loss`."""
     both = grad_with_loss(graph, wrt, aux=aux, seed=seed, allow_unreached=allow_unreached, engine=engine)
     return pruned(both, both.outputs[len(graph.outputs) :])
 
 
 def losses(graph: Graph, aux: int, seed: Seed) -> range:
-    """The positions of the outputs that are differentiated.
+    """Return the positions of the outputs that are differentiated.
 
     Raises:
-        ShapeError, DtypeError: One that has no cotangent of its own is not a real scalar.
+        ShapeError, DtypeError: An output without a cotangent input is not a real scalar.
     """
     outputs = range(len(graph.outputs) - aux)
     if len(outputs) == 1 or seed == "one":
@@ -173,7 +173,7 @@ def _check_loss(loss: Value) -> None:
 
 
 def cotangents_of(body: Graph, wrt: Sequence[str], *, engine: Engine = STANDARD) -> Graph:
-    """A nested graph's VJP: inputs and cotangents of the differentiable outputs in, cotangents of `wrt` out."""
+    """Return a nested graph's VJP: inputs and cotangents of the differentiable outputs in, cotangents of `wrt` out."""
     both = vjp_graph(body, wrt, engine=engine)
     return pruned(both, both.outputs[len(body.outputs) :])
 

@@ -1,4 +1,4 @@
-"""Captured values of staged transforms: what a function can read besides its arguments, and guards that detect changes.
+"""Captured values of staged transforms: values that a function reads besides its arguments, and guards that detect changes.
 
 `analysis.py` lists the names that a code object reads, `walk.py` follows them to objects, `guards.py` compares those objects
 with what they were. `docs/decisions/0052-captured-values.md` gives the reasons.

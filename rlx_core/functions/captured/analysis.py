@@ -1,7 +1,7 @@
 """The names that a code object reads, from its bytecode: globals, variables of enclosing functions, attributes, imports.
 
-A chain is a variable and the attributes that are read of it at once (`config.train.rate`): where the variable is a module, only
-the attributes that the code names are captured.
+A chain is a variable and the attributes read from it directly (`config.train.rate`): if the variable is a module, only the
+attributes that the code names are captured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
 @frozen
 class Chain:
-    """A variable, and the attributes that are read of it one after the other."""
+    """A variable, and the attributes that are read from it one after the other."""
 
     scope: Literal["global", "cell"]
     name: str
@@ -31,10 +31,10 @@ class Chain:
 
 @frozen
 class Reads:
-    """What a function can read by name.
+    """The names that a function can read.
 
     Attributes:
-        chains: Variables with attributes, those of the functions inside it included.
+        chains: Variables with attributes, including those of nested functions.
         names: Every name in the code: attributes, globals and strings that are names, since `getattr` takes those.
         imports: Modules that the code imports, with the level of a relative import.
     """

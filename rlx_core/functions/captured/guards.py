@@ -1,4 +1,4 @@
-"""Guards: comparisons of objects that a traced function read with what they were before it was traced.
+"""Guards: comparisons of objects that a traced function read with their state before it was traced.
 
 They run on every call of a staged transform, so they are flat lists of tuples, compared in loops without function calls.
 """
@@ -25,7 +25,7 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""Stands for an entry, an attribute or the content of a cell that does not exist."""
+"""Marks an entry, an attribute or the content of a cell that does not exist."""
 
 
 def same(current: Any, expected: Any) -> bool:
@@ -43,11 +43,11 @@ def same(current: Any, expected: Any) -> bool:
 
 
 class ArrayContent(NamedTuple):
-    """An array with a copy of its elements: arrays are mutable, and a change in place leaves their identity as it was.
+    """An array with a copy of its elements: arrays are mutable, and a change in place does not change their identity.
 
     Attributes:
         array: The captured array.
-        memory: Its elements as bytes where they lie; `None` if they have gaps.
+        memory: Its elements as bytes, without a copy; `None` if they have gaps.
         copy: The bytes at the time of the trace.
         shape, dtype: Its type at that time; both can be assigned to.
     """
@@ -105,7 +105,7 @@ class Guards:
         self.contents: list[ArrayContent] = []
 
     def hold(self) -> bool:
-        """Compare everything with what it was when the function was traced."""
+        """Compare all captured values with their state when the function was traced."""
         try:
             return self._hold()
         except Exception:  # noqa: BLE001  comparisons call code of users' classes; what cannot be compared has changed

@@ -1,7 +1,7 @@
-"""Which code is part of the environment: it is taken to be constant, and its functions are not followed.
+"""Classification of code as part of the environment, which is assumed constant: its functions are not followed.
 
 Part of the environment are the standard library, everything in site-packages, rlx and its plugins. Modules whose purpose is
-state outside of the program (random numbers, clocks, the environment, files) cannot be compared with what they were.
+state outside of the program (random numbers, clocks, the environment, files) cannot be compared.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ OUTSIDE: Final = frozenset(
     "_contextvars _io _random _socket contextvars getpass glob io nt numpy.random os platform posix random secrets select "  # noqa: SIM905
     "shutil socket subprocess tempfile time uuid".split()
 )
-"""Modules that read what is outside of the program or changes by itself."""
+"""Modules that read state outside of the program or change by themselves."""
 
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 def has_outside_state(name: str | None) -> bool:
-    """Ask whether a module, by its name, reads state that cannot be compared."""
+    """Return whether a module, by its name, reads state that cannot be compared."""
     if not name:
         return False
     return name in OUTSIDE or name.startswith("numpy.random.")
@@ -43,7 +43,7 @@ def _folders() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def is_own_code(file: str) -> bool:
-    """Ask whether code from a file is rlx's."""
+    """Return whether code from a file is rlx's."""
     return os.path.realpath(file).startswith(_folders()[-1])
 
 
@@ -55,7 +55,7 @@ def _plugin_packages() -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def is_trusted_code(file: str) -> bool:
-    """Ask whether code from a file, by its name in code objects, is part of the environment."""
+    """Return whether code from a file, by its name in code objects, is part of the environment."""
     if file.startswith("<frozen"):
         return True
     if file.startswith("<"):
@@ -64,7 +64,7 @@ def is_trusted_code(file: str) -> bool:
 
 
 def is_trusted_name(name: str) -> bool:
-    """Ask whether a module, by its name, is part of the environment."""
+    """Return whether a module, by its name, is part of the environment."""
     module = sys.modules.get(name)
     if module is not None:
         return is_trusted_module(module)
@@ -72,13 +72,13 @@ def is_trusted_name(name: str) -> bool:
 
 
 def is_trusted_module(module: ModuleType) -> bool:
-    """Ask whether a module is part of the environment."""
+    """Return whether a module is part of the environment."""
     if module.__name__ == "__main__":
         return False
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
         return is_trusted_code(file) or module.__name__.partition(".")[0] in _plugin_packages()
-    # Modules without a file are built in, are packages without `__init__`, or were made by a program.
+    # Modules without a file are built in, are packages without `__init__`, or were created at run time.
     return module.__name__ in sys.builtin_module_names or _is_trusted_folder(module)
 
 

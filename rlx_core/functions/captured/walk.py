@@ -1,8 +1,8 @@
-"""Every value that a function can read besides its arguments, followed from its closure, globals, defaults and `self`.
+"""Traversal of every value that a function can read besides its arguments: from its closure, globals, defaults and `self`.
 
-Objects are followed as far as Python shows them: containers by their items, instances by their attributes, functions by what
-their code names. What hides its state (an iterator, an object of a C extension, a clock) makes the walk fail with the reason,
-and the function is traced again for every call.
+Objects are followed as far as Python exposes them: containers by their items, instances by their attributes, functions by the
+names in their code. An object that hides its state (an iterator, an object of a C extension, a clock) makes the walk fail with
+the reason, and the function is traced again for every call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from rlx_core.system.records import frozen
 __all__ = ["MAX_GUARDS", "Captured", "captured_values", "is_array"]
 
 MAX_GUARDS: Final = 1000
-"""Captured values of one function, items of containers included, above which comparing them costs more than tracing."""
+"""Limit of the captured values of one function, items of containers included; above it, comparing costs more than tracing."""
 
 _CONSTANT: Final = (
     *(DType, Expr, Lock, OpFunction, PluginHost, TensorType, Value, optree.PyTreeSpec),
@@ -65,7 +65,7 @@ _CONSTANT: Final = (
     *(types.ClassMethodDescriptorType, types.MethodWrapperType, np.finfo, np.iinfo),
     *(type(threading.Lock()), type(threading.RLock())),
 )
-"""Types without state that changes, or whose state is no part of a result; values of a trace belong to that trace."""
+"""Types whose state does not change or does not affect results; values of a trace belong to that trace."""
 
 _UNSTEADY_BUILTINS: Final = frozenset(
     ("__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "open")
@@ -73,7 +73,7 @@ _UNSTEADY_BUILTINS: Final = frozenset(
 """Built-in functions that reach code or state that the bytecode does not name."""
 
 _DYNAMIC: Final = frozenset(["__dict__", "dir", "getattr", "getattr_static", "getmembers", "import_module", "vars"])
-"""Names with which attributes are read that the bytecode does not name."""
+"""Names of functions that read attributes that the bytecode does not name."""
 
 
 _OUTSIDE_METHODS: Final = frozenset(
@@ -91,12 +91,12 @@ class Opaque(Exception):
 
 @frozen(eq=False)
 class Captured:
-    """What one trace of a function can read.
+    """The values that one trace of a function can read.
 
     Attributes:
-        guards: They hold as long as nothing of it has changed; `None` if that cannot be known.
-        arrays: The arrays among it, by their names.
-        reason: Why there are no guards.
+        guards: They hold while no captured value has changed; `None` if changes cannot be detected.
+        arrays: The captured arrays, by their names.
+        reason: The reason why there are no guards.
     """
 
     guards: Guards | None
@@ -105,18 +105,18 @@ class Captured:
 
 
 def is_array(value: Any) -> bool:
-    """Ask whether a captured value is an array leaf, which becomes an input of the program."""
+    """Return whether a captured value is an array leaf, which becomes an input of the program."""
     if isinstance(value, np.ndarray | np.generic):
         return not value.dtype.hasobject
     return isinstance(value, HostArray | Placed)
 
 
 def captured_values(function: Callable[..., Any], arguments: Iterable[Any] = ()) -> Captured:
-    """Follow everything that `function` can read besides its arguments.
+    """Collect every value that `function` can read besides its arguments.
 
     Args:
-        function: What is traced.
-        arguments: The arguments of the call: methods of their classes may be called, and read globals too.
+        function: The function to trace.
+        arguments: The arguments of the call: methods of their classes may be called, and these read globals too.
     """
     walk = _CaptureVisitor()
     try:
@@ -135,7 +135,7 @@ class _CaptureVisitor:
         self.guards = Guards()
         self.arrays: dict[str, Any] = {}
         self._count = 0
-        self._seen: dict[int, Any] = {}  # the values keep the objects, and with them their ids, alive
+        self._seen: dict[int, Any] = {}  # values are stored to keep the objects alive, so that their ids stay valid
         self._pending: list[tuple[Any, str]] = []
         self._names: set[str] = set()
         self._modules: dict[int, types.ModuleType] = {}
@@ -156,7 +156,7 @@ class _CaptureVisitor:
     # ------------------------------------------------------------------------------- bookkeeping
 
     def _add(self, value: Any, name: str, guards: int = 1) -> None:
-        """Have a value followed later."""
+        """Queue a value to be followed."""
         self._count += guards
         if self._count > MAX_GUARDS:
             raise Opaque(f"it reads more than {MAX_GUARDS:,} values")
@@ -224,7 +224,7 @@ class _CaptureVisitor:
         if isinstance(value, np.ndarray):
             self.guards.contents.append(ArrayContent.of(value))
         elif isinstance(value, HostArray):
-            data = value._data  # another one after `x[key] = y`, and none after a donation
+            data = value._data  # replaced by `x[key] = y`, and absent after a donation
             self.guards.attributes.append((value, "_data", data))
             if isinstance(data, np.ndarray) and data.flags.writeable:
                 self.guards.contents.append(ArrayContent.of(data))
@@ -259,7 +259,7 @@ class _CaptureVisitor:
         self._instance(value, name)
 
     def _instance(self, value: Any, name: str) -> None:
-        """The attributes of an instance, in its dictionary and in slots."""
+        """Follow the attributes of an instance, in its dictionary and in slots."""
         kind = type(value)
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
@@ -302,7 +302,7 @@ class _CaptureVisitor:
         if is_trusted:
             self._builtin_module(function.__module__, function.__name__)
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        if is_own_code(code.co_filename):  # which assigns to no variable of a closure after it has returned it
+        if is_own_code(code.co_filename):  # rlx does not assign to closure variables after it has returned the closure
             for variable, cell in cells.items():
                 self._add(cell.cell_contents, variable, 0)
             return
@@ -347,7 +347,7 @@ class _CaptureVisitor:
             self._variable(value, chain.name, chain.attributes)
 
     def _variable(self, value: Any, name: str, attributes: tuple[str, ...]) -> None:
-        """A variable, and the attributes that are read of it; of a module only these."""
+        """Follow a variable and the attributes that are read from it; for a module, only these."""
         for attribute in attributes:
             if not isinstance(value, types.ModuleType):
                 break
@@ -385,7 +385,7 @@ class _CaptureVisitor:
                 self.guards.lengths.append((vars(each), len(vars(each))))
 
     def _classes_of(self, argument: Any) -> None:
-        """The classes of an argument: of pytrees and leaves, whose methods the function may call."""
+        """Collect the classes of an argument: of pytrees and leaves, whose methods the function may call."""
         pending, seen = [argument], set[int]()
         while pending:
             each = pending.pop()
@@ -401,7 +401,7 @@ class _CaptureVisitor:
                 pending += vars(each).values() if hasattr(each, "__dict__") else ()
 
     def _follow_names(self) -> None:
-        """What the code can read of modules and classes that it has hold of: the attributes that some of the code names."""
+        """Follow the attributes of the collected modules and classes that some of the code names."""
         if self._reads_outside and not _OUTSIDE_METHODS.isdisjoint(self._names):
             value, name = self._reads_outside[0]
             methods = ", ".join(sorted(_OUTSIDE_METHODS & self._names))
@@ -417,9 +417,9 @@ class _CaptureVisitor:
             for name in list(vars(module)) if is_dynamic else self._names & vars(module).keys():
                 self._add(self._entry(vars(module), name, name), f"{module.__name__}.{name}", 0)
         for kind in list(self._kinds):
-            members = self._classes[id(kind)]  # one object, where `vars` makes one for each call
+            members = self._classes[id(kind)]  # one object; `vars` would create one for each call
             for name in list(members):
-                # Python calls special methods that no code names.
+                # Python calls special methods implicitly, so no code names them.
                 if is_dynamic or name in self._names or _is_special(name):
                     self._add(self._entry(members, name, name), f"{kind.__name__}.{name}", 0)
 
@@ -441,7 +441,7 @@ def _is_special(name: str) -> bool:
 
 
 def _slots(kind: type) -> list[str]:
-    """The slots that a class of Python adds; those of C extensions are no attributes that hold all of the state."""
+    """Return the slots that a class of Python adds; the slots of C extensions need not contain all of the state."""
     declared = vars(kind).get("__slots__", ())
     names = [declared] if isinstance(declared, str) else list(declared)
     private = f"_{kind.__name__.lstrip('_')}"
@@ -456,11 +456,11 @@ _SHOWN: Final = frozenset(
         *(types.FunctionType, types.SimpleNamespace),
     )
 )
-"""Classes of C whose state is followed."""
+"""Classes implemented in C whose state is followed."""
 
 
 def _hides_state(kind: type) -> bool:
-    """Ask whether a base class keeps more in an instance than a dictionary, weak references and slots: one of C does."""
+    """Return whether a base class implemented in C has more state in an instance than a dictionary, weak references and slots."""
     for each in kind.__mro__:
         if each in _SHOWN or each.__base__ is None:
             continue
@@ -477,18 +477,18 @@ def _hides_state(kind: type) -> bool:
 
 
 _HEAP_TYPE: Final = 1 << 9
-"""The flag of types that are made while a process runs, all of Python's classes among them (`Py_TPFLAGS_HEAPTYPE`)."""
+"""The flag of types that are created at run time, all classes defined in Python among them (`Py_TPFLAGS_HEAPTYPE`)."""
 
 _POINTER: Final = struct.calcsize("P")  # bytes
 
 
 def _is_array_of_others(value: Any) -> bool:
-    """Ask whether a value is an array of another library, or something that NumPy reads as one."""
+    """Return whether a value is an array of another library, or an object that NumPy reads as one."""
     return (
         hasattr(type(value), "__dlpack__") or hasattr(type(value), "__array__") or hasattr(value, "__array_interface__")
     )
 
 
 def _is_function(value: Any) -> bool:
-    """Ask whether an object of C is a function: NumPy's and other libraries have types of their own for theirs."""
+    """Return whether an object of a C type is a function: NumPy and other libraries define their own function types."""
     return callable(value) and isinstance(getattr(value, "__qualname__", None), str)

@@ -1,1 +1,1 @@
-"""Control flow as functions of Python: bodies are traced once, and what they capture becomes an operand of the op."""
+"""Control flow of Python functions: bodies are traced once, and their captures become operands of the op."""

@@ -1,4 +1,4 @@
-"""`associative_scan`: running combinations in logarithmic depth, made of slices."""
+"""`associative_scan`: parallel prefix combinations in logarithmic depth, built from slices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
         return [v[(*[slice(None)] * a, slice(*bounds))] for v, a in zip(parts, axes, strict=True)]
 
     def merged(even: Sequence[Value], odd: Sequence[Value]) -> list[Value]:
-        """Both in turns, the even ones first; there may be one more of them."""
+        """Interleave both, starting with `even`, which may have one more element."""
         return [_in_turns(e, o, a) for e, o, a in zip(even, odd, axes, strict=True)]
 
     def running(parts: list[Value]) -> list[Value]:
@@ -57,7 +57,7 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
         assert isinstance(count, int), "sizes along the axis are known"
         if count < 2:
             return parts
-        # Neighbours together, then what is before each pair: half as many, twice as long.
+        # Combine adjacent pairs and scan the results, half as many, recursively; the even positions follow from these.
         odd = running(combined(cut(parts, 0, count - 1, 2), cut(parts, 1, None, 2)))
         before = odd if count % 2 else cut(odd, 0, -1)
         rest = combined(before, cut(parts, 2, None, 2)) if count > 2 else []

@@ -1,4 +1,4 @@
-"""Choices between functions: `cond` and `switch`. All of them return the same structure of the same types."""
+"""Choices between functions: `cond` and `switch`. All functions return the same structure of the same types."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     types = tuple(graphs[0].input_types.values())
 
     def among(first: int, end: int) -> Graph:
-        """The graph that chooses one of the branches from `first` up to `end`, halving their number each time."""
+        """Return the graph that selects one of the branches from `first` up to `end`, by bisection."""
         if end - first == 1:
             return graphs[first]
         middle = (first + end) // 2
@@ -75,10 +75,10 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
 def _branches(
     what: str, builder: Builder, functions: Sequence[Function], operands: Sequence[Any]
 ) -> tuple[list[Value], Inputs, list[TracedBody]]:
-    """The operands as values and as inputs, and each function traced on them; all return the same structure and types.
+    """Return the operands as values and as inputs, and each function traced on them; all return the same structure and types.
 
     Raises:
-        ShapeError, DtypeError: They do not; the result is named, with what each function returns.
+        ShapeError, DtypeError: The results differ; the error names the result, with the type that each function returns.
     """
     leaves, tree = flatten(tuple(operands), "x")
     values = [as_value(builder, leaf) for leaf in leaves]

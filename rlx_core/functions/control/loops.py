@@ -94,7 +94,7 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
 
 
 def _counted(builder: Builder, lower: Dim, upper: Dim, body: Function, init: Any) -> Any:
-    """The loop between bounds that are known now, or are sizes: it goes over the indices."""
+    """Return the results of a loop whose bounds are known or are sizes: a scan over the indices."""
     length = upper - lower
     if isinstance(length, int):
         length = max(length, 0)
@@ -112,7 +112,7 @@ def _counted(builder: Builder, lower: Dim, upper: Dim, body: Function, init: Any
 
 
 def _is_double(types: Sequence[TensorType]) -> bool:
-    """Whether all floats are f64 or c128: next to an i32 a Python float is an f32, next to an i64 an f64."""
+    """Return whether all floats are f64 or c128: combined with an i32 a Python float is an f32, with an i64 an f64."""
     floats = {each.dtype.component for each in types if each.dtype.is_differentiable}
     return floats == {f64}
 
@@ -147,10 +147,10 @@ def _mapped_one_by_one(function: Function, xs: Any) -> Any:
 
 
 def _mapped_in_batches(function: Function, xs: Any, batch: int) -> Any:
-    """Whole batches one after the other, each at once, and what is left of one at once.
+    """Map full batches one after the other, each at once, then the remainder at once.
 
     Raises:
-        ShapeError: How many elements there are is not known.
+        ShapeError: The number of elements is unknown.
     """
     builder = within("map")
     leaves, tree = flatten(xs, "x")
@@ -216,10 +216,10 @@ def _scan(
 
 
 def _length(what: str, names: Sequence[str], stacked: Sequence[Value], length: Dim | None) -> Dim:
-    """How many steps there are.
+    """Return the number of steps.
 
     Raises:
-        ShapeError: Nothing says it, two lengths differ, or there are fewer than none.
+        ShapeError: The number is unknown or negative, or two lengths differ.
     """
     for name, value in zip(names, stacked, strict=True):
         if not value.ndim:

@@ -1,7 +1,7 @@
-"""How functions of loops and choices are traced: what they take and give, what they capture, and what a loop carries.
+"""Tracing of the functions of loops and choices: inputs, results, captures, and the carry of a loop.
 
-A loop needs its body to return the carry as it took it. A Python number as the initial carry is weakly typed: it has the dtype
-that the body makes of it.
+The body of a loop must return the carry with the types of its input. A Python number as the initial carry is weakly typed: it
+takes the dtype that the body returns for it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Inputs = Sequence[tuple[str, TensorType]]
 
 @frozen(eq=False)
 class TracedBody:
-    """A function traced: its graph takes leaves and then captures, which stand for values of the enclosing trace."""
+    """A traced function: its graph takes the leaves, then the captured values of the enclosing trace."""
 
     graph: Graph
     results: Tree
     captures: Mapping[str, Value]
 
     def over(self, leaves: Inputs, captured: Sequence[Value], rest: Inputs = ()) -> Graph:
-        """The graph with these leaves, these values of the enclosing trace, and the rest of the leaves as its inputs."""
+        """Return the graph with these leaves, these values of the enclosing trace, and the remaining leaves as its inputs."""
         builder = Builder(self.graph.name)
         with building(builder):
             inputs = {name: builder.input(name, type) for name, type in leaves}
@@ -59,7 +59,7 @@ class TracedBody:
 
 @frozen(eq=False)
 class Carry:
-    """What a loop carries: its leaves as values of the enclosing trace, their names, and which were Python numbers."""
+    """The carry of a loop: its leaves as values of the enclosing trace, their names, and which were Python numbers."""
 
     builder: Builder
     leaves: tuple[Any, ...]
@@ -82,13 +82,13 @@ class Carry:
         return list(zip(self.tree.names, self.types, strict=True))
 
     def returned(self, what: str, result: Any) -> list[Any]:
-        """The leaves of a carry that a body returned."""
+        """Return the leaves of a carry that a body returned."""
         leaves, tree = flatten(result, "carry")
         same_structure(f"{what}: the carry after a step", self.tree, tree)
         return [numbered(leaf, t.dtype) for leaf, t in zip(leaves, self.types, strict=True)]
 
     def stepped(self, what: str, trace: Callable[[Carry], TracedBody]) -> tuple[Carry, TracedBody]:
-        """The body that `trace` makes for this carry, and the carry once Python numbers in it have their dtypes.
+        """Return the body that `trace` creates for this carry, and the carry with the final dtypes of its Python numbers.
 
         Raises:
             ShapeError, DtypeError: A carry changes its type.
@@ -121,12 +121,12 @@ class Carry:
 
 
 def _is_weak_integer(leaf: Any) -> bool:
-    """Whether a leaf is an integer that beside f32 is f32; as i64, which it is by itself, it would make that f64."""
+    """Return whether a leaf is an integer that combines with f32 to f32; as i64, its default dtype, it would promote to f64."""
     return type(leaf) is int and -(2**31) <= leaf < 2**31
 
 
 def _settled(leaf: Any, begun: TensorType, found: DType) -> TensorType:
-    """The type of a carry once a body has been traced on it: a Python number has what became of it."""
+    """Return the type of a carry after a body was traced on it: a Python number takes the type of the returned value."""
     if not is_static_leaf(leaf):
         return begun
     is_still_weak = _is_weak_integer(leaf) and found is begun.dtype
@@ -134,10 +134,10 @@ def _settled(leaf: Any, begun: TensorType, found: DType) -> TensorType:
 
 
 def within(what: str) -> Builder:
-    """The program being traced.
+    """Return the program being traced.
 
     Raises:
-        TraceError: There is none.
+        TraceError: No trace is active.
     """
     builder = ambient_builder()
     if builder is None:
@@ -148,13 +148,13 @@ def within(what: str) -> Builder:
 def traced(
     function: Function, inputs: Sequence[tuple[str, TensorType]], call: Callable[[list[Any]], Any]
 ) -> TracedBody:
-    """`call`, which calls `function`, traced on leaves of these names and types."""
+    """Return `call`, which calls `function`, traced on leaves of these names and types."""
     leaves = [Leaf(name, "input", type) for name, type in inputs]
     return TracedBody(*trace_flat(function_name(function), leaves, call, capturing=True))
 
 
 def numbered(leaf: Any, dtype: DType) -> Any:
-    """A leaf that a body returned; a Python number takes the dtype of what it is the next value of."""
+    """Return a leaf that a body returned; a Python number takes the dtype of the carry that it replaces."""
     if not is_static_leaf(leaf) or isinstance(leaf, str):
         return leaf
     builder = ambient_builder()
@@ -163,12 +163,12 @@ def numbered(leaf: Any, dtype: DType) -> Any:
 
 
 def captured_by(*bodies: TracedBody) -> list[Value]:
-    """The values of the enclosing trace that some bodies use, each once."""
+    """Return the values of the enclosing trace that some bodies use, each once."""
     return list(dict.fromkeys(v for body in bodies for v in body.captures.values()))
 
 
 def expect_scalar(what: str, operand: str, value: Value) -> Value:
-    """The value, which must be one.
+    """Return the value, which must be a scalar.
 
     Raises:
         ShapeError: It has axes.
@@ -183,10 +183,10 @@ def expect_scalar(what: str, operand: str, value: Value) -> Value:
 
 
 def with_arguments(function: Function, *args: Any) -> Any:
-    """A function of the user's called as a loop or a choice does.
+    """Call a function of the user with the arguments of a loop or a choice.
 
     Raises:
-        WrongInputCountError: It takes other arguments.
+        WrongInputCountError: The function takes other arguments.
     """
     bind_arguments(function, args, {})
     return function(*args)

@@ -1,1 +1,1 @@
-"""Losses, by what the targets are; `rlx_core.nn` offers them all."""
+"""Losses, grouped by the kind of targets; `rlx_core.nn` exports all of them."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ctc_loss"]
 
 NEVER = -1e30
-"""The logarithm of what cannot be: far below any other, and finite, so that derivatives are."""
+"""The logarithm of an impossible event: far below any other, and finite, so that derivatives are finite."""
 
 
 @checked_call
@@ -35,21 +35,21 @@ def ctc_loss(
     zero_infinity: bool = False,
     reduction: Reduction = "mean",
 ) -> Array:
-    """The negative logarithm of the probability of the labels, over all alignments of them with the steps.
+    """The negative logarithm of the probability of the labels, summed over all their alignments with the steps.
 
-    Each step says a class or the blank; what is said twice in a row counts once, and blanks do not count.
+    Each step emits a class or the blank; consecutive repetitions count once, and blanks are dropped.
 
     Args:
-        log_probs: f[n, t, c], normalised over the last axis, as `log_softmax` makes them. (PyTorch has t first.)
-        targets: int[n, l], without blanks; what lies beyond a sequence's length is not looked at.
-        input_lengths: int[n], how many steps each sequence has, at most t.
-        target_lengths: int[n], how many labels, at most l.
+        log_probs: f[n, t, c], normalised over the last axis, as by `log_softmax`. (PyTorch has t first.)
+        targets: int[n, l], without blanks; labels beyond a sequence's length are ignored.
+        input_lengths: int[n], the number of steps of each sequence, at most t.
+        target_lengths: int[n], the number of labels, at most l.
         blank: The class of the blank.
-        zero_infinity: Whether the loss of labels that no alignment fits is 0, and not infinite; its gradient is 0 in any case.
+        zero_infinity: Whether the loss of labels without an alignment is 0 instead of infinite; its gradient is 0 in any case.
         reduction: "mean" over sequences of loss / max(number of labels, 1), "sum" of the losses, or "none".
 
     Raises:
-        ConfigError: A length that is known is longer than what there is, the blank is no class, or the reduction another word.
+        ConfigError: A known length is too large, the blank is not a class, or the reduction is unknown.
         DtypeError: Labels or lengths are not integers.
         ShapeError: Shapes do not fit.
 
@@ -78,13 +78,13 @@ def ctc_loss(
 
 
 def _losses(scores: Any, labels: Any, steps: Any, lengths: Any, blank: int) -> Any:
-    """-ln p of each sequence, and about -NEVER if nothing fits; places are blank, label, blank, .., label, blank."""
+    """Return -ln p of each sequence, about -NEVER without an alignment; positions are blank, label, blank, .., label, blank."""
     n, t, _ = scores.shape
     count = labels.shape[1]
     is_label = rlx.less(rlx.arange(count), rlx.expand_dims(lengths, 1))
     labels = rlx.where(is_label, labels, blank)
     places = _between(labels, rlx.full((n, count), blank, dtype=rlx.i64), rlx.full((n, 1), blank, dtype=rlx.i64))
-    nothing = rlx.full((n, count), False)  # between two different labels the blank may be left out
+    nothing = rlx.full((n, count), False)  # between two different labels the blank may be skipped
     if count > 1:
         others = rlx.not_equal(labels[:, 1:], labels[:, :-1])
         may_skip = rlx.concat([nothing[:, :1], others], axis=1)
@@ -113,7 +113,7 @@ def _losses(scores: Any, labels: Any, steps: Any, lengths: Any, blank: int) -> A
 
 
 def _between(labels: Any, blanks: Any, end: Any) -> Any:
-    """`[n, l]` and `[n, l]` in turns, the second first, and `[n, 1]` behind them: `[n, 2l + 1]`."""
+    """Interleave `[n, l]` and `[n, l]`, the second first, and append `[n, 1]`: `[n, 2l + 1]`."""
     n, count = labels.shape
     return rlx.concat([rlx.reshape(rlx.stack([blanks, labels], axis=2), (n, 2 * count)), end], axis=1)
 

@@ -1,4 +1,4 @@
-"""Losses of scores `[.., c]`, classes last, with the right class of each row `[..]`."""
+"""Losses of scores `[.., c]`, classes last, with the target class of each row `[..]`."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def cross_entropy(
 
     Args:
         logits: Unnormalised log-probabilities, classes last.
-        labels: The right class of each row.
-        weight: `[c]`, what rows of each class count with, in the sum and in the mean's denominator; 1 without.
-        label_smoothing: How much of the probability that is aimed at all classes share, 0 to 1.
-        ignore_index: A label whose rows count for nothing, neither in the sum nor in the mean's denominator.
+        labels: The target class of each row.
+        weight: `[c]`, the weight of rows of each class, in the sum and in the mean's denominator; 1 by default.
+        label_smoothing: The share of the target probability that is spread over all classes, 0 to 1.
+        ignore_index: A label whose rows are ignored, in the sum and in the mean's denominator.
         reduction: "mean" over rows, "sum", or "none".
 
     Raises:
-        ConfigError: The reduction is another word, or the smoothing outside of 0..1.
-        ShapeError: The labels are not the logits' rows, or the weights not their classes.
+        ConfigError: The reduction is unknown, or the smoothing is outside of 0..1.
+        ShapeError: The shape of the labels does not match the rows of the logits, or that of the weights their classes.
     """
     choice("cross_entropy: reduction", reduction, REDUCTIONS)
     smoothing = at_least("cross_entropy: label_smoothing", label_smoothing)
@@ -82,7 +82,7 @@ def cross_entropy(
     total = sum_axes(losses, axes=(0,))
     if reduction == "sum":
         return total
-    # At least 1, so that a batch of nothing but ignored rows has loss 0.
+    # At least 1, so that a batch of ignored rows only has loss 0.
     counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
     return total / cast(counted, to=as_dtype(total.dtype))
 
@@ -96,17 +96,17 @@ def nll_loss(
     ignore_index: int | None = None,
     reduction: Reduction = "mean",
 ) -> Array:
-    """`-log_probabilities[label]` of each row: cross-entropy of what `log_softmax` has normalised.
+    """`-log_probabilities[label]` of each row: cross-entropy of log-probabilities, as computed by `log_softmax`.
 
     Args:
         log_probabilities: f[.., c], classes last.
-        labels: int[..], the right class of each row.
+        labels: int[..], the target class of each row.
         weight, ignore_index, reduction: As for `cross_entropy`.
 
     Raises:
-        ConfigError: The reduction is another word.
+        ConfigError: The reduction is unknown.
         DtypeError: The labels are not integers.
-        ShapeError: The labels are not the rows, or the weights not the classes.
+        ShapeError: The shape of the labels does not match the rows, or that of the weights the classes.
     """
     wanted = checked("nll_loss", reduction)
     x, targets = operand(log_probabilities), operand(labels)
@@ -123,20 +123,20 @@ def multi_margin_loss(
     weight: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> Array:
-    """`Σ max(0, margin - scores[label] + scores[i])^p / c` over the other classes i: a hinge for several classes.
+    """`Σ max(0, margin - scores[label] + scores[i])^p / c` over the other classes i: a multi-class hinge loss.
 
     Args:
         scores: f[.., c], classes last.
-        labels: int[..], the right class of each row.
+        labels: int[..], the target class of each row.
         p: 1 or 2.
-        margin: By how much the right class should have the larger score.
-        weight: `[c]`, what rows of each class count with; 1 without. The mean is over rows, whatever they weigh.
+        margin: The margin by which the score of the target class should be larger.
+        weight: `[c]`, the weight of rows of each class; 1 by default. The mean is over rows, independent of their weights.
         reduction: "mean" over rows, "sum", or "none".
 
     Raises:
-        ConfigError: `p` or the reduction is another.
+        ConfigError: `p` or the reduction is invalid.
         DtypeError: The labels are not integers.
-        ShapeError: The labels are not the rows, or the weights not the classes.
+        ShapeError: The shape of the labels does not match the rows, or that of the weights the classes.
     """
     wanted, wide = checked("multi_margin_loss", reduction), number("multi_margin_loss: margin", margin)
     if number("multi_margin_loss: p", p) not in (1, 2):
@@ -163,7 +163,7 @@ def _of_log_probabilities(
     *,
     is_normalised: bool,
 ) -> Any:
-    """The losses of rows, the mean of which is over the weights of their labels."""
+    """Return the losses of rows; their mean is weighted by the weights of their labels."""
     of, x, targets, weights = _rows(what, x, labels, weight)
     is_kept = None if ignore_index is None else not_equal(targets, ignore_index)
     if is_kept is not None:  # a NaN in an ignored row reaches neither a value nor a derivative
@@ -184,7 +184,7 @@ def _of_log_probabilities(
 
 
 def _rows(what: str, x: Any, labels: Any, weight: Any) -> tuple[DType, Any, Any, Any]:
-    """The dtype of the result, scores and weights in that of computing, and labels that fit them."""
+    """Return the dtype of the result, scores and weights in the dtype of the computation, and labels of matching shape."""
     if not dtype_of(labels).is_integer:
         raise DtypeError(f"{what}: labels must be integers, not {dtype_of(labels)}")
     if not x.ndim or tuple(x.shape[:-1]) != tuple(labels.shape):
@@ -196,6 +196,6 @@ def _rows(what: str, x: Any, labels: Any, weight: Any) -> tuple[DType, Any, Any,
 
 
 def _chosen(rows: Any, labels: Any) -> Any:
-    """The element of each row that its label names."""
+    """Return the element of each row at its label."""
     rank = len(labels.shape)
     return gather(rows, labels, axis=rank, batch_dims=rank)

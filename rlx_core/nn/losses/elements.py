@@ -1,6 +1,6 @@
-"""Losses of numbers that should be others: absolute, Huber's, and those of distributions with given parameters.
+"""Regression losses: absolute, Huber, and negative log-likelihoods of distributions with predicted parameters.
 
-Operands broadcast; integers among the targets are as good as floats.
+Operands broadcast; targets may be integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["gaussian_nll_loss", "huber_loss", "l1_loss", "log_cosh_loss", "poiss
 
 @checked_call
 def l1_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
-    """`|predictions - targets|`: the mean of it, the sum, or of each element ("none")."""
+    """`|predictions - targets|`: the mean, the sum, or each element ("none")."""
     wanted = checked("l1_loss", reduction)
     of, (x, t) = floats("l1_loss", predictions=predictions, targets=targets)
     return reduced(absolute(subtract(x, t)), wanted, of)
@@ -39,7 +39,7 @@ def huber_loss(
     """`e²/2` where the error is at most `delta`, and `delta·(|e| - delta/2)` beyond.
 
     Raises:
-        ConfigError: `delta` is not above 0, or the reduction is another word.
+        ConfigError: `delta` is not above 0, or the reduction is unknown.
 
     Source:
         Huber 1964, "Robust estimation of a location parameter", Annals of Mathematical Statistics 35.
@@ -53,10 +53,10 @@ def huber_loss(
 def smooth_l1_loss(
     predictions: ArrayLike, targets: ArrayLike, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
-    """`e²/(2·beta)` where the error is at most `beta`, and `|e| - beta/2` beyond: Huber's over `beta`; `|e|` if that is 0.
+    """`e²/(2·beta)` where the error is at most `beta`, and `|e| - beta/2` beyond: Huber's over `beta`; `|e|` if `beta` is 0.
 
     Raises:
-        ConfigError: `beta` is below 0, or the reduction is another word.
+        ConfigError: `beta` is below 0, or the reduction is unknown.
     """
     wanted, bend = checked("smooth_l1_loss", reduction), at_least("smooth_l1_loss: beta", beta)
     of, (x, t) = floats("smooth_l1_loss", predictions=predictions, targets=targets)
@@ -66,7 +66,7 @@ def smooth_l1_loss(
 
 @checked_call
 def log_cosh_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
-    """`ln cosh e`: nearly `e²/2` for small errors and `|e| - ln 2` for large ones."""
+    """`ln cosh e`: approximately `e²/2` for small errors and `|e| - ln 2` for large ones."""
     wanted = checked("log_cosh_loss", reduction)
     of, (x, t) = floats("log_cosh_loss", predictions=predictions, targets=targets)
     error = subtract(x, t)
@@ -88,7 +88,7 @@ def poisson_nll_loss(
     Args:
         predictions: ln of the rates; the rates themselves if not `log_input`.
         targets: The counts.
-        log_input: Which of the two.
+        log_input: Whether `predictions` are logarithms.
         full: Whether `ln t!` is added, by Stirling's formula where t is above 1 (and as 0 elsewhere).
         eps: Added to a rate before its logarithm is taken.
         reduction: "mean" over all elements, "sum", or "none".
@@ -121,11 +121,11 @@ def gaussian_nll_loss(
     """The negative log-likelihood of numbers under normal distributions: `(ln var + (mean - t)²/var) / 2`.
 
     Args:
-        mean: What is predicted.
-        targets: What is true.
-        var: How sure of it; what is below `eps` counts as that, and has no gradient.
+        mean: The predicted means.
+        targets: The observed values.
+        var: The predicted variances; a variance below `eps` is replaced by `eps`, and has no gradient.
         full: Whether the constant `ln(2π)/2` is added.
-        eps: The least variance.
+        eps: The minimum variance.
         reduction: "mean" over all elements, "sum", or "none".
     """
     wanted = checked("gaussian_nll_loss", reduction)

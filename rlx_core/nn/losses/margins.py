@@ -1,4 +1,4 @@
-"""Distances, likenesses, and losses that ask for a margin between them. Operands broadcast; a target is 1 or -1."""
+"""Distances, similarities, and losses with a margin between them. Operands broadcast; a target is 1 or -1."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def cosine_similarity(x1: ArrayLike, x2: ArrayLike, *, axis: int = -1, eps: floa
 def pairwise_distance(
     x1: ArrayLike, x2: ArrayLike, *, p: float = 2.0, eps: float = 1e-6, axis: int = -1, keepdims: bool = False
 ) -> Array:
-    """The norm of `x1 - x2 + eps` along an axis; eps keeps the derivative of equal ones finite.
+    """The norm of `x1 - x2 + eps` along an axis; eps keeps the derivative finite where the vectors are equal.
 
     Args:
-        x1, x2: Vectors along `axis`, which broadcast.
-        p: Which norm; see `rlx.linalg.vector_norm`.
+        x1, x2: Vectors along `axis`; the other axes broadcast.
+        p: The order of the norm; see `rlx.linalg.vector_norm`.
         eps: Added to each difference.
-        axis: Where the vectors lie.
+        axis: The axis of the vectors.
         keepdims: Whether the axis stays, with size 1.
     """
     of, (x, y) = floats("pairwise_distance", x1=x1, x2=x2)
@@ -77,7 +77,7 @@ def soft_margin_loss(predictions: ArrayLike, targets: ArrayLike, *, reduction: R
 def hinge_embedding_loss(
     distances: ArrayLike, targets: ArrayLike, *, margin: float = 1.0, reduction: Reduction = "mean"
 ) -> Array:
-    """The distance of what is alike (t = 1), and `max(0, margin - distance)` of what is not (t = -1)."""
+    """The distance of similar pairs (t = 1), and `max(0, margin - distance)` of dissimilar ones (t = -1)."""
     wanted, wide = checked("hinge_embedding_loss", reduction), number("hinge_embedding_loss: margin", margin)
     of, (x, t) = floats("hinge_embedding_loss", distances=distances, targets=targets)
     return reduced(where(equal(t, 1), x, maximum(subtract(wide, x), 0.0)), wanted, of)
@@ -87,7 +87,7 @@ def hinge_embedding_loss(
 def cosine_embedding_loss(
     a: ArrayLike, b: ArrayLike, targets: ArrayLike, *, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Array:
-    """`1 - cos` of what is alike (t = 1), and `max(0, cos - margin)` of what is not (t = -1); vectors are last.
+    """`1 - cos` of similar pairs (t = 1), and `max(0, cos - margin)` of dissimilar ones (t = -1); vectors are last.
 
     Shapes:
         a: f[.., d]    b: f[.., d]    targets: [..]    ->    [..], if not reduced
@@ -124,9 +124,9 @@ def triplet_margin_loss(
 
     Args:
         anchor, positive, negative: f[.., d].
-        margin: How much further away the negative should be.
-        p, eps: Of the distance.
-        swap: Whether the positive's distance to the negative counts where it is the smaller one.
+        margin: The margin by which the negative should be further away.
+        p, eps: Parameters of the distance.
+        swap: Whether the distance from the positive to the negative is used where it is smaller.
         reduction: "mean" over rows, "sum", or "none".
 
     Source:

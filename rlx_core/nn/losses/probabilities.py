@@ -1,4 +1,4 @@
-"""Losses of probabilities, or of what they are made of, with probabilities that should be."""
+"""Losses of probabilities, or of their logits or logarithms, with target probabilities."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["binary_cross_entropy", "kl_div", "multilabel_soft_margin_loss", "sigmoid_focal_loss"]
 
 LEAST_LOG = -100.0
-"""The logarithm that a probability of 0 counts with."""
+"""The value used as the logarithm of a probability of 0."""
 
 
 @checked_call
 def binary_cross_entropy(
     predictions: ArrayLike, targets: ArrayLike, *, weight: ArrayLike | None = None, reduction: Reduction = "mean"
 ) -> Array:
-    """`-t·ln p - (1 - t)·ln(1 - p)` of probabilities; a logarithm is at least -100, and has no gradient where it is that.
+    """`-t·ln p - (1 - t)·ln(1 - p)` of probabilities; logarithms are clamped to at least -100, without gradient there.
 
-    `binary_cross_entropy_with_logits` computes the same of what σ makes probabilities of, and loses no digits near 0 and 1.
+    `binary_cross_entropy_with_logits` computes the same from logits, without loss of precision near 0 and 1.
 
     Args:
         predictions: Probabilities, 0 to 1.
         targets: The probability of a 1.
-        weight: Of each element, broadcast; 1 without. The mean is over elements, whatever they weigh.
+        weight: The weight of each element, broadcast; 1 by default. The mean is over elements, independent of their weights.
         reduction: "mean" over all elements, "sum", or "none".
     """
     wanted = checked("binary_cross_entropy", reduction)
@@ -55,17 +55,17 @@ KlReduction = Literal["mean", "sum", "none", "batchmean"]
 def kl_div(
     log_predictions: ArrayLike, targets: ArrayLike, *, log_target: bool = False, reduction: KlReduction = "mean"
 ) -> Array:
-    """`t·(ln t - log_predictions)`: how far the predicted distributions are from the targets (Kullback–Leibler).
+    """`t·(ln t - log_predictions)`: the Kullback–Leibler divergence of the predicted distributions from the targets.
 
     Args:
         log_predictions: ln of the predicted probabilities.
-        targets: The probabilities that should be; ln of them with `log_target`. Where one is 0, so is its loss.
+        targets: The target probabilities, or their logarithms with `log_target`. Where one is 0, so is its loss.
         log_target: Whether the targets are logarithms.
-        reduction: "batchmean" is the divergence itself: the sum over the size of the first axis. "mean" is over all elements,
-            "sum" their sum, "none" each.
+        reduction: "batchmean" is the divergence itself: the sum divided by the size of the first axis. "mean" is over all
+            elements, "sum" their sum, "none" each.
 
     Raises:
-        ConfigError: The reduction is another word.
+        ConfigError: The reduction is unknown.
     """
     wanted = choice("kl_div: reduction", reduction, ("mean", "sum", "none", "batchmean"))
     of, (x, t) = floats("kl_div", log_predictions=log_predictions, targets=targets)
@@ -90,13 +90,13 @@ def sigmoid_focal_loss(
     gamma: float = 2.0,
     reduction: Reduction = "mean",
 ) -> Array:
-    """Binary cross-entropy times `(1 - p)^gamma`, with p the probability of what is right: easy examples count for little.
+    """Binary cross-entropy times `(1 - p)^gamma`, with p the probability of the target: easy examples have little weight.
 
     Args:
         logits: Unnormalised log-odds.
         targets: The probability of a 1.
-        alpha: What ones count with, 0 to 1; zeros with 1 - alpha. No difference without.
-        gamma: How much less the easy ones count; 0 for cross-entropy.
+        alpha: The weight of ones, 0 to 1; zeros have 1 - alpha. Both are 1 by default.
+        gamma: The exponent that reduces the weight of easy examples; 0 for cross-entropy.
         reduction: "mean" over all elements, "sum", or "none".
 
     Source:
@@ -127,7 +127,7 @@ def multilabel_soft_margin_loss(
     Args:
         logits: `[.., c]`.
         targets: `[.., c]`, 1 where a class is present.
-        weight: `[c]`; 1 without.
+        weight: `[c]`; 1 by default.
         reduction: "mean" over rows, "sum", or "none".
     """
     wanted = checked("multilabel_soft_margin_loss", reduction)

@@ -1,4 +1,4 @@
-"""What becomes of the losses of elements or rows: their mean, their sum, or they themselves."""
+"""Reductions of the losses of elements or rows: their mean, their sum, or none."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Reduction", "at_least", "checked", "reduced"]
 
 
 def checked(what: str, reduction: Any) -> str:
-    """The word for a reduction.
+    """Return the name of a reduction.
 
     Raises:
-        ConfigError: It is another word.
+        ConfigError: It is unknown.
     """
     return choice(f"{what}: reduction", reduction, REDUCTIONS)
 
 
 def reduced(losses: Any, reduction: str, of: DType) -> Any:
-    """The losses reduced, and rounded to a dtype once."""
+    """Return the losses reduced, and rounded to a dtype once."""
     if reduction != "none":
         losses = sum(losses) if reduction == "sum" else mean(losses)
     return narrowed(losses, of)

@@ -1,5 +1,5 @@
-"""Control flow as ops that hold graphs: a choice (`If`), a loop until a condition fails (`While`), a loop over steps (`Scan`).
+"""Control flow as ops that contain graphs: a choice (`If`), a loop with a condition (`While`), a loop over steps (`Scan`).
 
-A body sees only its operands; what a Python function captures becomes one. Derivatives and batches of these ops are such ops
-again, over derivatives and batches of their bodies, so a program's size does not depend on how often it goes round.
+A body sees only its operands; a capture of a Python function becomes an operand. Derivatives and batches of these ops are again
+such ops, over derivatives and batches of their bodies, so a program's size does not depend on the number of iterations.
 """

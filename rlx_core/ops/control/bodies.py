@@ -1,4 +1,4 @@
-"""What the ops of control flow ask of their bodies: which inputs reach which outputs, and bodies made of bodies. No ops here."""
+"""Helpers for the bodies of control-flow ops: which inputs reach which outputs, and derived bodies. No ops here."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ __all__ = [
 
 
 Run = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
-"""Runs one of an op's graphs, by the name of its attribute."""
+"""A function that runs one of an op's graphs, by the name of its attribute."""
 
 
 def evaluate_attribute(op: Op, name: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The `Run` of the reference interpreter."""
+    """Run a graph with the reference interpreter (a `Run`)."""
     return evaluate_nested(getattr(op, name), arrays)
 
 
 def names(body: Graph) -> list[str]:
-    """The names of a body's inputs, in order."""
+    """Return the names of a body's inputs, in order."""
     return list(body.input_types)
 
 
@@ -55,7 +55,7 @@ def expect_inputs(op: Op, attribute: str, body: Graph, types: Sequence[TensorTyp
     """Require that a body takes operands of these types.
 
     Raises:
-        WrongInputCountError, ShapeError, DtypeError: It takes more, fewer or others.
+        WrongInputCountError, ShapeError, DtypeError: The number or a type of its inputs differs.
     """
     try:
         expect_operands(body, types)
@@ -64,7 +64,7 @@ def expect_inputs(op: Op, attribute: str, body: Graph, types: Sequence[TensorTyp
 
 
 def expect_agreement(op: Op, what: str, *graphs: Graph) -> None:
-    """Require that no graph, which runs for some of the examples only, communicates over the axis that is being mapped.
+    """Require that a graph that runs for only some of the examples does not communicate over the axis that is being mapped.
 
     Raises:
         AxisNameError: It does: the other examples would not take part.
@@ -80,11 +80,11 @@ def expect_agreement(op: Op, what: str, *graphs: Graph) -> None:
 
 
 def expect_same_types(what: str, wanted: Sequence[TensorType], found: Sequence[TensorType]) -> None:
-    """Require that a body returns what it takes, or what another one returns.
+    """Require that the types that a body returns match its operands, or the results of another body.
 
     Raises:
-        WrongInputCountError: There are more or fewer.
-        ShapeError: One differs; the first is named, with both types.
+        WrongInputCountError: Their number differs.
+        ShapeError: A type differs; the error names the first, with both types.
     """
     if len(wanted) != len(found):
         raise WrongInputCountError(f"{what}: there are {len(found)} ({listed(found)}), not {len(wanted)}")
@@ -94,7 +94,7 @@ def expect_same_types(what: str, wanted: Sequence[TensorType], found: Sequence[T
 
 
 def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -> Graph:
-    """The graph of a function of values of these types."""
+    """Return the graph of a function of values of these types."""
     builder = Builder(name)
     with building(builder):
         results = as_results(function(*(builder.input(f"x{i}", t) for i, t in enumerate(types))))
@@ -102,7 +102,7 @@ def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -
 
 
 def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
-    """The body with some of its inputs and outputs, and of its nodes and guards only what these outputs need."""
+    """Return the body with some of its inputs and outputs, and only the nodes and guards that these outputs need."""
     wanted = [body.outputs[i] for i in outputs]
     needed = {v.node for v in wanted} | {body.inputs[i].node for i in inputs}
     for node in reversed(body.nodes):
@@ -120,7 +120,7 @@ def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
 
 
 def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
-    """The places of the inputs that some outputs, or effects, need."""
+    """Return the positions of the inputs that some outputs, or effects, need."""
     needed = {body.outputs[i].node for i in outputs}
     for node in reversed(body.nodes):
         if node in needed or not node.op.is_pure:
@@ -130,7 +130,7 @@ def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
 
 
 def reached(body: Graph, sources: Sequence[bool]) -> list[bool]:
-    """Which outputs depend on one of the flagged inputs through differentiable values."""
+    """Return which outputs depend on one of the flagged inputs through differentiable values."""
     found = {v for v, flag in zip(body.inputs, sources, strict=True) if flag}
     for node in body.nodes:
         if any(v in found for v in node.present()):
@@ -139,7 +139,7 @@ def reached(body: Graph, sources: Sequence[bool]) -> list[bool]:
 
 
 def carry_flags(carries: Sequence[bool], step: Callable[[Sequence[bool]], Sequence[bool]]) -> list[bool]:
-    """The least flags of a loop's carries that hold on entry and that a step keeps."""
+    """Return the smallest set of flags of a loop's carries that contains the initial ones and is preserved by a step."""
     flags = list(carries)
     while True:
         after = [a or b for a, b in zip(flags, step(flags), strict=True)]
@@ -149,12 +149,12 @@ def carry_flags(carries: Sequence[bool], step: Callable[[Sequence[bool]], Sequen
 
 
 def differentiable(values: Iterable[Value]) -> list[int]:
-    """The places of values that have tangents."""
+    """Return the positions of values that have tangents."""
     return [i for i, v in enumerate(values) if v.dtype.is_differentiable]
 
 
 def is_zero(value: Value | Zero) -> bool:
-    """Whether a cotangent is known to be zero: symbolically, or as the zeros that stand for that."""
+    """Return whether a cotangent is known to be zero: symbolically, or as materialised zeros."""
     if isinstance(value, Zero):
         return True
     node = value.node
@@ -164,11 +164,11 @@ def is_zero(value: Value | Zero) -> bool:
 
 
 def cost_of(body: Graph) -> Any:
-    """The floating-point operations of a body: those of its nodes that say it."""
+    """Return the floating-point operations of a body: the sum over the nodes that have a cost."""
     counted = [n.op.cost(*n.operand_types) for n in body.nodes if n.op.cost is not None]
     return sum(counted)
 
 
 def with_axis_where(values: Iterable[Value], flags: Sequence[bool]) -> tuple[Value | Replicated, ...]:
-    """Results of a batching rule, those without the new axis marked."""
+    """Return the results of a batching rule, with those without the new axis marked."""
     return tuple(v if flag else Replicated(v) for v, flag in zip(values, flags, strict=True))

@@ -1,7 +1,7 @@
-"""A loop in segments: what is kept for the way back is the carry at the beginning of each, and a segment's own is found again.
+"""A loop in segments: the backward pass saves the carry at the start of each segment, and recomputes the carries inside it.
 
-A Scan over segments whose body is a Scan needs nothing else: a derivative computes a step again, and a segment is a step.
-No ops here.
+This needs only a Scan over segments whose body is a Scan: a derivative recomputes each step, and a segment is a step. No ops
+here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["in_segments"]
 
 
 def in_segments(op: Scan, count: int, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The results of a Scan, gone through in `count` segments of one length, or two lengths that differ by one.
+    """Return the results of a Scan, run in `count` segments of one length, or two lengths that differ by one.
 
     Raises:
-        ShapeError: There are more segments than steps, or none; or the number of steps is not known.
+        ShapeError: There are more segments than steps, or none; or the number of steps is unknown.
     """
     if not isinstance(op.length, int) or type(count) is not int or not 0 < count <= max(op.length, 1):
         raise ShapeError(f"{op.title}: checkpoints must be between 1 and the number of steps, {op.length}, not {count}")
     carries, consts, xs = op.split(operands)
     size, longer = divmod(op.length, count)
-    # Each row: the step it begins at, how many segments there are, and how long they are.
+    # Each row: the first step, the number of segments, and their length.
     rows = [(0, longer, size + 1), (longer * (size + 1), count - longer, size)]
     pieces: dict[int, tuple[Value, ...]] = {}
     for start, segments, length in reversed(rows) if op.reverse else rows:

@@ -1,4 +1,4 @@
-"""`If`: one of two graphs, as a value says that is known when the program runs."""
+"""`If`: one of two graphs, selected by a value that is known at run time."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ __all__ = ["OPS", "If"]
 
 @define_op
 class If(Op):
-    """The results of `then` where the predicate holds, else of `otherwise`; only the chosen graph runs.
+    """The results of `then` if the predicate is true, else of `otherwise`; only the selected graph runs.
 
-    Under `vmap` a predicate that differs between examples has both graphs run, and the results chosen one by one.
+    Under `vmap`, if a predicate differs between examples, both graphs run, and the results are selected for each example.
 
     Shapes:
         pred: bool[]    x: the inputs of both graphs    ->    the outputs of either
 
     Raises:
-        ShapeError, DtypeError: The predicate is not one bool; the graphs take other operands, or give different types.
+        ShapeError, DtypeError: The predicate is not one bool; the graphs take other operands, or return different types.
     """
 
     category: ClassVar = "boundary"
@@ -73,11 +73,11 @@ class If(Op):
         return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results, the chosen graph run by `run`."""
+        """Return the results, with the selected graph run by `run`."""
         return run("then" if x[0] else "otherwise", x[1:])
 
     def cost(self, pred: TensorType, *x: TensorType) -> Any:
-        """That of the dearer graph."""
+        """Return the cost of the more expensive graph."""
         return max(cost_of(self.then), cost_of(self.otherwise))
 
     def vjp(self, g: Any, pred: Value, *x: Value, y: Any) -> tuple[Any, ...]:

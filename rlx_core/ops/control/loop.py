@@ -1,4 +1,4 @@
-"""`While`: a loop until a condition fails, which the values of the program decide."""
+"""`While`: a loop until a condition that depends on the program's values is false."""
 
 from __future__ import annotations
 
@@ -49,18 +49,19 @@ __all__ = ["OPS", "While"]
 
 @define_op
 class While(Op):
-    """`body` again and again while `cond` holds; if it does not hold at once, the carries as they are.
+    """`body` repeated while `cond` is true; if it is false at first, the initial carries.
 
-    Both graphs take the carries and the constants; `cond` returns one bool, `body` the next carries. Under `vmap` a condition
-    that differs between examples has the loop go on while any holds, and the carries of the others stay.
+    Both graphs take the carries and the constants; `cond` returns one bool, `body` the next carries. Under `vmap`, if a
+    condition differs between examples, the loop continues while any is true, and the carries of the other examples do not
+    change.
 
     Shapes:
-        carries, consts: as the graphs take them    ->    carries
+        carries, consts: the operands of the graphs    ->    carries
 
     Attributes:
         cond, body: The condition and a step.
-        carries: How many of the operands are carries; the rest are constants.
-        max_steps: The most steps that are done, be the condition what it may. Reverse mode needs it.
+        carries: The number of operands that are carries; the rest are constants.
+        max_steps: The maximum number of steps, whatever the condition. Reverse mode needs it.
 
     Raises:
         WrongInputCountError, ShapeError, DtypeError: The graphs take other operands, or return other types.
@@ -100,7 +101,7 @@ class While(Op):
         return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results; what is carried is a copy, which may be overwritten. Each graph run by `run`."""
+        """Return the results; the carries are copies, which may be overwritten. Each graph is run by `run`."""
         state, consts = tuple(map(np.array, x[: self.carries])), x[self.carries :]
         for step in counting():
             if step == self.max_steps or not run("cond", (*state, *consts))[0]:
@@ -112,7 +113,7 @@ class While(Op):
         return {"body": self.carries}
 
     def cost(self, *x: TensorType) -> Any:
-        """That of one round, or of all where there is a bound: nobody knows how many there will be."""
+        """Return the cost of one iteration, or of all with `max_steps`: otherwise their number is unknown."""
         return (self.max_steps or 1) * (cost_of(self.body) + cost_of(self.cond))
 
     # ---------------------------------------------------------------------------------------------- rules
@@ -126,7 +127,7 @@ class While(Op):
         return scan_derivatives.saving(op, x)
 
     def bounded(self) -> Scan:
-        """The Scan of as many steps as there may be, each of which is done only while the condition holds."""
+        """Return the Scan of `max_steps` steps, each of which is executed only while the condition is true."""
         types = tuple(self.body.input_types.values())
         rest = made("as_it_is", types, lambda *x: x[: self.carries])
         choice = If(self.body, rest)
@@ -135,7 +136,7 @@ class While(Op):
         return Scan(step, self.carries, len(types) - self.carries, self.max_steps)
 
     def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Any, ...]:
-        """By the bounded loop; where a derivative is known to follow, that has run in place of this one (`saving`)."""
+        """Return the VJP of the bounded loop; if a derivative is known to follow, that loop replaces this one (`saving`)."""
         if self.max_steps is None:
             raise MissingRuleError(
                 f"{self.title}: reverse mode goes back through every step, and how many there are is not known",
@@ -152,8 +153,8 @@ class While(Op):
         return tuple(next(found) if i in wanted else ZERO for i in range(len(x)))
 
     def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
-        """A loop over the carries and their tangents together."""
-        # The loop runs again beside its tangents; what it does besides has been done.
+        """Return the results of a loop over the carries and their tangents together."""
+        # The loop runs again together with its tangents; its side effects have already happened.
         count, body, goes = self.carries, without_effects(self.body), without_effects(self.cond)
         given = [not isinstance(c, Zero) for c in t]
         flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:])))
@@ -166,7 +167,7 @@ class While(Op):
         first = count + len(moving)
 
         def operands(given: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
-            """The loop's own, and the tangents."""
+            """Return the operands of the loop, and the tangents."""
             rest = given[first:]
             own = (*given[:count], *rest[: len(x) - count])
             return own, (*given[count:first], *rest[len(x) - count :])
@@ -198,7 +199,7 @@ class While(Op):
         return with_axis_where(results, flags)
 
     def _masked(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
-        """The loop in which examples go on by themselves: which ones do is carried along."""
+        """Return the results of a loop in which examples continue independently: a carry records which of them are active."""
         expect_agreement(self, "the condition", self.cond, self.body)
         count, engine = self.carries, nested()
         flags = (*[True] * count, *is_batched[count:])

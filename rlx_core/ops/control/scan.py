@@ -1,4 +1,4 @@
-"""`Scan`: a loop over steps that are counted before it begins, carrying values from each to the next."""
+"""`Scan`: a loop with a number of steps that is known before it starts, passing carries from each step to the next."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ __all__ = ["OPS", "Scan"]
 
 
 def as_length(size: object) -> Dim:
-    """A number of steps.
+    """Return a number of steps.
 
     Raises:
-        ShapeError: It is negative, or no size.
+        ShapeError: It is negative, or not a size.
     """
     length = as_dim(size)
     if isinstance(length, int) and length < 0:
@@ -50,22 +50,22 @@ def as_length(size: object) -> Dim:
 
 @define_op
 class Scan(Op):
-    """`length` steps of a graph: the carries of one are those of the next, and each step's other results are stacked.
+    """`length` steps of a graph: the carries of one are the input of the next, and each step's other results are stacked.
 
-    `body` takes the carries, the constants, and one element of each of the xs; it returns the carries and the ys. Time is
-    axis 0 of xs and ys. In reverse the last element comes first, and each y lies where its x does.
+    `body` takes the carries, the constants, and one element of each of the xs; it returns the carries and the ys. Time is axis
+    0 of xs and ys. In reverse the last element comes first, and each y is at the position of its x.
 
     Shapes:
-        carries: as the body takes them    consts: likewise    xs: [length, *x]    ->    carries, ys: [length, *y]
+        carries, consts: the operands of the body    xs: [length, *x]    ->    carries, ys: [length, *y]
 
     Attributes:
-        body: A step.
-        carries, consts: How many of the operands are carries and, after them, constants; the rest are xs.
-        length: How many steps there are; 0 returns the carries as they are.
+        body: The graph of a step.
+        carries, consts: The numbers of operands that are carries and, after them, constants; the rest are xs.
+        length: The number of steps; 0 returns the initial carries.
         reverse: Whether the steps go from the end to the beginning.
 
-    Derivatives are Scans over the trajectory of the carries, which the forward Scan keeps where a derivative follows; a step is
-    computed again in its own derivative, so that only carries are kept, and products where a pass finds both loops.
+    Derivatives are Scans over the trajectory of the carries, which the forward Scan saves if a derivative follows; a step is
+    recomputed in its derivative, so that only carries are saved, and products if a pass recognises both loops.
 
     Raises:
         WrongInputCountError, ShapeError, DtypeError: The body takes other operands, or returns carries of other types.
@@ -86,7 +86,7 @@ class Scan(Op):
             )
 
     def split(self, x: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """Operands as carries, constants and xs."""
+        """Split operands into carries, constants and xs."""
         first = self.carries + self.consts
         return tuple(x[: self.carries]), tuple(x[self.carries : first]), tuple(x[first:])
 
@@ -114,7 +114,7 @@ class Scan(Op):
         return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results; what is carried is a copy, which may be overwritten. Each step run by `run`."""
+        """Return the results; the carries are copies, which may be overwritten. Each step is run by `run`."""
         begun, consts, xs = self.split(x)
         state = tuple(map(np.array, begun))
         assert isinstance(self.length, int), "sizes are known when programs run"
@@ -213,7 +213,7 @@ class Scan(Op):
 
 
 def _turned(value: Value) -> Value:
-    """A value with its first two axes exchanged: time and examples."""
+    """Return a value with its first two axes exchanged: time and examples."""
     return transpose(value, (1, 0, *range(2, value.ndim)))
 
 

@@ -1,7 +1,8 @@
 """The derivatives of a Scan, which are Scans over the trajectory of its carries.
 
-The trajectory of a carry is a y that returns it as each step found it. `saving` adds those that are missing, once it is known
-that a derivative follows; the rules find them by looking at the body, so nothing ties the two together but the program itself.
+The trajectory of a carry is a y that returns the carry at the start of each step. `saving` adds the missing ones, once it is
+known that a derivative follows; the rules recognise them in the body, so that the program itself is the only link between the
+two.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["pulled", "pushed", "saving"]
 
 
 def kept(op: Scan) -> dict[int, int]:
-    """Carry → the y that is its trajectory."""
+    """Return carry → the y that is its trajectory."""
     inputs = op.body.inputs[: op.carries]
     found: dict[int, int] = {}
     for place, value in enumerate(op.body.outputs[op.carries :]):
@@ -38,7 +39,7 @@ def kept(op: Scan) -> dict[int, int]:
 
 
 def with_trajectories(op: Scan) -> Scan:
-    """The Scan that returns the trajectory of every carry, the missing ones after its own results."""
+    """Return the Scan that returns the trajectory of every carry, the missing ones after its own results."""
     has = kept(op)
     missing = [v for carry, v in enumerate(op.body.inputs[: op.carries]) if carry not in has]
     body = Graph(op.body.name, op.body.nodes, (*op.body.outputs, *missing), op.body.guards)
@@ -46,12 +47,12 @@ def with_trajectories(op: Scan) -> Scan:
 
 
 def saving(op: Scan, x: Sequence[Value]) -> tuple[Value, ...]:
-    """The results of a Scan with all trajectories among them."""
+    """Return the results of a Scan with all trajectories among them."""
     return as_results(with_trajectories(op)(*x))
 
 
 def with_kept(op: Scan, x: Sequence[Value], y: Sequence[Value]) -> tuple[Scan, Sequence[Value], list[Value]]:
-    """A Scan that has all trajectories, its results, and the trajectories; run again if this one lacks some."""
+    """Return a Scan with all trajectories, its results, and the trajectories; it is run again if `op` does not have all."""
     full = with_trajectories(op)
     results = y if full is op else as_results(full(*x))
     has = kept(full)
@@ -59,9 +60,9 @@ def with_kept(op: Scan, x: Sequence[Value], y: Sequence[Value]) -> tuple[Scan, S
 
 
 def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
-    """The cotangents of all operands by one Scan in the other direction.
+    """Return the cotangents of all operands by one Scan in the other direction.
 
-    Those of constants are summed in carries, or behind the loop where they are products of a few rows (`scan_products`).
+    Those of constants are summed in carries, or after the loop if they are products of a few rows (`scan_products`).
     """
     _, _, states = with_kept(op, x, y)
     _, consts, xs = op.split(x)
@@ -73,7 +74,7 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
     ys = [i for i in range(count, len(body.outputs)) if not is_zero(g[i])]
     if not of_carries and not ys:
         return tuple(ZERO for _ in x)
-    # Only outputs that something comes back to: the others' cotangents are zero at every step.
+    # Only outputs with a nonzero cotangent: the others' cotangents are zero at every step.
     step = nested().vjp_of(
         part(body, range(len(x)), [*of_carries, *ys]), [names(body)[i] for i in (*of_carries, *of_consts, *of_xs)]
     )
@@ -95,7 +96,7 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
 def _run_back(
     op: Scan, back: Graph, begin: Sequence[Any], count: int, consts: Sequence[Value], xs: Sequence[Value]
 ) -> tuple[Value, ...]:
-    """The outputs of `back` when all steps are done: carries, sums of the next `count`, an element a step of the rest."""
+    """Return the outputs of `back` after all steps: carries, sums of the next `count`, the others stacked by step."""
     carries, terms, others = _cut(back.outputs, [len(begin), count])
     products = {term: found for term in terms if (found := products_of(term))}
     sums = [term for term in dict.fromkeys(terms) if term not in products]
@@ -119,7 +120,7 @@ def _run_back(
 
 
 def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
-    """The tangents of all results by one Scan in the same direction, linear in the tangents."""
+    """Return the tangents of all results by one Scan in the same direction, linear in the tangents."""
     _, _, states = with_kept(op, x, y)
     _, consts, xs = op.split(x)
     body, count = op.body, op.carries
@@ -152,7 +153,7 @@ def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
 def _scan(
     op: Scan, name: str, step: Any, carries: Sequence[Any], consts: Sequence[Any], xs: Sequence[Any], *, reverse: bool
 ) -> tuple[Value, ...]:
-    """A Scan of as many steps as `op` with another body."""
+    """Return a Scan with the same number of steps as `op` and another body."""
     made_op = evolve(
         op,
         body=made(name, _types_inside(carries, consts, xs), step),
@@ -164,12 +165,12 @@ def _scan(
 
 
 def _types_inside(carries: Sequence[Any], consts: Sequence[Any], xs: Sequence[Any]) -> list[TensorType]:
-    """The types that a step sees."""
+    """Return the types of the operands of a step."""
     return [*(v.type for v in (*carries, *consts)), *(v.type.with_shape(v.shape[1:]) for v in xs)]
 
 
 def _cut(values: Sequence[Any], sizes: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Values in groups of these sizes, and the rest."""
+    """Split values into groups of these sizes, and the remainder."""
     groups, first = [], 0
     for size in sizes:
         groups.append(tuple(values[first : first + size]))

@@ -1,7 +1,7 @@
-"""Sums of matrix products over the steps of a loop, as one product behind it: the cotangent of a weight that every step reads.
+"""Sums of matrix products over the steps of a loop, as one product after it: the cotangent of a weight that every step reads.
 
-`Σ aₜᵀ·bₜ` with `aₜ` `[k, m]` and `bₜ` `[k, n]` is `aᵀ·b` of the a's and the b's one below the other, `[steps·k, m]` and
-`[steps·k, n]`. In the loop every step would read and write `[m, n]`; behind it the a's and b's are read once.
+`Σ aₜᵀ·bₜ` with `aₜ` `[k, m]` and `bₜ` `[k, n]` is `aᵀ·b` of the stacked a's and b's, `[steps·k, m]` and `[steps·k, n]`. In the
+loop every step would read and write `[m, n]`; after it the a's and b's are read once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["ScanProduct", "products_of", "summed"]
 
 @frozen(eq=False)
 class ScanProduct:
-    """A product `aᵀ·b` in the body of a loop, by what it is made of.
+    """A product `aᵀ·b` in the body of a loop, with its operands.
 
     Attributes:
-        op: With its precision.
+        op: The product op, with its precision.
         left: `a`, or its transpose.
-        is_turned: Whether it is the transpose.
+        is_turned: Whether `left` is the transpose.
         right: `b`.
     """
 
@@ -37,11 +37,11 @@ class ScanProduct:
 
 
 MOST_PRODUCTS: Final = 8
-"""Products that one sum has at most: a weight is seldom read more often in a step."""
+"""Maximum number of products in one sum: weights are rarely read more often in a step."""
 
 
 def products_of(value: Value) -> list[ScanProduct]:
-    """The products that a value is the sum of, if summing them behind the loop moves fewer bytes than in it; else none."""
+    """Return the products that a value is the sum of, if summing them after the loop moves fewer bytes than in it; else []."""
     waiting, found = [value], []
     while waiting:
         term = waiting.pop()
@@ -56,7 +56,7 @@ def products_of(value: Value) -> list[ScanProduct]:
 
 
 def product_of(value: Value) -> ScanProduct | None:
-    """The product that a value is, if its sum is better computed behind the loop."""
+    """Return the product that a value is, if its sum is better computed after the loop."""
     op = value.node.op
     if not isinstance(op, MatMul):
         return None
@@ -73,10 +73,10 @@ def product_of(value: Value) -> ScanProduct | None:
 
 
 def summed(products: Sequence[ScanProduct], stacks: Mapping[Value, Value]) -> Value:
-    """The sum of some products over all steps.
+    """Return the sum of some products over all steps.
 
     Args:
-        stacks: All steps' values, by the value in the body.
+        stacks: The values of all steps, by the value in the body.
     """
     return reduce(add, (_summed(each, stacks[each.left], stacks[each.right]) for each in products))
 

@@ -1,6 +1,6 @@
-"""Convolution and its family: products of a kernel with every window of the trailing axes of `[n, c, ..]`.
+"""Convolutions: products of a kernel with every window of the trailing axes of `[n, c, ..]`.
 
-Everything is made of two movements that are one another's transposes, windows read at steps (`sliding.py`) and windows
-added up where they overlap; padding is an op of its own in front of them. Layouts with the channels last are transposes, made
-by the functions of `rlx_core.nn`.
+All ops are built from two movements that are transposes of one another: reading strided windows (`sliding.py`) and adding
+overlapping windows; padding is a separate op before them. Channels-last layouts are transposes, added by the functions of
+`rlx_core.nn`.
 """

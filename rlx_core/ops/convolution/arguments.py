@@ -1,4 +1,4 @@
-"""Arguments of layers with windows: numbers for every axis or for all, padding by number, pairs or word, and layouts."""
+"""Arguments of layers with windows: numbers per axis or for all axes, padding as number, pairs or name, and layouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Layout = Literal["nchw", "nhwc"]
-"""Where the channels are, second or last, whatever number of spatial axes there is."""
+"""The position of the channels, second or last, for any number of spatial axes."""
 
 Steps: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | Literal["same", "valid"] | Sequence[int | tuple[int, int]]
@@ -34,10 +34,10 @@ _WORDS = ("same", "valid")
 
 
 def steps(what: str, value: Steps, rank: int) -> tuple[int, ...]:
-    """One number for each spatial axis, from one for all or a sequence.
+    """Return one number for each spatial axis, from one for all or a sequence.
 
     Raises:
-        ConfigError: It is neither, or of another length.
+        ConfigError: It is not a number or a sequence, or has another length.
     """
     if not isinstance(value, Sequence):
         return (whole(what, value),) * rank
@@ -50,13 +50,13 @@ def steps(what: str, value: Steps, rank: int) -> tuple[int, ...]:
 def paddings(
     what: str, padding: Padding, sizes: Sequence[Dim], extents: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Cells before and after each spatial axis.
+    """Return the padding before and after each spatial axis.
 
-    `same` pads so that there is a window for every `stride` cells, the odd cell behind; `valid` not at all.
+    `same` pads so that there is a window for every `stride` cells, with an odd cell at the end; `valid` does not pad.
 
     Raises:
-        ConfigError: It is another word, no number and no pair, or of another length.
-        ShapeError: "same" at a stride above 1 needs a size that is not known.
+        ConfigError: It is an unknown name, not a number or pair, or of another length.
+        ShapeError: "same" at a stride above 1 needs a known size.
     """
     rank = len(sizes)
     if isinstance(padding, str):
@@ -93,7 +93,7 @@ def _same(what: str, size: Dim, extent: int, stride: int) -> int:
 def windows(
     what: str, x: Any, kernel: Sequence[int], stride: Steps, padding: Padding, dilation: Steps
 ) -> dict[str, Any]:
-    """The attributes of windows over the spatial axes of x, which has its channels second."""
+    """Return the attributes of windows over the spatial axes of x, which has its channels second."""
     rank = len(kernel)
     strides, gaps = steps(f"{what}: stride", stride, rank), steps(f"{what}: dilation", dilation, rank)
     extents = [gap * (k - 1) + 1 for k, gap in zip(kernel, gaps, strict=True)]
@@ -102,10 +102,10 @@ def windows(
 
 
 def channels_second(what: str, x: Any, layout: Layout) -> Any:
-    """`x` as `[n, c, ..]`.
+    """Return `x` as `[n, c, ..]`.
 
     Raises:
-        ConfigError: The layout is another word.
+        ConfigError: The layout is unknown.
         ShapeError: There are no spatial axes, or more than three.
     """
     choice(f"{what}: layout", layout, get_args(Layout))
@@ -117,10 +117,10 @@ def channels_second(what: str, x: Any, layout: Layout) -> Any:
 
 
 def channel_axis(what: str, data: Any, layout: Layout) -> int:
-    """Which axis of a tensor with any number of spatial axes has the channels.
+    """Return the channel axis of a tensor with any number of spatial axes.
 
     Raises:
-        ConfigError: The layout is another word.
+        ConfigError: The layout is unknown.
         ShapeError: There are fewer than two axes.
     """
     choice(f"{what}: layout", layout, get_args(Layout))
@@ -130,10 +130,10 @@ def channel_axis(what: str, data: Any, layout: Layout) -> int:
 
 
 def with_layout(y: Any, layout: Layout) -> Any:
-    """`[n, c, ..]` in a layout."""
+    """Return `[n, c, ..]` in a layout."""
     return y if layout == "nchw" else transpose(y, (0, *range(2, y.ndim), 1))
 
 
 def spatially(what: str, x: Any, layout: Layout, function: Callable[[Any], Any]) -> Any:
-    """A function of `[n, c, ..]` in a layout."""
+    """Apply a function of `[n, c, ..]` in a layout."""
     return with_layout(function(channels_second(what, x, layout)), layout)

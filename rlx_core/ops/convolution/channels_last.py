@@ -1,7 +1,7 @@
-"""Convolutions and pools of operands that have their channels last, `[n, l.., c]`: windows are rows that lie in memory.
+"""Convolutions and pools of channels-last operands, `[n, l.., c]`: windows are contiguous rows in memory.
 
-An example's windows are then a view `[o.., k.., c]` of it, whose last axes are the terms of a product with weights
-`[(k.., c), m]`, and neighbours are channels of one cell, so that a step between windows makes no gaps in what vectors read.
+An example's windows are then a view `[o.., k.., c]` of it, whose last axes are the terms of a product with weights `[(k.., c),
+m]`, and adjacent elements are channels of one cell, so that vector loads stay contiguous with strided windows.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["backward_input", "backward_weight", "conv", "depthwise", "moved", "m
 
 
 def moved(x: Value) -> Value:
-    """`[n, c, l..]` as `[n, l.., c]`."""
+    """Return `[n, c, l..]` as `[n, l.., c]`."""
     return transpose(x, (0, *range(2, x.ndim), 1))
 
 
 def moved_back(x: Value) -> Value:
-    """`[n, l.., c]` as `[n, c, l..]`."""
+    """Return `[n, l.., c]` as `[n, c, l..]`."""
     return transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def conv(x: Value, w: Value, geometry: Geometry) -> Value:
-    """`Conv` of one group: `[n, l.., c]` and `[m, c, k..]` to `[n, o.., m]`."""
+    """Return `Conv` of one group: `[n, l.., c]` and `[m, c, k..]` to `[n, o.., m]`."""
     rows = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (product(w.shape[1:]), w.shape[0]))
     if geometry.is_pointwise:
         return folded_matmul(x, rows, axes=1)
@@ -44,9 +44,9 @@ def conv(x: Value, w: Value, geometry: Geometry) -> Value:
 
 
 def depthwise(x: Value, w: Value, geometry: Geometry) -> Value:
-    """`Conv` whose groups are the channels, with one result each: `[n, l.., c]` and `[c, 1, k..]` to `[n, o.., c]`."""
+    """Return `Conv` whose groups are the channels, with one result each: `[n, l.., c]` and `[c, 1, k..]` to `[n, o.., c]`."""
     rank, cells = geometry.rank, geometry.cells
-    # As a vector the weights have bytes of their own, in which those of neighbouring channels are neighbours.
+    # As a vector the weights are copied, and those of adjacent channels become adjacent.
     by_cell = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (cells * w.shape[0],))
     factors = reshape(by_cell, (*geometry.kernel, w.shape[0]))
     read = windows(surrounded(x, geometry), geometry)
@@ -54,7 +54,7 @@ def depthwise(x: Value, w: Value, geometry: Geometry) -> Value:
 
 
 def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) -> Value:
-    """`ConvBackwardInput` of one group: `[n, o.., m]` and `[m, c, k..]` to `[n, sizes.., c]`."""
+    """Return `ConvBackwardInput` of one group: `[n, o.., m]` and `[m, c, k..]` to `[n, sizes.., c]`."""
     rank = geometry.rank
     if max(geometry.stride) > 1 and max(geometry.dilation) == 1:
         return _by_phases(dy, w, geometry, sizes)
@@ -69,9 +69,9 @@ def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ..
 
 
 def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) -> Value:
-    """The way back through a stride: for each phase of the cells a convolution with the elements of the kernel that it meets.
+    """Return the cotangent of a strided operand: per phase of its cells, a convolution with the kernel elements that reach it.
 
-    Each is written at its own steps of the result. Cells that meet no element are zeros.
+    Each is written at its own strided cells of the result. Cells that no element reaches are zeros.
     """
     rank, (n, c) = geometry.rank, (dy.shape[0], w.shape[1])
     axes = [PhasesOfAxis(*each) for each in zip(sizes, geometry.kernel, geometry.stride, geometry.lo, strict=True)]
@@ -81,7 +81,7 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
     around = fitted(dy, (0, *before, 0), (0, *(max(0, cells) for cells in after), 0))
 
     def one(phases: Sequence[StridePhase]) -> Value:
-        """The cells of a phase of each axis: `[n, (q, 1).., c]`."""
+        """Return the cells of a phase of each axis: `[n, (q, 1).., c]`."""
         read, weights = around, w
         for i, (axis, phase) in enumerate(zip(axes, phases, strict=True)):
             read = narrow(read, axis=1 + i, start=axis.before + phase.first, length=axis.cells + phase.elements - 1)
@@ -95,7 +95,7 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
         return folded_matmul(apart, reshape(by_term, (product(by_term.shape[:-1]), c)), axes=1 + rank)
 
     def joined(chosen: tuple[StridePhase, ...]) -> Value:
-        """All phases of the axes that none is chosen of yet, from the first to the last that meets an element."""
+        """Return all phases of the axes without a chosen phase, from the first to the last that an element reaches."""
         if len(chosen) == rank:
             return one(chosen)
         axis = axes[len(chosen)]
@@ -115,7 +115,7 @@ def _by_phases(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) 
 
 
 def backward_weight(x: Value, dy: Value, geometry: Geometry) -> Value:
-    """`ConvBackwardWeight` of one group: `[n, l.., c]` and `[n, o.., m]` to `[m, c, k..]`."""
+    """Return `ConvBackwardWeight` of one group: `[n, l.., c]` and `[n, o.., m]` to `[m, c, k..]`."""
     rank = geometry.rank
     read = windows(surrounded(x, geometry), geometry)
     rows = transpose(read, (*range(1 + rank, 2 + 2 * rank), *range(1 + rank)))
@@ -125,14 +125,14 @@ def backward_weight(x: Value, dy: Value, geometry: Geometry) -> Value:
 
 
 def pooled(op: PoolOp, x: Value) -> Value:
-    """A pool of `[n, l.., c]`."""
+    """Return a pool of `[n, l.., c]`."""
     geometry = op.geometry(op.kernel)
     rank = geometry.rank
     return op.over(windows(surrounded(x, geometry, op.fill(x)), geometry), tuple(range(1 + rank, 1 + 2 * rank)))
 
 
 def surrounded(x: Value, geometry: Geometry, fill: Any = 0) -> Value:
-    """`x` with its padding."""
+    """Return `x` with its padding."""
     if not geometry.is_padded:
         return x
     found: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, 0))
@@ -140,7 +140,7 @@ def surrounded(x: Value, geometry: Geometry, fill: Any = 0) -> Value:
 
 
 def windows(x: Value, geometry: Geometry) -> Value:
-    """`[n, o.., k.., c]` of an operand that has its padding."""
+    """Return `[n, o.., k.., c]` of a padded operand."""
     rank = geometry.rank
     found = sliding_windows(moved_back(x), kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
     return transpose(found, (0, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank), 1))

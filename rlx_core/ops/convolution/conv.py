@@ -1,4 +1,4 @@
-"""Convolution and the two that its derivative is made of, which are one another's derivatives: the family is closed.
+"""Convolution and its two derivatives by operand, whose derivatives are again among the three: the family is closed.
 
 `Σ dy·conv(x, w)` is linear in each of dy, x and w, and each of the three ops is its derivative by one of them.
 """
@@ -41,18 +41,18 @@ from rlx_core.system.records import frozen
 SAMPLED = ("f32", "f64", "f16", "bf16", "i32")
 
 Place = tuple[int, bool]
-"""An axis, and whether the groups are along it, so that a batch has to lie inside of them."""
+"""An axis, and whether the groups are along it, in which case a batch must be inside of them."""
 
 
 @frozen(slots=False)
 class Convolution(Windowed):
-    """What the three have in common: they are linear in each of two operands, and channels may be in groups."""
+    """Base of the three ops: they are linear in each of two operands, and channels may be in groups."""
 
     category: ClassVar[Category] = "compute"
     channels: ClassVar[tuple[int, int, int]]
-    """The axes of the operands and of the result that all groups are along: a batch of both operands is more groups."""
+    """The axes of the operands and of the result that contain the groups: a batch of both operands becomes more groups."""
     free: ClassVar[tuple[tuple[Place, Place], tuple[Place, Place]]]
-    """For each operand, an axis that only the result has besides, and which that is: a batch of this operand alone goes there."""
+    """For each operand, an axis that only it and the result have, and which that is: a batch of this operand alone goes there."""
     groups: Dim = field(default=1, kw_only=True)
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
@@ -71,10 +71,10 @@ class Convolution(Windowed):
         expect_rank(other, b, a.rank, a.rank)
 
     def each(self, what: str, channels: Dim) -> Dim:
-        """Channels of one group.
+        """Return the channels of one group.
 
         Raises:
-            ShapeError: There is no group, or the groups do not divide the channels.
+            ShapeError: There is no group, or the number of groups does not divide the channels.
         """
         if not require(">=", self.groups, 1):
             raise ShapeError(f"groups must be at least 1, not {self.groups}")
@@ -83,7 +83,7 @@ class Convolution(Windowed):
         return floor_quotient(channels, self.groups)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        """The batching of all three: the batch folded into an axis of the operands and unfolded from one of the result."""
+        """Return the batched op, for all three: the batch is folded into an axis of the operands and unfolded from the result."""
         if all(is_batched):
             a, b, y = self.channels
             operands = [merged(v, axis, 1) for v, axis in zip(x, (a, b), strict=True)]
@@ -99,14 +99,14 @@ class Convolution(Windowed):
 class Conv(Convolution):
     """Cross-correlation with zero padding: y[n, c, o..] = Σ x[n, i, o·stride + k·dilation - lo ..]·w[c, i, k..].
 
-    The channels are in groups of equal size, and i runs over those of the group that c is in. Sums of f16 and bf16 are f32.
+    The channels are in groups of equal size, and i runs over the channels of the group of c. Sums of f16 and bf16 are f32.
 
     Shapes:
         x: [n, c, l..]    w: [m, c/groups, k..]    ->    y: [n, m, o..]; one to three spatial axes
         o = (lo + l + hi - dilation·(k - 1) - 1) // stride + 1
 
     Attributes:
-        stride, dilation, lo, hi: One number a spatial axis; see `Windowed`.
+        stride, dilation, lo, hi: One number per spatial axis; see `Windowed`.
         groups: Divides c and m.
 
     Raises:
@@ -167,7 +167,7 @@ conv = op_function(Conv)
 
 @define_op
 class ConvBackwardInput(Convolution):
-    """The cotangent of x in `Conv`: each dy, times the weights, added up where x was read.
+    """The cotangent of x in `Conv`: each dy, times the weights, accumulated where x was read.
 
     Shapes:
         dy: [n, m, o..]    w: [m, c/groups, k..]    ->    dx: [n, c, sizes..]
@@ -234,7 +234,7 @@ conv_backward_input = op_function(ConvBackwardInput)
 
 @define_op
 class ConvBackwardWeight(Convolution):
-    """The cotangent of w in `Conv`: each element of x, times the dy of every window that it was the k-th of.
+    """The cotangent of w in `Conv`: each element of x, times the dy of every window in which it was the k-th.
 
     Shapes:
         x: [n, c, l..]    dy: [n, m, o..]    ->    dw: [m, c/groups, kernel..]
@@ -295,7 +295,7 @@ conv_backward_weight = op_function(ConvBackwardWeight)
 
 
 def steps_of(op: Convolution) -> dict[str, Any]:
-    """The attributes that all three have: where windows are, and the groups."""
+    """Return the attributes of all three: the parameters of the windows, and the groups."""
     return {name: getattr(op, name) for name in ("stride", "dilation", "lo", "hi", "groups")}
 
 

@@ -1,7 +1,7 @@
-"""A product whose left operand is read where it lies: its rows and its terms may be several axes each.
+"""A product whose left operand is read in place: its rows and its terms may be several axes each.
 
-Windows of an operand that has its channels last are such rows: `[n, height, width, (k.., c)]` is a view of it, and of what
-`[(k.., c), m]` is multiplied with nothing is copied.
+Windows of a channels-last operand are such rows: `[n, height, width, (k.., c)]` is a view of it, so the product with `[(k..,
+c), m]` needs no copy.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["OPS", "FoldedMatMul", "folded_matmul"]
 
 @define_op(name="folded_matmul")
 class FoldedMatMul(Op):
-    """The product over the last axes of `x`, read as one: y[.., n] = Σ x[.., k..]·w[(k..), n], and the region that follows it.
+    """The product over the last axes of `x`, merged into one: y[.., n] = Σ x[.., k..]·w[(k..), n], followed by a region.
 
     Shapes:
-        x: f[.., k..]    w: f[Πk, n]    others: as the region reads them    ->    y: f[.., n], or what the region gives
+        x: f[.., k..]    w: f[Πk, n]    others: further inputs of the region    ->    y: f[.., n], or the region's result
 
     Attributes:
-        axes: How many axes are summed over, at least 1; x has more.
-        region: What is computed of the product, which is its first input; nothing if `None`.
+        axes: The number of axes that are summed over, at least 1; x has more.
+        region: The computation on the product, which is its first input; none if `None`.
 
     Raises:
-        AxisError: x has no axis besides.
-        ShapeError: w has other rows, or the region other dims than the product.
+        AxisError: x has no further axis.
+        ShapeError: w has another number of rows, or the region other dims than the product.
     """
 
     category: ClassVar = "compute"

@@ -1,8 +1,8 @@
-"""The geometry of windows: where each begins, how many there are, and what does not fit.
+"""The geometry of windows: their positions and counts, and checks.
 
 Window `o` of an axis of `n` cells with `lo` cells of padding in front and `hi` behind reads cells `o·stride + k·dilation - lo`
-for k below the kernel's size. There are `(lo + n + hi - dilation·(kernel - 1) - 1) // stride + 1` of them; of an axis without
-cells and without padding there is none.
+for k below the kernel's size. There are `(lo + n + hi - dilation·(kernel - 1) - 1) // stride + 1` of them; an axis without
+cells and without padding has no windows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rlx_core.system.records import frozen
 __all__ = ["MOST_AXES", "Geometry", "Windowed"]
 
 MOST_AXES = 3
-"""How many spatial axes convolutions and pools have at most."""
+"""The maximum number of spatial axes of convolutions and pools."""
 
 
 @frozen
 class Geometry:
-    """The windows of some axes, one entry an axis."""
+    """The windows of some axes, one entry per axis."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -45,12 +45,12 @@ class Geometry:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Cells from the first to the last that a window reads, both counted."""
+        """Return the extent of a window: the cells from the first to the last that it reads, inclusive."""
         return tuple(d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel, strict=True))
 
     @property
     def cells(self) -> int:
-        """Cells of a window."""
+        """Return the number of cells of a window."""
         count = 1
         for k in self.kernel:
             count *= k
@@ -58,11 +58,11 @@ class Geometry:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether window `o` is cell `o`, and nothing else."""
+        """Return whether window `o` is cell `o` alone."""
         return all(k == s == 1 for k, s in zip(self.kernel, self.stride, strict=True)) and not self.is_padded
 
     def counts(self, sizes: Sequence[Dim]) -> Shape:
-        """How many windows there are along each axis.
+        """Return the number of windows along each axis.
 
         Raises:
             ShapeError: A window is larger than its padded axis.
@@ -87,11 +87,11 @@ class Geometry:
 
 @frozen(slots=False)
 class Windowed(Op):
-    """What ops of windows have in common; an empty list of steps is 1 for every axis, of padding 0.
+    """Base of ops with windows; an empty list of steps is 1 for every axis, of padding 0.
 
     Attributes:
-        stride: Cells from a window to the next.
-        dilation: Cells from an element of a window to the next.
+        stride: The distance in cells between windows.
+        dilation: The distance in cells between elements of a window.
         lo, hi: Cells of padding before and after.
     """
 
@@ -101,14 +101,14 @@ class Windowed(Op):
     hi: tuple[int, ...] = field(default=(), converter=as_axes, kw_only=True)
 
     def unpadded(self) -> Self:
-        """The same op of an operand that has its padding."""
+        """Return the same op for a padded operand."""
         return evolve(self, lo=(), hi=())
 
     def geometry(self, kernel: Sequence[Dim]) -> Geometry:
-        """The windows that a kernel of these sizes has.
+        """Return the windows of a kernel of these sizes.
 
         Raises:
-            ShapeError: A size is not known or below 1, a list has another length, a step is below 1 or a padding below 0.
+            ShapeError: A size is unknown or below 1, a list has another length, a step is below 1 or a padding below 0.
         """
         rank = len(kernel)
         sizes = tuple(_known(k) for k in kernel)

@@ -45,18 +45,18 @@ def conv(
 ) -> Array:
     """The convolution of x with a kernel, over one to three spatial axes, plus a bias; see `Conv`.
 
-    As everywhere in machine learning the kernel is not turned around: this is cross-correlation.
+    As usual in machine learning the kernel is not flipped: this is cross-correlation.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
         weight: `[m, c/groups, k..]` in either layout.
         bias: `[m]`, or none.
-        stride: Cells from a window to the next; one number, or one for each spatial axis.
-        padding: Zeros at both ends of every axis, one number or one entry an axis, which may be a pair; "same" for one window
+        stride: The distance in cells between windows; one number, or one for each spatial axis.
+        padding: Zeros at both ends of every axis, one number or one entry per axis, which may be a pair; "same" for one window
             for every `stride` cells, "valid" for none.
-        dilation: Cells from an element of the kernel to the next.
-        groups: Of channels that do not meet; `groups=c` is a depthwise convolution.
-        layout: Where the channels are, "nchw" or "nhwc", whatever number of spatial axes there is.
+        dilation: The distance in cells between elements of the kernel.
+        groups: The number of independent groups of channels; `groups=c` is a depthwise convolution.
+        layout: The position of the channels, "nchw" or "nhwc", for any number of spatial axes.
 
     Returns:
         `[n, m, ..]`, or `[n, .., m]`.
@@ -64,7 +64,7 @@ def conv(
     Raises:
         ShapeError: The kernel is larger than the padded axis, groups do not divide the channels, a stride is below 1, or the
             operands do not fit.
-        ConfigError: The padding or the layout is another word, or a list has another length than there are axes.
+        ConfigError: The padding or the layout is unknown, or a list does not have one entry per axis.
 
     >>> conv([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).tolist()
     [[[3.0, 7.0]]]
@@ -87,21 +87,21 @@ def conv_transpose(
     groups: int = 1,
     layout: Layout = "nchw",
 ) -> Array:
-    """The transpose of a convolution as a layer: every cell of x spreads the kernel over the result; see `ConvTranspose`.
+    """The transpose of a convolution as a layer: every cell of x adds a scaled kernel to the result; see `ConvTranspose`.
 
     Args:
         x: `[n, m, ..]`, or `[n, .., m]` in layout `nhwc`.
-        weight: `[m, c/groups, k..]` in either layout: the weights of the convolution that leads the other way.
+        weight: `[m, c/groups, k..]` in either layout: the weights of the convolution that it transposes.
         bias: `[c]`, or none.
         stride, dilation, groups, layout: As in `conv`.
-        padding: Cells that are cut off at both ends; "same" for `stride` cells of the result for every one of x.
-        output_padding: Cells more at the end of every axis; below the stride or the dilation.
+        padding: Cells that are removed at both ends; "same" for `stride` cells of the result per cell of x.
+        output_padding: Additional cells at the end of every axis; below the stride or the dilation.
 
     Returns:
         `[n, c, ..]`, or `[n, .., c]`.
 
     Raises:
-        ShapeError, ConfigError: As in `conv`, or nothing would be left of an axis.
+        ShapeError, ConfigError: As in `conv`, or an axis of the result would be empty.
 
     >>> conv_transpose([[[1.0, 2.0]]], [[[1.0, 10.0, 100.0]]], stride=2).tolist()
     [[[1.0, 10.0, 102.0, 20.0, 200.0]]]
@@ -135,11 +135,11 @@ def conv_transpose(
 
 @checked_call
 def unfold(x: ArrayLike, kernel_size: Steps, *, stride: Steps = 1, padding: Padding = 0, dilation: Steps = 1) -> Array:
-    """The windows of `[n, c, ..]` as columns: `[n, c·cells, windows]`, the cells of a channel side by side.
+    """The windows of `[n, c, ..]` as columns: `[n, c·cells, windows]`, the cells of a channel adjacent.
 
     Args:
         x: `[n, c, ..]`, one to three spatial axes.
-        kernel_size: Cells of a window; one number, or one for each spatial axis.
+        kernel_size: The size of a window; one number, or one for each spatial axis.
         stride, padding, dilation: As in `conv`.
 
     Raises:
@@ -164,15 +164,15 @@ def fold(
     padding: Padding = 0,
     dilation: Steps = 1,
 ) -> Array:
-    """Columns that `unfold` made added up where they were read: `[n, c·cells, windows]` to `[n, c, output_size..]`.
+    """Columns from `unfold` accumulated where they were read: `[n, c·cells, windows]` to `[n, c, output_size..]`.
 
     Args:
         x: `[n, c·cells, windows]`.
-        output_size: Of the spatial axes, a sequence.
+        output_size: The spatial sizes of the result, a sequence.
         kernel_size, stride, padding, dilation: Those of `unfold`.
 
     Raises:
-        ShapeError: x has other dims than the windows of these sizes.
+        ShapeError: x does not have the dims of the windows of these sizes.
     """
     data = operand(x)
     wanted = (
@@ -213,7 +213,7 @@ def _kernel(weights: Any) -> tuple[int, ...]:
 
 
 def _biased(what: str, y: Any, b: Any, layout: Layout) -> Any:
-    """`y`, which has its channels second, in the layout and with its bias."""
+    """Return `y`, which has its channels second, in the layout and with its bias."""
     if b is None:
         return with_layout(y, layout)
     bias = operand(b)

@@ -1,8 +1,8 @@
-"""The way back through a stride without products with zeros: cells of the result in phases, which are channels meanwhile.
+"""The backward pass of a stride without products with zeros: cells of the result in phases, which are temporarily channels.
 
-Cell i of the result meets element k of the kernel where i + lo = o·stride + k. With i + lo = q·stride + r and k = j·stride + r
-this is o = q - j: for each r < stride a convolution at stride 1 with every stride-th element of the kernel. All of them are one
-convolution, whose channels are those of the result times the phases.
+Cell i of the result is reached by element k of the kernel if i + lo = o·stride + k. With i + lo = q·stride + r and k = j·stride
++ r this is o = q - j: for each r < stride a convolution at stride 1 with every stride-th element of the kernel. All of them are
+one convolution, whose channels are those of the result times the phases.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Phases", "PhasesOfAxis", "StridePhase"]
 
 @frozen
 class Phases:
-    """The phases of a way back.
+    """The phases of the transpose of a strided convolution.
 
     Attributes:
-        geometry: Of the convolution that led there; without dilation.
-        sizes: Of the spatial axes of its operand.
+        geometry: The geometry of the forward convolution, without dilation.
+        sizes: The spatial sizes of its operand.
     """
 
     geometry: Geometry
@@ -32,22 +32,22 @@ class Phases:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many phases of each axis have an element of the kernel."""
+        """Return the number of phases of each axis that have an element of the kernel."""
         return tuple(map(min, self.geometry.stride, self.geometry.kernel))
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """Elements of the kernel in a phase; some have one more than others, and a zero makes up for it."""
+        """Return the number of elements of the kernel in a phase; shorter ones are padded with a zero."""
         return tuple(-(-k // r) for k, r in zip(self.geometry.kernel, self.counts, strict=True))
 
     @property
     def cells(self) -> tuple[Dim, ...]:
-        """Cells of a phase along each axis."""
+        """Return the number of cells of a phase along each axis."""
         ends = zip(self.geometry.lo, self.sizes, self.geometry.stride, strict=True)
         return tuple(floor_quotient(lo + n + s - 1, s) for lo, n, s in ends)
 
     def weights(self, w: Value, groups: Dim) -> Value:
-        """`[m, c/g, k..]` as `[c·phases, m/g, j..]`."""
+        """Return `[m, c/g, k..]` as `[c·phases, m/g, j..]`."""
         m, each, *kernel = w.shape
         rank, inner = len(kernel), floor_quotient(m, groups)
         wanted = [j * r for j, r in zip(self.kernel, self.counts, strict=True)]
@@ -59,13 +59,13 @@ class Phases:
         return reshape(transpose(turned, order), (groups * each * product(self.counts), inner, *self.kernel))
 
     def operand(self, dy: Value) -> Value:
-        """`dy` with so many cells around it that every cell of a phase has its windows."""
+        """Return `dy` padded so that every cell of a phase has its windows."""
         before = tuple(j - 1 for j in self.kernel)
         after = tuple(q - o for q, o in zip(self.cells, dy.shape[2:], strict=True))
         return fitted(dy, (0, 0, *before), (0, 0, *after))
 
     def result(self, y: Value, channels: Dim) -> Value:
-        """`[n, c·phases, q..]` as `[n, c, sizes..]`."""
+        """Return `[n, c·phases, q..]` as `[n, c, sizes..]`."""
         n, rank, stride = y.shape[0], self.geometry.rank, self.geometry.stride
         apart = reshape(y, (n, channels, *self.counts, *self.cells))
         absent = tuple(s - r for s, r in zip(stride, self.counts, strict=True))
@@ -80,11 +80,11 @@ class Phases:
 
 @frozen
 class StridePhase:
-    """Every stride-th cell of one axis, and what they meet: cell t of it is the sum over j of dy[first + t + j]·k[..].
+    """Every stride-th cell of one axis, with its terms: cell t of it is the sum over j of dy[first + t + j]·k[..].
 
     Attributes:
-        start: The first of every stride-th element of the kernel that it meets, and `elements`, how many; j goes backwards.
-        first: Which cell of dy meets the last of them at its first cell; negative for one in front of all.
+        start: The first of every stride-th element of the kernel that reaches it, and `elements`, their number; j goes backwards.
+        first: The cell of dy paired with the last of them at its first cell; negative for one before the first.
     """
 
     start: int
@@ -97,7 +97,7 @@ class PhasesOfAxis:
     """The phases of one axis, in the order of the cells of the result.
 
     Attributes:
-        size: Cells of the result, `kernel`, `stride` and `lo` as of the convolution that led there.
+        size: Cells of the result, `kernel`, `stride` and `lo` as in the forward convolution.
     """
 
     size: int
@@ -107,12 +107,12 @@ class PhasesOfAxis:
 
     @property
     def cells(self) -> int:
-        """Cells of a phase; the last of some are behind the result."""
+        """Return the number of cells of a phase; the last of some are after the end of the result."""
         return -(-self.size // self.stride)
 
     @property
     def phases(self) -> list[StridePhase]:
-        """One a cell of a stride; some may meet no element of the kernel."""
+        """Return one phase per cell of a stride; some may have no element of the kernel."""
         found = []
         for cell in range(self.stride):
             ahead, start = divmod(cell + self.lo, self.stride)
@@ -122,20 +122,20 @@ class PhasesOfAxis:
 
     @property
     def first(self) -> int:
-        """The first phase that meets an element."""
+        """Return the first phase that has an element."""
         return next(i for i, phase in enumerate(self.phases) if phase.elements)
 
     @property
     def last(self) -> int:
-        """The last phase that meets an element."""
+        """Return the last phase that has an element."""
         return max(i for i, phase in enumerate(self.phases) if phase.elements)
 
     @property
     def before(self) -> int:
-        """Cells that are read in front of dy."""
+        """Return the number of cells that are read before dy."""
         return max(0, *(-phase.first for phase in self.phases if phase.elements))
 
     @property
     def end(self) -> int:
-        """The cell of dy after the last that is read."""
+        """Return the cell of dy after the last that is read."""
         return max(phase.first + self.cells + phase.elements - 1 for phase in self.phases if phase.elements)

@@ -1,4 +1,4 @@
-"""Windows of the trailing axes, and their sum where they overlap: one another's transposes."""
+"""Windows of the trailing axes, and the sum of overlapping windows: transposes of one another."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rlx_core.ops.structural import as_axes, as_shape, reshape, sum_axes, transp
 
 
 class Sliding(Windowed):
-    """What both have in common: windows of given sizes in the last axes, linear, and the same for every leading index."""
+    """Base of both ops: windows of given sizes in the last axes, linear, and the same for every leading index."""
 
     kernel: tuple[int, ...]
 
     jvp = linear_jvp
 
     def windows(self) -> Geometry:
-        """The geometry, which has no padding.
+        """Return the geometry, which has no padding.
 
         Raises:
             ShapeError: There is padding, or no axis.
@@ -57,7 +57,7 @@ class SlidingWindows(Sliding):
         x: [.., n..]    ->    y: [.., kernel.., counts..]
 
     Attributes:
-        kernel: Cells of a window along each of the last axes.
+        kernel: The size of a window along each of the last axes.
         stride, dilation: See `Windowed`; there is no padding.
 
     Raises:
@@ -78,7 +78,7 @@ class SlidingWindows(Sliding):
         lead = x.ndim - windows.rank
         shape = tuple(n.__index__() for n in windows.counts(x.shape[lead:]))
         if 0 in shape:
-            return np.empty((*x.shape[:lead], *windows.kernel, *shape), x.dtype)  # a view would begin outside
+            return np.empty((*x.shape[:lead], *windows.kernel, *shape), x.dtype)  # a view would begin outside of x
         own = x.strides[lead:]
         by_cell = tuple(s * d for s, d in zip(own, windows.dilation, strict=True))
         by_window = tuple(s * w for s, w in zip(own, windows.stride, strict=True))
@@ -120,16 +120,16 @@ sliding_windows = op_function(SlidingWindows)
 
 @define_op
 class OverlapAdd(Sliding):
-    """Windows added up where they lie: y[.., i, ..] = Σ x[.., k.., o..] over the cells with o·stride + k·dilation = i.
+    """Overlapping windows added: y[.., i, ..] = Σ x[.., k.., o..] over the cells with o·stride + k·dilation = i.
 
     Shapes:
         x: [.., kernel.., counts..]    ->    y: [.., sizes..]
 
     Attributes:
-        sizes: Of the axes that the windows lie in.
+        sizes: The sizes of the axes of the windows.
 
     Raises:
-        ShapeError: `sizes` has another number of windows.
+        ShapeError: The number of windows does not match `sizes`.
     """
 
     sizes: Shape = field(converter=as_shape)
@@ -165,17 +165,17 @@ class OverlapAdd(Sliding):
         return x
 
     def _line(self, x: Value, windows: Geometry, axis: int) -> Value:
-        """The sum along one axis, whose cells and windows are the last two axes of `x`."""
+        """Return the sum along one axis, whose cells and windows are the last two axes of `x`."""
         *_, cells, count = x.shape
         lead, size, last = x.shape[:-2], self.sizes[axis], x.ndim - 1
         step, gap = windows.stride[axis], windows.dilation[axis]
         if count == 0:
             return sum_axes(x, axes=(last - 1,))  # only an axis without cells has no window
         if cells == step and gap == 1:
-            # Windows side by side: every cell is in one of them, or behind the last.
+            # Adjacent windows: every cell is in one of them, or after the last.
             joined = reshape(transpose(x, (*range(last - 1), last, last - 1)), (*lead, count * step))
             return pad_axis(joined, last - 1, 0, size - count * step)
-        # Row k, moved on by k·dilation: shifted rows of one matrix are the rows of a longer one read at a shorter stride.
+        # Row k, shifted by k·dilation: shifted rows of one matrix are the rows of a longer one read at a shorter stride.
         before = (cells - 1) * gap
         length = size + before
         spread = pad_axis(x, last, before, length - before - spread_size(count, step - 1), step - 1)

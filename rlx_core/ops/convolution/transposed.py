@@ -1,4 +1,4 @@
-"""Convolution run backwards as a layer of its own."""
+"""Transposed convolution as a layer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rlx_core.ops.structural import as_axes
 
 @define_op
 class ConvTranspose(Convolution):
-    """What `ConvBackwardInput` does, as a layer: every cell of x spreads the kernel over the result.
+    """`ConvBackwardInput` as a layer: every cell of x adds a scaled kernel to the result.
 
     Shapes:
         x: [n, m, o..]    w: [m, c/groups, k..]    ->    y: [n, c, l..]
         l = (o - 1)·stride - lo - hi + dilation·(k - 1) + output_padding + 1
 
     Attributes:
-        stride, dilation, lo, hi: Those of the convolution that leads the other way.
-        output_padding: Cells that its rounding down has lost, one number a spatial axis; below its stride or dilation.
+        stride, dilation, lo, hi: The parameters of the convolution that it transposes.
+        output_padding: Cells lost when its size was rounded down, one number per spatial axis; below its stride or dilation.
 
     Raises:
-        ShapeError: An axis of the result would have no cell.
+        ShapeError: An axis of the result would be empty.
     """
 
     output_padding: tuple[int, ...] = field(default=(), converter=as_axes, kw_only=True)
@@ -50,7 +50,7 @@ class ConvTranspose(Convolution):
     def decompose(self, x: Value, w: Value) -> Value:
         geometry = self.geometry(w.shape[2:])
         sizes = self._sizes(x.shape[2:], geometry)
-        # Cells that were cut off come back first; beyond those nothing was ever spread.
+        # Removed cells are restored first; no kernel was ever added to those beyond.
         back = tuple(min(more, hi) for more, hi in zip(self._more(geometry), geometry.hi, strict=True))
         beyond = tuple(more - own for more, own in zip(self._more(geometry), back, strict=True))
         dx = conv_backward_input(

@@ -1,8 +1,8 @@
-"""How a convolution is computed in simpler ops: as products of matrices, or as one sum over each window.
+"""Lowering of a convolution to simpler ops: products of matrices, or one sum over each window.
 
-Windows laid out as the columns of a matrix turn nearly all of the work into a product of matrices, at the price of a copy of the
-operand for every cell of a window. Where a group has few results or a sum few terms that copy is the work, and one loop that
-reads the operand in place is better.
+Windows copied to the columns of a matrix (im2col) turn nearly all of the work into a product of matrices, at the price of a
+copy of the operand for every cell of a window. If a group has few results or a sum few terms, that copy dominates, and one loop
+that reads the operand in place is better.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ __all__ = [
 ]
 
 FEW_TERMS = 32
-"""Terms of a sum below which it is no product of matrices."""
+"""Number of terms of a sum below which no product of matrices is used."""
 
 FEW_RESULTS = 4
-"""Results of a group, for each window, below which it is none."""
+"""Number of results of a group, for each window, below which no product of matrices is used."""
 
 
 def has_few_terms(w: Value) -> bool:
-    """Whether each result of a convolution with these weights is a short sum."""
+    """Return whether each result of a convolution with these weights is a short sum."""
     terms = product(w.shape[1:])
     return isinstance(terms, int) and terms < FEW_TERMS
 
 
 def has_few_results(channels: Dim, groups: Dim) -> bool:
-    """Whether few results read the same window: there are `channels` in all."""
+    """Return whether few results read the same window: there are `channels` in total."""
     each = floor_quotient(channels, groups)
     return isinstance(each, int) and each < FEW_RESULTS
 
 
 def by_matrices(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
-    """A convolution without padding: [m/g, c/g·k] @ [n, g, c/g·k, o]."""
+    """Return a convolution without padding: [m/g, c/g·k] @ [n, g, c/g·k, o]."""
     n, (m, each) = x.shape[0], w.shape[:2]
     counts = geometry.counts(x.shape[2:])
     terms = each * geometry.cells
@@ -66,7 +66,7 @@ def by_matrices(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
 
 
 def by_sums(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
-    """A convolution without padding as one sum: [n, g, m/g, (c/g, k), o]."""
+    """Return a convolution without padding as one sum: [n, g, m/g, (c/g, k), o]."""
     n, (m, each) = x.shape[0], w.shape[:2]
     rank, counts = geometry.rank, geometry.counts(x.shape[2:])
     read = reshape(windows_of(x, geometry), (n, groups, 1, each, *geometry.kernel, *counts))
@@ -76,7 +76,7 @@ def by_sums(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
 
 
 def weight_by_matrices(x: Value, dy: Value, geometry: Geometry, groups: Dim) -> Value:
-    """The cotangent of the weights without padding: [g, m/g, n·o] @ [g, n·o, c/g·k]."""
+    """Return the cotangent of the weights without padding: [g, m/g, n·o] @ [g, n·o, c/g·k]."""
     n, c, *_ = x.shape
     m, rank, counts = dy.shape[1], geometry.rank, dy.shape[2:]
     each = floor_quotient(c, groups)
@@ -89,9 +89,9 @@ def weight_by_matrices(x: Value, dy: Value, geometry: Geometry, groups: Dim) -> 
 
 
 def swapped_operands(x: Value, dy: Value, geometry: Geometry, groups: Dim) -> tuple[Value, Value]:
-    """Operands of the convolution whose result, with its first axes swapped, is the cotangent of the weights.
+    """Return operands of the convolution whose result, with its first axes swapped, is the cotangent of the weights.
 
-    Examples are its channels, and it has the stride of this one for dilation and the other way round.
+    Examples are its channels, and its dilation is the stride of this one and vice versa.
     """
     n, c = x.shape[:2]
     rank, each = geometry.rank, floor_quotient(c, groups)
@@ -108,7 +108,7 @@ def windows_of(x: Value, geometry: Geometry) -> Value:
 
 
 def swapped_channels(w: Value, groups: Dim) -> Value:
-    """`[m, c/g, ..]` as `[c, m/g, ..]`: weights that lead back."""
+    """Return `[m, c/g, ..]` as `[c, m/g, ..]`: the weights of the transposed convolution."""
     m, each, *kernel = w.shape
     inner = floor_quotient(m, groups)
     grouped = reshape(w, (groups, inner, each, *kernel))
@@ -117,12 +117,12 @@ def swapped_channels(w: Value, groups: Dim) -> Value:
 
 
 def fitted(x: Value, lo: Sequence[Dim], hi: Sequence[Dim], between: Sequence[int] = ()) -> Value:
-    """The spatial axes with zeros before, after and between their cells; below 0, cells are sliced off instead."""
+    """Return the spatial axes with zeros before, after and between their cells; negative numbers slice cells off instead."""
     return movement.fitted(x, (0, 0, *lo), (0, 0, *hi), (0, 0, *between) if between else ())
 
 
 def merged(x: Value, axis: int, groups: Dim) -> Value:
-    """`[b, .., c, ..]` with the batch in front of axis `axis` of the rest, inside each of its groups: `[.., g·b·c/g, ..]`."""
+    """Return `[b, .., c, ..]` with the batch before axis `axis` of the rest, inside each of its groups: `[.., g·b·c/g, ..]`."""
     size, *dims = x.shape
     each = floor_quotient(dims[axis], groups)
     apart = reshape(x, (size, *dims[:axis], groups, each, *dims[axis + 1 :]))
@@ -131,7 +131,7 @@ def merged(x: Value, axis: int, groups: Dim) -> Value:
 
 
 def parted(y: Value, axis: int, groups: Dim, size: Dim) -> Value:
-    """The inverse of `merged`."""
+    """Return the inverse of `merged`."""
     dims = y.shape
     each = floor_quotient(dims[axis], groups * size)
     apart = reshape(y, (*dims[:axis], groups, size, each, *dims[axis + 1 :]))

@@ -1,1 +1,1 @@
-"""Ops that decide how a part of a program is differentiated: by its author's rule, or by computing it again."""
+"""Ops that control how a part of a program is differentiated: by a custom rule, or by recomputation."""

@@ -1,4 +1,4 @@
-"""Rematerialisation: a part of a program that its reverse derivative computes again instead of keeping what it made."""
+"""Rematerialisation: a part of a program whose values are recomputed in the reverse derivative instead of saved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["OPS", "Checkpoint", "CheckpointName", "Later", "checkpoint", "later"
 
 @define_op
 class Later(Op):
-    """`x`, and what reads it is computed after everything in `after`, and never merged with what reads `x` itself.
+    """An optimisation barrier: its readers run after all of `after`, and are never merged with readers of `x` itself.
 
     Shapes:
         x: t[...]    after: any    ->    y: like x
@@ -84,14 +84,14 @@ later = op_function(Later)
 
 @define_op
 class Checkpoint(Inlined, Op):
-    """A graph applied to operands, of which the reverse derivative computes again what it needs of the values inside.
+    """A graph applied to operands, whose reverse derivative recomputes the intermediate values that it needs.
 
     Shapes:
         operands: the inputs of `body`    ->    results: its outputs
 
     Attributes:
         body: The graph.
-        saved: How many of its outputs, counted from the last, are values that are kept for the derivative.
+        saved: The number of its outputs, counted from the last, that are values saved for the derivative.
     """
 
     category: ClassVar[Category] = "boundary"
@@ -148,11 +148,11 @@ class Checkpoint(Inlined, Op):
 checkpoint = op_function(Checkpoint)
 
 _MARK = "saved "
-"""What the names start with of inputs that give a value of a body, and of the nodes that compute it: no argument's leaf does."""
+"""Prefix of the names of inputs with saved values of a body, and of the nodes that compute them; no leaf name starts with it."""
 
 
 def with_values_marked(body: Graph, saved: int) -> Graph:
-    """The body with an input more for each saved value, which stands for it wherever it is read and has its derivative."""
+    """Return the body with one more input per saved value, which replaces the value in its readers and has its derivative."""
     if not saved:
         return body
     builder = Builder(body.name)
@@ -173,12 +173,12 @@ def with_values_marked(body: Graph, saved: int) -> Graph:
 
 
 def standing_for(given: Value, computed: Value) -> Any:
-    """A given value in place of a computed one, with the derivatives of that."""
+    """Return a given value in place of a computed one, with the derivatives of the latter."""
     return StraightThrough()(given, computed) if computed.dtype.is_differentiable else given
 
 
 def with_values_given(pull: Graph) -> Graph:
-    """The derivative of such a body, which reads the inputs in place of the values that it would compute again."""
+    """Return the derivative of such a body, which reads the inputs in place of recomputing the values."""
     inputs: dict[str, Value] = {}
 
     def given(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
@@ -199,7 +199,7 @@ def with_values_given(pull: Graph) -> Graph:
 
 @define_op
 class CheckpointName(Inlined, Op):
-    """`x`, under a name by which a policy of `rlx.checkpoint` may ask to keep it.
+    """`x`, with a name by which a policy of `rlx.checkpoint` may select it.
 
     Shapes:
         x: t[...]    ->    y: like x

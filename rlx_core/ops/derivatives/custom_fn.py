@@ -1,4 +1,4 @@
-"""A function whose derivative its author states, as graphs beside its own."""
+"""A function with a custom derivative: the graphs of the function and of its derivatives."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ __all__ = ["OPS", "CustomFn", "custom_fn", "custom_jvp", "custom_vjp"]
 
 @define_op
 class CustomFn(CustomDerivative, Inlined, Op):
-    """A function whose derivative is stated: `fwd` is evaluated, the other graphs differentiate it.
+    """A function with a custom derivative: `fwd` is evaluated, the other graphs differentiate it.
 
-    A mode that is not given is the transpose of the one that is; with neither, `fwd` is differentiated.
+    A missing mode is the transpose of the other one; without both, `fwd` is differentiated.
 
     Shapes:
         fwd: operands    ->    results
         vjp_graph: operands, results, cotangents of the float and complex results    ->    cotangents of the moving operands
         jvp_graph: operands, tangents of the moving operands[, results]    ->    tangents of the float and complex results
 
-    The moving operands are those of float and complex types that are neither `held` nor `unstated`.
+    The moving operands are those of float and complex types that are neither in `held` nor among the `unstated`.
 
     Attributes:
         held: The positions of operands whose derivative is declared to be zero.
-        unstated: How many operands, counted from the last, nobody states a derivative by: asking for it is an error.
+        unstated: The number of operands, counted from the last, without a derivative: differentiating by them is an error.
 
     Raises:
         FormatError: A graph has params, or inputs or outputs of other types than these.
@@ -74,7 +74,7 @@ class CustomFn(CustomDerivative, Inlined, Op):
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The positions of the operands that the derivative graphs have tangents and cotangents of."""
+        """Return the positions of the operands that the derivative graphs have tangents and cotangents of."""
         x = tuple(self.fwd.input_types.values())
         stated = range(len(x) - self.unstated)
         return tuple(i for i in stated if x[i].dtype.is_differentiable and i not in self.held)
@@ -93,7 +93,7 @@ class CustomFn(CustomDerivative, Inlined, Op):
     def decompose(self, *operands: Value) -> tuple[Value, ...]:
         return results_of(self.fwd, operands)
 
-    # The slots are properties because whether there is a rule depends on the attributes: `None` means "derive it".
+    # Properties, because the existence of a rule depends on the attributes: `None` means that it is derived.
     @property
     def vjp(self) -> Rule:  # type: ignore[override]
         return None if self.vjp_graph is None and not self._is_refusing else self._pull
@@ -126,7 +126,7 @@ class CustomFn(CustomDerivative, Inlined, Op):
         return tuple(next(found) if i in self.moving else self._unmoved(i, v) for i, v in enumerate(x))
 
     def _unmoved(self, position: int, operand: Value) -> Zero | None:
-        """The derivative by an operand that is not moving: zero, or none where nobody states it."""
+        """Return the derivative by an operand that is not moving: zero, or `None` if it is not defined."""
         is_zero = not operand.dtype.is_differentiable or position in self.held
         return ZERO if is_zero else None
 
@@ -149,7 +149,7 @@ class CustomFn(CustomDerivative, Inlined, Op):
         engine = nested()
         x_flags = tuple(is_batched)
         fwd, y_flags = engine.batch_of(self.fwd, size, x_flags)
-        # Every result is made batched, because the derivative graphs see results and cotangents through one type each.
+        # Every result is batched, because the derivative graphs have one type for each result and its cotangent.
         fwd = with_batched_outputs(fwd, size, y_flags)
         all_y = (True,) * len(y_flags)
         t_flags = tuple(x_flags[i] for i in self.moving)
@@ -192,17 +192,17 @@ custom_fn = op_function(CustomFn)
 
 
 def carrying(types: Sequence[TensorType]) -> tuple[TensorType, ...]:
-    """The types that have tangents and cotangents."""
+    """Return the types that have tangents and cotangents."""
     return tuple(t for t in types if t.dtype.is_differentiable)
 
 
 def expect_signature(
     op: Op, attribute: str, graph: Graph, forms: Sequence[Sequence[TensorType]], outputs: Sequence[TensorType]
 ) -> None:
-    """Require that a derivative graph takes one of `forms` and gives `outputs`.
+    """Require that a derivative graph takes one of `forms` and returns `outputs`.
 
     Raises:
-        FormatError: It takes or gives other types; both are listed.
+        FormatError: It takes or returns other types; the error lists both.
     """
     found = tuple(graph.input_types.values())
     wanted = next((f for f in forms if len(f) == len(found)), None)
@@ -216,12 +216,12 @@ def expect_signature(
 
 
 def custom_vjp(fwd: Graph, vjp: Graph) -> CustomFn:
-    """The function `fwd`, differentiated in reverse by `vjp` (see `CustomFn` for what it takes and gives)."""
+    """Return the function `fwd`, differentiated in reverse by `vjp` (see `CustomFn` for its operands and results)."""
     return CustomFn(fwd, vjp_graph=vjp)
 
 
 def custom_jvp(fwd: Graph, jvp: Graph) -> CustomFn:
-    """The function `fwd`, differentiated forwards by `jvp` (see `CustomFn` for what it takes and gives)."""
+    """Return the function `fwd`, differentiated forwards by `jvp` (see `CustomFn` for its operands and results)."""
     return CustomFn(fwd, jvp_graph=jvp)
 
 

@@ -1,5 +1,6 @@
-"""Fourier transforms: the ops, what they are made of where no library has them, and the functions of `rlx.fft`.
+"""Fourier transforms: the ops, their decompositions for targets without a library, and the functions of `rlx.fft`.
 
-Three ops are all there is (`fourier.py`): complex to complex, real to half a spectrum, and back. `cooley_tukey.py` says
-each in matrix products of real numbers; `functions.py` has NumPy's names for them, and `frames.py` short-time transforms.
+There are three ops (`fourier.py`): complex to complex, real to half a spectrum, and back. `cooley_tukey.py` decomposes each
+into matrix products of real numbers; `functions.py` has the functions with NumPy's names, and `frames.py` short-time
+transforms.
 """

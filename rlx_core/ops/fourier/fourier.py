@@ -1,7 +1,7 @@
 """The three Fourier ops: complex to complex, real to half a spectrum, and half a spectrum to real.
 
-All are linear, and each is another's transpose: the transpose of a transform is the one in the other direction with the same
-factor in front, which `norm` says by another word.
+All are linear, and the transpose of each is another one: the transform in the other direction with the same scale factor, which
+has a different name of `norm` there.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ Norm = Literal["backward", "ortho", "forward"]
 NORMS: tuple[Norm, ...] = ("backward", "ortho", "forward")
 
 OPPOSITE: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-"""The norm under which the other direction has the same factor in front."""
+"""The norm under which the other direction has the same scale factor."""
 
 
 class Fourier(Op):
-    """What the three share: axes, each once, with an element at least, and the factor in front."""
+    """Base of the three ops: the axes, distinct and not empty, and the scale factor."""
 
     axes: tuple[int, ...]
     norm: Norm
     category: ClassVar = "boundary"
 
     def along(self, shape: Shape) -> Shape:
-        """The lengths of the transforms, which the result, or the operand, has.
+        """Return the lengths of the transforms, from the shape of the result or of the operand.
 
         Raises:
-            AxisError: There is no axis, or one that is outside or named twice.
+            AxisError: There is no axis, or one is out of range or repeated.
             ShapeError: An axis has no elements.
         """
         if not self.axes:
@@ -63,7 +63,7 @@ class Fourier(Op):
         return sizes
 
     def factor(self, sizes: Shape, is_inverse: bool, of: DType) -> Any:
-        """What the unscaled sum is multiplied with: 1, 1/n or 1/√n; `None` for 1."""
+        """Return the factor of the unscaled sum: 1, 1/n or 1/√n; `None` for 1."""
         if self.norm != "ortho" and (self.norm == "backward") != is_inverse:
             return None
         n = size_scalar(product(sizes), of)
@@ -78,10 +78,10 @@ class Fourier(Op):
         return moved
 
     def cost(self, x: TensorType) -> Dim:
-        """5 n log₂ n an axis, as is usual, whatever the algorithm; half of that where one side is real.
+        """Return 5 n log₂ n per axis, by convention, for any algorithm; half of that if one side is real.
 
         Raises:
-            ShapeError: A length is not known.
+            ShapeError: A length is unknown.
         """
         sizes = self.along(x.shape)
         if not all(map(is_static, sizes)):
@@ -91,7 +91,7 @@ class Fourier(Op):
 
 
 def refused(d: str, **others: Any) -> Iterator[Rejected]:
-    """Axes that no transform takes."""
+    """Yield rejected samples: invalid axes."""
     yield Rejected(f"{d}[3, 4]", axes=(1, -1), error=AxisError, says="twice", **others)
     yield Rejected(f"{d}[3, 4]", axes=(2,), error=AxisError, says="outside", **others)
     yield Rejected(f"{d}[3, 4]", axes=(), error=AxisError, says="an axis at least", **others)
@@ -105,7 +105,7 @@ class Fft(Fourier):
         x: c[.., n, ..]    ->    y: c[.., n, ..]
 
     Attributes:
-        axes: The axes that are transformed, each once.
+        axes: The axes that are transformed, distinct.
         inverse: The direction.
         norm: "backward" scales the inverse by 1/n, "forward" the other direction, "ortho" both by 1/√n.
     """
@@ -171,19 +171,19 @@ fft_axes = op_function(Fft)
 
 
 def half(n: Dim) -> Dim:
-    """How many elements of the spectrum of n real numbers are not conjugates of others."""
+    """Return the number of elements of the spectrum of n real numbers that are not conjugates of others."""
     return n // 2 + 1
 
 
 @define_op
 class RealFft(Fourier):
-    """The transform of real numbers: the first n/2 + 1 elements of the last listed axis, of which the others are conjugates.
+    """The transform of real numbers: the first n/2 + 1 elements of the last listed axis; the others are their conjugates.
 
     Shapes:
         x: f[.., n, ..]    ->    y: c[.., n div 2 + 1, ..]
 
     Attributes:
-        axes: The axes that are transformed, each once; the last of them first, and it is the one that is halved.
+        axes: The axes that are transformed, distinct; the last of them first, and only that one is halved.
         norm: As in `Fft`; the direction is forward.
     """
 
@@ -214,7 +214,7 @@ class RealFft(Fourier):
         return make_complex(*(move_axis(v, x.ndim - 1, axis) for v in (re, im)))
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
-        # 2·Re(Rᴴ g): the inverse counts every element twice but those that are their own conjugates, which are doubled here.
+        # 2·Re(Rᴴ g): the inverse counts every element twice except those that are their own conjugates, which are doubled here.
         n = x.shape[self.axes[-1]]
         return (InverseRealFft(n, self.axes, OPPOSITE[self.norm])(_weighted(g, self.axes[-1], n, 2.0)),)
 
@@ -245,14 +245,14 @@ real_fft = op_function(RealFft)
 
 
 def resized(shape: Shape, axis: int, size: Dim) -> Shape:
-    """`shape` with another size along one axis."""
+    """Return `shape` with another size along one axis."""
     place = normalize_axis(axis, len(shape))
     return (*shape[:place], size, *shape[place + 1 :])
 
 
 def _weighted(z: Value, axis: int, n: Dim, weight: float) -> Value:
-    """Half a spectrum of n real numbers, with those elements multiplied that are their own conjugates: the first, and for even
-    n the last.
+    """Return half a spectrum of n real numbers, with the elements that are their own conjugates multiplied by `weight`: the
+    first, and for even n the last.
     """
     count = z.shape[axis]
     place = iota(axis=0, shape=(count,))
@@ -269,7 +269,7 @@ def _weighted(z: Value, axis: int, n: Dim, weight: float) -> Value:
 
 @define_op
 class InverseRealFft(Fourier):
-    """The real numbers whose spectrum begins so: the other elements are taken for conjugates of these.
+    """The real numbers whose spectrum has this first half; the second half is taken as its conjugates.
 
     The imaginary part of an element that is its own conjugate (the first, and for even n the last) is not read.
 
@@ -277,8 +277,8 @@ class InverseRealFft(Fourier):
         z: c[.., n div 2 + 1, ..]    ->    y: f[.., n, ..]
 
     Attributes:
-        n: How many real numbers; the operand's size leaves open whether their number is even.
-        axes: The axes that are transformed, each once; the last of them last, and it is the one that grows.
+        n: The number of real numbers; the operand's size does not determine whether it is even.
+        axes: The axes that are transformed, distinct; the last of them last, and only that one is extended.
         norm: As in `Fft`; the direction is inverse.
     """
 
@@ -316,7 +316,7 @@ class InverseRealFft(Fourier):
         return move_axis(y if scale is None else y * scale, place, axis)
 
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
-        # ½·Cᵀ g: every element was counted twice but those that are their own conjugates, which are halved here.
+        # ½·Cᵀ g: every element was counted twice except those that are their own conjugates, which are halved here.
         return (_weighted(RealFft(self.axes, OPPOSITE[self.norm])(g), self.axes[-1], self.n, 0.5),)
 
     jvp = linear_jvp

@@ -1,4 +1,4 @@
-"""The short-time Fourier transform and its inverse: frames at equal distances, weighted, transformed, and added up again."""
+"""The short-time Fourier transform and its inverse: overlapping frames, weighted, transformed, and overlap-added."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 __all__ = ["istft", "stft"]
 
 LEAST_COVER = 1e-10
-"""What a sample's squared weights must add up to, over all frames, to be recovered."""
+"""Minimum sum of a sample's squared weights, over all frames, for its recovery."""
 
 
 @checked_call
 def stft(x: ArrayLike, frame_length: int, hop: int, window: ArrayLike | None = None, *, n: int | None = None) -> Array:
     """The spectra of frames of a real signal: y[.., k, :] = rfft(window · x[.., k·hop : k·hop + frame_length]).
 
-    Frames lie within the signal, and what is left over at its end belongs to none; pad the signal to have frames around its
-    first and last samples.
+    Frames are within the signal, and the remainder at its end is in no frame; pad the signal to have frames around its first
+    and last samples.
 
     Shapes:
         x: f[.., samples]    window: f[frame_length]    ->    y: c[.., frames, n div 2 + 1]
 
     Args:
         x: The signal.
-        frame_length: Samples of a frame.
-        hop: Samples from the start of a frame to that of the next.
-        window: The weights of a frame's samples, such as `scipy.signal.get_window("hann", frame_length)`, taken in the dtype
-            of the signal; 1 by default.
-        n: How many elements are transformed, with zeros behind the frame; as many as the frame has by default.
+        frame_length: The number of samples of a frame.
+        hop: The number of samples between the starts of adjacent frames.
+        window: The weights of a frame's samples, such as `scipy.signal.get_window("hann", frame_length)`, converted to the
+            dtype of the signal; 1 by default.
+        n: The length of the transform, with zeros after the frame; `frame_length` by default.
 
     Raises:
         ShapeError: The signal is shorter than a frame, or the window has another length.
-        ConfigError: A length is no integer, or below 1, or `n` is below `frame_length`.
+        ConfigError: A length is not an integer, or below 1, or `n` is below `frame_length`.
         DtypeError: `x` is complex.
     """
     length, step, bins = _lengths("stft", frame_length, hop, n)
@@ -81,21 +81,21 @@ def istft(
 ) -> Array:
     """The signal whose short-time transform is nearest to `z` in the sum of squares, which is `stft`'s inverse.
 
-    Frames are weighted by the window, added up where they lie, and divided by the sum of the squared weights there; a sample
-    without weight, as the first one of a Hann window, is 0 (Griffin and Lim 1984, "Signal estimation from modified
-    short-time Fourier transform", section 2).
+    Frames are weighted by the window, overlap-added, and divided by the sum of the squared weights; a sample without weight,
+    such as the first one of a Hann window, is 0 (Griffin and Lim 1984, "Signal estimation from modified short-time Fourier
+    transform", section 2).
 
     Shapes:
         z: c[.., frames, n div 2 + 1]    window: f[frame_length]    ->    x: f[.., (frames - 1)·hop + frame_length]
 
     Args:
         z: The spectra.
-        frame_length, hop, window, n: As they were given to `stft`.
-        length: How many samples to return: a signal is cut, or followed by zeros.
+        frame_length, hop, window, n: As in the call of `stft`.
+        length: The number of samples of the result: a signal is truncated, or padded with zeros.
 
     Raises:
-        ShapeError: `z` has fewer than two axes, or other than n div 2 + 1 elements in a frame.
-        ConfigError: As for `stft`; also where a known window leaves a sample of the signal without any weight.
+        ShapeError: `z` has fewer than two axes, or a frame does not have n div 2 + 1 elements.
+        ConfigError: As for `stft`; also if a known window leaves a sample of the signal without any weight.
     """
     own_length, step, bins = _lengths("istft", frame_length, hop, n)
     shape = shape_of(z)
@@ -118,7 +118,7 @@ def istft(
     if length is None or length == size:
         return found
     last = len(shape_of(found)) - 1
-    return pad_axis(found, last, 0, length - size)  # fewer samples than there are is a negative width, which crops
+    return pad_axis(found, last, 0, length - size)  # if the result is longer, the width is negative, which crops
 
 
 def _lengths(name: str, frame_length: int, hop: int, n: int | None) -> tuple[int, int, int]:
@@ -128,7 +128,7 @@ def _lengths(name: str, frame_length: int, hop: int, n: int | None) -> tuple[int
 
 
 def _weights(name: str, window: Any, length: int, of: DType) -> Any:
-    """The window in the dtype of the frames; `None` for none."""
+    """Return the window in the dtype of the frames; `None` if there is none."""
     if window is None:
         return None
     weights = operand(window)
@@ -138,15 +138,15 @@ def _weights(name: str, window: Any, length: int, of: DType) -> Any:
 
 
 def _samples_of_frames(count: Dim, length: int, step: int) -> Any:
-    """Which samples each frame holds: [count, length]."""
+    """Return the indices of the samples of each frame: [count, length]."""
     return iota(axis=0, shape=(count, length)) * step + iota(axis=1, shape=(count, length))
 
 
 def _expect_cover(squares: Any, length: int, step: int, count: Dim) -> None:
-    """Require of known weights that every sample between the first frames and the last has some.
+    """Require, if weights are known, that every sample between the first frame and the last has a weight.
 
     Raises:
-        ConfigError: One has none.
+        ConfigError: A sample has no weight.
     """
     if isinstance(squares, Value) or count == 1:
         return

@@ -1,7 +1,7 @@
-"""NumPy's functions of Fourier transforms, which are the Python Array API's: `rlx.fft`.
+"""NumPy's functions of Fourier transforms, which are those of the Python Array API: `rlx.fft`.
 
-`n` and `s` crop, or fill up with zeros, what is transformed; the rest is one op. Real operands of the complex functions become
-complex, integers become floats as everywhere. An axis that is named twice is refused, where NumPy transforms it twice.
+`n` and `s` crop the operand or pad it with zeros before one op. Real operands of the complex functions become complex, integers
+become floats as everywhere. A repeated axis is refused, whereas NumPy transforms it twice.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def fft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "ba
 
     Args:
         x: Numbers of any kind; real ones become complex.
-        n: How many elements are transformed: more are left out, fewer are followed by zeros. All by default.
-        axis: Which axis.
+        n: The length of the transform: the operand is cropped, or padded with zeros. Its size by default.
+        axis: The axis of the transform.
         norm: "backward" scales the inverse by 1/n, "forward" this direction, "ortho" both by 1/√n.
 
     Raises:
         AxisError: `x` has no such axis.
         ShapeError: There are no elements, or `n` is below 1.
-        ConfigError: The norm is another word.
+        ConfigError: The norm is unknown.
     """
     return _complex("fft", x, None if n is None else (n,), (axis,), norm, inverse=False)
 
@@ -83,7 +83,7 @@ def ifft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "b
 
 @checked_call
 def fftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: NormName = "backward") -> Array:
-    """The transform along several axes: all, the last `len(s)`, or those listed, each once; an entry -1 of `s` leaves a size."""
+    """The transform along several axes: all, the last `len(s)`, or those listed, distinct; an entry -1 of `s` keeps a size."""
     return _complex("fftn", x, s, axes, norm, inverse=False)
 
 
@@ -107,7 +107,7 @@ def ifft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName =
 
 @checked_call
 def rfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
-    """The first n/2 + 1 elements of the transform of n real numbers, of which the others are conjugates.
+    """The first n/2 + 1 elements of the transform of n real numbers; the others are their conjugates.
 
     Raises:
         DtypeError: `x` is complex.
@@ -117,7 +117,7 @@ def rfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "b
 
 @checked_call
 def irfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
-    """The inverse of `rfft`: `n` real numbers, an even number by default; pass `n` where it is odd."""
+    """The inverse of `rfft`: `n` real numbers, an even number by default; pass `n` if it is odd."""
     return _to_real("irfft", x, None if n is None else (n,), (axis,), norm)
 
 
@@ -147,7 +147,7 @@ def irfft2(x: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: NormName 
 
 @checked_call
 def hfft(x: ArrayLike, n: Dim | None = None, axis: int = -1, norm: NormName = "backward") -> Array:
-    """The real spectrum of `n` numbers whose second half mirrors, conjugated, the first, which is `x`."""
+    """The real spectrum of `n` numbers whose second half is the conjugate mirror image of the first, which is `x`."""
     swapped = OPPOSITE[_norm("hfft", norm)]
     return _to_real("hfft", conj(x), None if n is None else (n,), (axis,), swapped)
 
@@ -195,7 +195,7 @@ def _norm(name: str, norm: NormName) -> Norm:
 
 
 def _sizes_and_axes(name: str, shape: Sequence[Dim], s: Sizes, axes: Axes) -> tuple[list[Dim | None], tuple[int, ...]]:
-    """The sizes that are asked for (`None` where none is), and the axes counted from the front, in the order given."""
+    """Return the requested sizes (`None` if there is none), and the axes counted from the front, in the given order."""
     rank = len(shape)
     sizes: list[Dim | None] = []
     if s is not None:
@@ -220,7 +220,7 @@ def _sizes_and_axes(name: str, shape: Sequence[Dim], s: Sizes, axes: Axes) -> tu
 
 
 def _resized(x: Any, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Any:
-    """`x` cropped, or filled up with zeros, along axes that ask for a size."""
+    """Return `x` cropped, or padded with zeros, along axes with a requested size."""
     for axis, size in zip(axes, sizes, strict=True):
         own = shape_of(x)[axis]
         if size is None or size == own:
@@ -238,9 +238,9 @@ def _resized(x: Any, axes: Sequence[int], sizes: Sequence[Dim | None]) -> Any:
 
 @checked_call
 def fftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device: str | None = None) -> Array:
-    """The frequencies that `fft` of `n` samples at distance `d` has: 0, 1, .., -2, -1 over `n·d`; of an even `n` one is -1/(2d).
+    """The frequencies of `fft` of `n` samples at distance `d`: 0, 1, .., -2, -1 over `n·d`; for an even `n` one is -1/(2d).
 
-    Of f32, as everything that is made from nothing; `dtype` may ask for f64.
+    The dtype is f32 by default, as for all creation functions; `dtype` may be f64.
     """
     count, scale, wanted = _frequencies("fftfreq", n, d, dtype, device)
     place = iota(axis=0, shape=(count,))
@@ -251,13 +251,13 @@ def fftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device:
 
 @checked_call
 def rfftfreq(n: Dim, d: float = 1.0, *, dtype: DType | str | None = None, device: str | None = None) -> Array:
-    """The frequencies that `rfft` of `n` samples at distance `d` has: 0, 1, .., n div 2 over `n·d`."""
+    """The frequencies of `rfft` of `n` samples at distance `d`: 0, 1, .., n div 2 over `n·d`."""
     count, scale, wanted = _frequencies("rfftfreq", n, d, dtype, device)
     return cast(cast(iota(axis=0, shape=(half(count),)), to=f64) * scale, to=wanted)
 
 
 def _frequencies(name: str, n: Dim, d: float, dtype: DType | str | None, device: str | None) -> tuple[Dim, Any, DType]:
-    """The number of samples, what a whole number is multiplied with, and the dtype."""
+    """Return the number of samples, the factor of an integer frequency, and the dtype."""
     expect_device(name, device)
     count = as_dim(n)
     if not require(">=", count, 1):
@@ -275,18 +275,18 @@ def _frequencies(name: str, n: Dim, d: float, dtype: DType | str | None, device:
 
 @checked_call
 def fftshift(x: ArrayLike, axes: int | Axes = None) -> Array:
-    """`x` with frequency 0 moved from the front to the middle of each axis, or of those listed."""
+    """`x` with frequency 0 moved from the front to the centre of each axis, or of those listed."""
     return _turned(x, axes, lambda n: (n + 1) // 2)
 
 
 @checked_call
 def ifftshift(x: ArrayLike, axes: int | Axes = None) -> Array:
-    """The inverse of `fftshift`, which differs from it where a size is odd."""
+    """The inverse of `fftshift`, which differs from it if a size is odd."""
     return _turned(x, axes, lambda n: n // 2)
 
 
 def _turned(x: Any, axes: int | Axes, first: Any) -> Any:
-    """The elements from `first` of each axis on, then those before."""
+    """Return the elements from `first` of each axis on, followed by those before."""
     x = operand(x)
     rank = len(shape_of(x))
     named = range(rank) if axes is None else (axes,) if isinstance(axes, int) else listed("axes", axes)

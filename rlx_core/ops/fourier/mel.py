@@ -1,4 +1,4 @@
-"""The logarithm of a spectrum in bands: what models of speech take for their input."""
+"""The logarithm of a spectrum in bands (log-mel): the usual input of speech models."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["log_mel"]
 
 @checked_call
 def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10, base: float = math.e) -> Array:
-    """`log(max(spectrum · filterbankᵀ, floor))`, whose derivative is 0 where the floor is taken.
+    """`log(max(spectrum · filterbankᵀ, floor))`, whose derivative is 0 where the floor applies.
 
     Args:
         spectrum: f[.., frames, bins], of powers or magnitudes: `rlx.abs(rlx.fft.stft(..)) ** 2`.
-        filterbank: f[bands, bins]: how much of each bin belongs to each band.
-        floor: What a band has at least.
-        base: Of the logarithm.
+        filterbank: f[bands, bins]: the weight of each bin in each band.
+        floor: The minimum value of a band.
+        base: The base of the logarithm.
 
     Returns:
         f[.., frames, bands]
 
     Raises:
-        ShapeError: The filterbank has other bins than the spectrum.
+        ShapeError: The filterbank has another number of bins than the spectrum.
         DtypeError: One of them is complex.
         ConfigError: The floor is not above 0, or the base not above 1.
 
@@ -57,7 +57,7 @@ def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10,
             f"log_mel: filterbank must be [bands, bins] with the bins of the spectrum {list(powers.shape)}, "
             f"not {list(bands.shape)}"
         )
-    wide = promote(own, f32)  # the floor is nothing in f16
+    wide = promote(own, f32)  # the floor underflows in f16
     energy = matmul(cast(powers, to=wide), cast(matrix_transpose(bands), to=wide))
     level = log(where(greater(energy, floor), energy, floor)) / math.log(base)
     return cast(level, to=own if own.is_float else wide)

@@ -1,6 +1,6 @@
-"""Calls of Python functions while a program runs: for a value (`PureCallback`), or for what they do (`DebugCallback`).
+"""Calls of Python functions while a program runs: for a value (`PureCallback`), or for side effects (`DebugCallback`).
 
-A function is no data: a program with one runs in the process that made it, and is not saved.
+A function cannot be serialised: a program with one runs in the process that created it, and is not saved.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _known: Final[WeakValueDictionary[str, HostFunction]] = WeakValueDictionary()
 
 @frozen(slots=False)
 class HostFunction:
-    """A Python function of arrays in this process; equal to itself alone, and alive while a program has it.
+    """A Python function of arrays in this process; compared by identity, and kept alive by programs that use it.
 
     Attributes:
-        name: What it is called, for reports and errors.
-        key: What it is found by when a program is copied as text.
+        name: Its name in reports and errors.
+        key: Identifies the function in a copy of the program as text.
     """
 
     name: str
-    key: str = field(repr=False)  # another one in every process
+    key: str = field(repr=False)  # differs between processes
 
     def __attrs_post_init__(self) -> None:
         known = _known.get(self.key)
@@ -50,10 +50,10 @@ class HostFunction:
             vars(self).update(vars(known))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
-        """What the function returns for copies of these arrays, which it may keep.
+        """Return the function's result for copies of these arrays, which it may keep.
 
         Raises:
-            CallbackError: It raised an error, which is the cause of this one; or it is another process's.
+            CallbackError: The function raised an error, which is the cause of this one; or it belongs to another process.
         """
         if "call" not in vars(self):
             raise CallbackError(f"callback {self.name}: it is a function of the process that made the program")
@@ -66,7 +66,7 @@ class HostFunction:
 
 
 def host_function(function: Callable[..., Any], name: str) -> HostFunction:
-    """A Python function as an attribute of ops."""
+    """Return a Python function as an attribute of ops."""
     made = HostFunction(name, f"{_PROCESS}-{next(_numbers)}")
     object.__setattr__(made, "call", function)
     _known[made.key] = made
@@ -83,11 +83,11 @@ def _raised_at(error: Exception) -> list[Fact]:
 
 
 def expect_given(op: PureCallback | DebugCallback, x: Sequence[TensorType]) -> None:
-    """Require operands that the function of a callback can be called with, one for each of its dtypes.
+    """Require operands that the function of a callback accepts, one for each of its dtypes.
 
     Raises:
-        WrongInputCountError, DtypeError: There are more or fewer, or of another kind: a pass may change their width alone.
-        ShapeError: One does not begin with the axes that the callback is mapped over.
+        WrongInputCountError, DtypeError: Their number or a kind differs: a pass may only change their width.
+        ShapeError: An operand does not begin with the axes that the callback is mapped over.
     """
     if len(x) != len(op.dtypes):
         raise WrongInputCountError(f"{op.title}: {op.function.name} takes {len(op.dtypes)} operands, not {len(x)}")
@@ -100,22 +100,22 @@ def expect_given(op: PureCallback | DebugCallback, x: Sequence[TensorType]) -> N
 
 
 def per_example(batch: Sequence[int], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-    """The operands of each call: one for each element of the mapped axes."""
+    """Return the operands of each call: one for each element of the mapped axes."""
     return [[a[index] for a in arrays] for index in np.ndindex(*batch)]
 
 
 @define_op
 class PureCallback(CustomDerivative, Op):
-    """What a Python function returns for its operands: it must have no effects, and may be called any number of times.
+    """The results of a Python function of the operands: it must have no side effects, and may be called any number of times.
 
     Shapes:
         operands: [batch.., ...]    ->    results: [batch.., ...]
 
     Attributes:
-        function: Which one.
-        dtypes: The dtypes of the operands, which it is called with.
-        results: The types of what it returns.
-        batch_shape: The sizes of the axes it is mapped over: it is called once for each element.
+        function: The function.
+        dtypes: The dtypes of the operands, as passed to the function.
+        results: The types of its results.
+        batch_shape: The sizes of the axes that it is mapped over: it is called once for each element.
     """
 
     category: ClassVar[Category] = "boundary"
@@ -188,7 +188,7 @@ class PureCallback(CustomDerivative, Op):
 
 @define_op
 class DebugCallback(Op):
-    """A call of a Python function for what it does: it stays, in its order among the others, and gives nothing (a false).
+    """A call of a Python function for its side effects: it is kept, in order among the others, and returns false.
 
     Shapes:
         operands: [batch.., ...]    ->    bool[]

@@ -1,4 +1,4 @@
-"""What programs do besides their results: which graphs do anything, and graphs that no longer do."""
+"""Side effects of programs: whether graphs have any, and graphs without them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["are_pure", "without_effects"]
 
 
 def are_pure(*bodies: Graph) -> bool:
-    """Whether nothing in some bodies has an effect, so that what runs them may be merged and dropped."""
+    """Return whether no node of some bodies has an effect, so that the op that runs them may be merged and dropped."""
     return all(n.op.is_pure for body in bodies for n in body.nodes)
 
 
 def without_effects(graph: Graph) -> Graph:
-    """The graph without what it does besides its results, for a second evaluation: an effect that gives a result stays."""
+    """Return the graph without its side effects, for a second evaluation; an effect with a used result is kept."""
     if are_pure(graph):
         return graph
     read = {v for node in graph.nodes for v in node.present()} | graph.output_set

@@ -1,10 +1,10 @@
-"""Functions that users of NumPy and JAX know by name, as compositions of ops: nothing here has a rule of its own.
+"""Functions of NumPy and JAX as compositions of ops, without rules of their own.
 
-elementwise      numbers one by one: angles, signs, extremes that pass over NaN, closeness
-without_nan      reductions that pass over NaN
+elementwise      elementwise functions: angles, signs, extremes that ignore NaN, closeness
+without_nan      reductions that ignore NaN
 quantiles        medians, quantiles, percentiles
 statistics       weighted means, covariances, integrals along an axis
 bins             counts and sums by group: histograms, segments
 interpolation    straight lines between points, polynomials
-signals          running products of two lines
+signals          convolution and correlation of two vectors
 """

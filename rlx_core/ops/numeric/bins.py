@@ -1,4 +1,4 @@
-"""Counts and sums by group: bins of a histogram, segments of a line."""
+"""Counts and sums by group: bins of a histogram, segments of an axis."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = [
 
 @checked_call
 def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
-    """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
+    """The number of occurrences of each of 0 … `length` - 1 in `x`, or the sum of the weights at the same positions.
 
-    The length is given, because sizes are known before a program runs. What is outside of it is not counted.
+    The length is an argument, because sizes are known before a program runs. Values out of range are not counted.
 
     Args:
         x: i[n].
         weights: [n], or none for i64 counts.
-        length: Of the result.
+        length: The length of the result.
 
     Raises:
-        ShapeError: `x` has other than one axis, or the weights another shape.
+        ShapeError: `x` does not have one axis, or the weights have another shape.
     """
     if len(shape_of(x)) != 1:
         raise ShapeError(f"bincount: x is a line of integers, not {list(shape_of(x))}")
@@ -58,17 +58,17 @@ def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
 def histogram(
     x: Any, bins: Any = 10, range: tuple[float, float] | None = None, weights: Any = None, density: bool = False
 ) -> tuple[Any, Any]:
-    """How many elements of `x` lie in each bin, and the edges of the bins; the last one holds its upper edge too.
+    """The number of elements of `x` in each bin, and the edges of the bins; the last bin includes its upper edge.
 
     Args:
         x: Real numbers of any shape.
-        bins: How many of one width, or their edges in order.
-        range: From where to where; that of `x` unless given. Outside of it nothing is counted.
-        weights: Of the shape of `x`: what is added up instead of ones.
+        bins: The number of bins of equal width, or their edges in order.
+        range: The lower and upper bound; by default that of `x`. Elements outside are not counted.
+        weights: The weights that are summed instead of ones, of the shape of `x`.
         density: Whether the counts are divided by their sum and the width of the bin.
 
     Raises:
-        ConfigError: `bins` is no number of at least 1, or the range goes down.
+        ConfigError: `bins` is not a number of at least 1, or the range is decreasing.
         ShapeError: The weights have another shape.
     """
     x = reshape(floating(x), (-1,))
@@ -94,7 +94,7 @@ def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise ConfigError(f"histogram: bins is a number of at least 1 or a line of edges, not {bins!r}")
     low, high = (min(x), max(x)) if ends is None else (asarray(end, x.dtype) for end in ends)
-    # Where all numbers are one, NumPy's bins are as wide as 1 together.
+    # If all numbers are equal, NumPy's bins have a total width of 1.
     low, high = where(equal(low, high), low - 0.5, low), where(equal(low, high), high + 0.5, high)
     steps = cast(iota(axis=0, shape=(bins + 1,)), to=x.dtype)
     even = low + multiply(steps, divide(high - low, bins))
@@ -103,40 +103,40 @@ def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
 
 @checked_call
 def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
-    """The sums of the rows of `data` that have the same number; 0 for a number that none has.
+    """The sums of the rows of `data` with the same segment id; 0 for an id without rows.
 
     Args:
         data: [n, ..].
-        segment_ids: i[n], in any order; rows with a number outside of 0 … `num_segments` - 1 count nowhere.
+        segment_ids: i[n], in any order; rows with an id outside of 0 … `num_segments` - 1 are ignored.
         num_segments: The first size of the result.
 
     Raises:
-        ShapeError: The rows and the numbers are not as many.
+        ShapeError: The numbers of rows and ids differ.
     """
     return _segments("segment_sum", "add", 0, data, segment_ids, num_segments)
 
 
 @checked_call
 def segment_prod(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
-    """The products of segments, as `segment_sum` takes them; 1 where there is no row."""
+    """The products of segments, with the arguments of `segment_sum`; 1 for an empty segment."""
     return _segments("segment_prod", "mul", 1, data, segment_ids, num_segments)
 
 
 @checked_call
 def segment_max(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
-    """The largest element of each segment, as `segment_sum` takes them; the lowest number, or -∞, where there is none."""
+    """The largest element of each segment, with the arguments of `segment_sum`; the lowest number, or -∞, if it is empty."""
     return _segments("segment_max", "max", _extreme(data, lowest=True), data, segment_ids, num_segments)
 
 
 @checked_call
 def segment_min(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
-    """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
+    """The smallest element of each segment, with the arguments of `segment_sum`; the largest number, or ∞, if it is empty."""
     return _segments("segment_min", "min", _extreme(data, lowest=False), data, segment_ids, num_segments)
 
 
 @checked_call
 def segment_mean(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
-    """The means of segments, as `segment_sum` takes them; 0 where there is no row."""
+    """The means of segments, with the arguments of `segment_sum`; 0 for an empty segment."""
     data = floating(data)
     total = segment_sum(data, segment_ids, num_segments)
     rows = segment_sum(ones(shape_of(data)[:1], data.dtype), segment_ids, num_segments)

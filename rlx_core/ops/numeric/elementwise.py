@@ -1,4 +1,4 @@
-"""Of numbers one by one, where NumPy has a name and rlx's ops are enough."""
+"""Elementwise functions of NumPy that are compositions of rlx's ops."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ __all__ = [
 
 
 def floating(x: Any) -> Any:
-    """`x` in floating point: integers and bools become f32, those of 64 bits f64, as in `mean`."""
+    """Return `x` in floating point: integers and bools become f32, 64-bit ones f64, as in `mean`."""
     own = dtype_of(x)
     if own.is_differentiable:
         return operand(x)
@@ -75,7 +75,7 @@ def floating(x: Any) -> Any:
 
 @checked_call
 def angle(x: Any) -> Any:
-    """The phase in (-π, π], 0 at 0; of a real number π below 0, else 0, and NaN of NaN."""
+    """The phase in (-π, π], 0 at 0; for a real number π below 0, else 0, and NaN for NaN."""
     if dtype_of(x).is_complex:
         return complex.angle(x)
     x = floating(x)
@@ -96,19 +96,19 @@ def rad2deg(x: Any) -> Any:
 
 @checked_call
 def fmax(x1: Any, x2: Any) -> Any:
-    """The larger of two numbers; of a number and NaN the number."""
+    """The larger of two numbers; the number if one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
 @checked_call
 def fmin(x1: Any, x2: Any) -> Any:
-    """The smaller of two numbers; of a number and NaN the number."""
+    """The smaller of two numbers; the number if one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 @checked_call
 def fmod(x1: Any, x2: Any) -> Any:
-    """The remainder of a division rounded towards 0, C's `fmod`: it has the sign of `x1`, also where it is 0.
+    """The remainder of a division rounded towards 0, like C's `fmod`: it has the sign of `x1`, also if it is 0.
 
     `remainder` has the sign of `x2`.
     """
@@ -116,13 +116,13 @@ def fmod(x1: Any, x2: Any) -> Any:
         rest = remainder(abs(x1), abs(x2))
         return where(signbit(floating(x1)), negative(rest), rest)
     rest = remainder(x1, x2)
-    # Not by sizes: the smallest integer has none.
+    # Not by absolute values: that of the smallest integer overflows.
     return where(logical_and(not_equal(rest, 0), less(x1, 0) ^ less(x2, 0)), subtract(rest, x2), rest)
 
 
 @checked_call
 def heaviside(x1: Any, x2: Any) -> Any:
-    """0 below 0, 1 above it, and `x2` at 0; NaN stays."""
+    """0 below 0, 1 above it, and `x2` at 0; NaN is preserved."""
     x1 = floating(x1)
     return where(isnan(x1), x1, where(equal(x1, 0), x2, where(greater(x1, 0), 1, 0)))
 
@@ -138,7 +138,7 @@ def sinc(x: Any) -> Any:
     """sin(πx) / πx, and 1 at 0."""
     angle = multiply(floating(x), math.pi)
     is_0 = equal(angle, 0)
-    # Both branches are differentiated: that which is not taken must not divide by 0.
+    # Both branches are differentiated: the one that is not selected must not divide by 0.
     return where(is_0, 1, divide(sin(angle), where(is_0, 1, angle)))
 
 
@@ -156,7 +156,7 @@ def isneginf(x: Any) -> Any:
 
 @checked_call
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
+    """Numbers in place of NaN and the infinities: by default 0, and the largest and the lowest of the dtype."""
     x = asarray(x)
     own = dtype_of(x)
     if not own.is_float:
@@ -168,9 +168,9 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 
 @checked_call
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether |a - b| <= atol + rtol |b|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
+    """Whether |a - b| <= atol + rtol |b|; equal infinities are close, and NaNs are with `equal_nan`."""
     a, b = floating(a), floating(b)
-    # An infinite difference would pass under an infinite bound.
+    # An infinite difference would be within an infinite bound.
     bound = add(number("isclose: atol", atol), multiply(number("isclose: rtol", rtol), abs(b)))
     near = logical_and(isfinite(b), less_equal(abs(subtract(a, b)), bound))
     close = logical_or(equal(a, b), near)
@@ -179,12 +179,12 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 @checked_call
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether all elements are close, as `isclose` has it; a bool of no axes."""
+    """Whether all elements are close, as in `isclose`; a bool scalar."""
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 @checked_call
 def array_equal(a1: Any, a2: Any) -> Any:
-    """Whether both have one shape and the same elements; a bool of no axes."""
+    """Whether both have the same shape and elements; a bool scalar."""
     same = tuple(shape_of(a1)) == tuple(shape_of(a2))
     return all(equal(a1, a2)) if same else full((), False)

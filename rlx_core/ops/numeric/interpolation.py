@@ -1,4 +1,4 @@
-"""Straight lines between points, and polynomials."""
+"""Linear interpolation between points, and polynomials."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["interp", "polyval"]
 
 @checked_call
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """The values at `x` of the straight lines that join points.
+    """The linear interpolation of points, evaluated at `x`.
 
     Args:
         x: f[..].
-        xp: f[n], where the points are, in ascending order.
+        xp: f[n], the coordinates of the points, in ascending order.
         fp: f[n], their values.
-        left, right: Values before the first and behind the last point; those of these points unless given.
+        left, right: Values before the first and after the last point; by default those of these points.
 
     Raises:
-        ShapeError: `xp` and `fp` are not lines of one length, or empty.
+        ShapeError: `xp` and `fp` are not vectors of one length, or are empty.
     """
     x, xp, fp = floating(x), floating(xp), floating(fp)
     if len(shape_of(xp)) != 1 or tuple(shape_of(xp)) != tuple(shape_of(fp)) or shape_of(xp)[0] == 0:
@@ -42,7 +42,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     start, end = take(xp, below, axis=0), take(xp, above, axis=0)
     low, high = take(fp, below, axis=0), take(fp, above, axis=0)
     width = subtract(end, start)
-    # Between points at one place there is no line; the division is by 1 there, for the derivative's sake too.
+    # Points at equal coordinates have no slope; the division is by 1 there, also for the derivative.
     flat = equal(width, 0)
     y = add(low, multiply(divide(subtract(x, start), where(flat, 1, width)), subtract(high, low)))
     y = where(flat, low, y)
@@ -55,7 +55,7 @@ def polyval(p: Any, x: Any) -> Any:
     """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
 
     Raises:
-        ShapeError: `p` is no line, or its length is not known.
+        ShapeError: `p` is not a vector, or its length is unknown.
     """
     p, x = operand(p), operand(x)
     if len(shape_of(p)) != 1 or not isinstance(shape_of(p)[0], int):

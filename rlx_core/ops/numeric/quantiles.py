@@ -1,4 +1,4 @@
-"""Medians, quantiles and percentiles: places in sorted lines."""
+"""Medians, quantiles and percentiles: positions in sorted vectors."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 @checked_call
 def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
-    """The numbers below which the share `q` of the elements over `axis` lies; NaN where one of them is NaN.
+    """The numbers below which a fraction `q` of the elements over `axis` lies; NaN if one of them is NaN.
 
     Args:
         x: Real numbers; integers become floats as in `mean`.
-        q: From 0 to 1: a number, or a line of them, which is then the first axis of the result.
+        q: From 0 to 1: a number, or a vector, which becomes the first axis of the result.
         axis: One, several, or all.
         keepdims: Whether the axes stay, with one element.
-        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" the middle.
+        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" their mean.
 
     Raises:
-        ConfigError: `q` is outside of 0..1, or the method is another one.
+        ConfigError: `q` is outside of 0..1, or the method is unknown.
         ShapeError: `q` has more than one axis, or there is no element.
     """
     return _quantile("quantile", x, q, 1, axis, keepdims, method, passes_nan=False)
@@ -53,25 +53,25 @@ def percentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, met
 
 @checked_call
 def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The middle element over `axis`, of an even number the mean of both; NaN where one is NaN."""
+    """The middle element over `axis`, for an even number the mean of both; NaN if one is NaN."""
     return _quantile("median", x, 0.5, 1, axis, keepdims, "linear", passes_nan=False)
 
 
 @checked_call
 def nanquantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
-    """`quantile` of what is not NaN; NaN where nothing else is there."""
+    """`quantile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanquantile", x, q, 1, axis, keepdims, method, passes_nan=True)
 
 
 @checked_call
 def nanpercentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
-    """`percentile` of what is not NaN; NaN where nothing else is there."""
+    """`percentile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanpercentile", x, q, 100, axis, keepdims, method, passes_nan=True)
 
 
 @checked_call
 def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """`median` of what is not NaN; NaN where nothing else is there."""
+    """`median` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanmedian", x, 0.5, 1, axis, keepdims, "linear", passes_nan=True)
 
 
@@ -92,7 +92,7 @@ def _quantile(
     if isinstance(count, int) and not passes_nan and isinstance(shares, np.ndarray):
         at = shares * (count - 1)  # known now, in f64
     else:
-        held = dtype_of(lines).accumulator  # narrow floats do not hold every position
+        held = dtype_of(lines).accumulator  # narrow floats cannot represent every position
         at = multiply(cast(asarray(shares), to=held), maximum(cast(subtract(numbers, 1), to=held), 0))
     y = _between(lines, broadcast_to(at, (*kept, shape_of(at)[-1])), method)
     y = where(numbers == 0, np.nan, y) if passes_nan else where(any(nans, axis=-1, keepdims=True), np.nan, y)
@@ -104,7 +104,7 @@ def _quantile(
 
 
 def _shares(name: str, q: Any, whole: int) -> Any:
-    """`q` as a line from 0 to 1."""
+    """Return `q` as a vector from 0 to 1."""
     if len(shape_of(q)) > 1:
         raise ShapeError(f"{name}: q is one number or a line of them, not {list(shape_of(q))}")
     if hasattr(q, "node"):
@@ -119,7 +119,7 @@ def _shares(name: str, q: Any, whole: int) -> Any:
 
 
 def _between(lines: Any, at: Any, method: str) -> Any:
-    """The elements of sorted lines at positions that lie between two."""
+    """Return the elements of sorted vectors at fractional positions."""
     if method == "nearest":
         return take_along_axis(lines, cast(round(at), to="i64"))
     low, high = (cast(bound(at), to="i64") for bound in (floor, ceil))
@@ -127,5 +127,5 @@ def _between(lines: Any, at: Any, method: str) -> Any:
         return take_along_axis(lines, low if method == "lower" else high)
     below, above = take_along_axis(lines, low), take_along_axis(lines, high)
     part = 0.5 if method == "midpoint" else cast(subtract(at, floor(at)), to=lines.dtype)
-    # Where both are one element, an infinite one among them, there is nothing between.
+    # Where both are equal, possibly infinite, no interpolation is needed.
     return where(below == above, below, add(below, multiply(part, subtract(above, below))))

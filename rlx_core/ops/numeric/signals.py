@@ -1,4 +1,4 @@
-"""Running products of two lines."""
+"""Convolution and correlation of two vectors."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Mode = Literal["full", "same", "valid"]
 
 @checked_call
 def convolve(a: Any, v: Any, mode: Mode = "full") -> Any:
-    """The convolution of two lines: y[k] = Σ a[i] v[k - i].
+    """The convolution of two vectors: y[k] = Σ a[i] v[k - i].
 
     Args:
         a: [n].
         v: [m].
-        mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
-            "valid": where the shorter one lies within.
+        mode: "full": at every overlap, n + m - 1 elements; "same": the middle of these, of the length of the longer vector;
+            "valid": at full overlaps.
 
     Raises:
-        ShapeError: An operand is no line of known length, or empty.
+        ShapeError: An operand is not a vector of known length, or is empty.
     """
     return _sliding("convolve", a, v, mode)
 
 
 @checked_call
 def correlate(a: Any, v: Any, mode: Mode = "valid") -> Any:
-    """The cross-correlation of two lines: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
+    """The cross-correlation of two vectors: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
     return _sliding("correlate", a, flip(conj(operand(v))), mode)
 
 

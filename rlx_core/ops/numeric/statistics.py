@@ -25,7 +25,7 @@ __all__ = ["average", "corrcoef", "cov", "trapezoid"]
 
 @checked_call
 def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Any:
-    """The mean over `axis`, in which elements count by their weights: of the shape of `x`, or a line along one axis.
+    """The mean over `axis`, with weights of the elements: of the shape of `x`, or a vector along one axis.
 
     Raises:
         ShapeError: The weights have neither shape.
@@ -49,20 +49,20 @@ def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
     """The covariances of variables, which are the rows of `x` `[variables, observations]`, or its columns; `[v, v]`.
 
     Raises:
-        ShapeError: `x` has other than two axes.
+        ShapeError: `x` does not have two axes.
     """
     if len(shape_of(x)) != 2:
         raise ShapeError(f"cov: x is [variables, observations], not {list(shape_of(x))}")
     x = floating(x) if flag("cov: rowvar", rowvar) else matrix_transpose(floating(x))
     centred = subtract(x, mean(x, axis=1, keepdims=True))
     count = asarray(shape_of(x)[1], dtype_of(centred).component)
-    # NaN where the correction leaves no observation, as in NumPy: 0 divided by 0.
+    # NaN if the correction leaves no observations, as in NumPy: 0 divided by 0.
     return divide(matmul(centred, conj(matrix_transpose(centred))), maximum(subtract(count, correction), 0))
 
 
 @checked_call
 def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
-    """The correlations of variables, as `cov` takes them: from -1 to 1."""
+    """The correlations of variables, with the arguments of `cov`: from -1 to 1."""
     covariance = cov(x, rowvar=rowvar)
     deviation = sqrt(diagonal(covariance))
     return clip(divide(divide(covariance, expand_dims(deviation, 1)), expand_dims(deviation, 0)), -1, 1)
@@ -74,9 +74,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
     Args:
         y: f[.., n, ..].
-        x: Where the points are: a line of n, or of the shape of `y`; else they are `dx` apart.
-        dx: The distance of neighbours.
-        axis: The axis that goes.
+        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it they are `dx` apart.
+        dx: The distance of adjacent points.
+        axis: The axis of integration.
     """
     y = floating(y)
     place = normalize_axis(axis, len(shape_of(y)))

@@ -1,4 +1,4 @@
-"""Reductions that pass over NaN."""
+"""Reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = ["nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "
 
 @checked_call
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum over `axis` of what is not NaN; integers and truth values are added up as `sum` does."""
+    """The sum over `axis` of the elements that are not NaN; integers and bools are summed as in `sum`."""
     return sum(_filled(x, 0), axis=axis, keepdims=keepdims)
 
 
 @checked_call
 def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The product over `axis` of what is not NaN."""
+    """The product over `axis` of the elements that are not NaN."""
     return prod(_filled(x, 1), axis=axis, keepdims=keepdims)
 
 
 @checked_call
 def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
+    """The mean over `axis` of the elements that are not NaN; NaN if there are none."""
     x = floating(x)
     return divide(nansum(x, axis, keepdims), _counted(x, axis, keepdims))
 
 
 @checked_call
 def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """The variance over `axis` of what is not NaN, in two passes, divided by their count - correction."""
+    """The variance over `axis` of the elements that are not NaN, in two passes, divided by their count - correction."""
     x = floating(x)
     # 0 where x is NaN, before the square: its derivative would be 0 times NaN.
     deviation = where(isnan(x), 0, subtract(x, nanmean(x, axis, keepdims=True)))
@@ -58,25 +58,25 @@ def nanstd(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
 
 @checked_call
 def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest element over `axis` that is not NaN; NaN where nothing else is there."""
+    """The largest element over `axis` that is not NaN; NaN if there is none."""
     return _or_nan(max(_filled(x, -np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
 @checked_call
 def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The smallest element over `axis` that is not NaN; NaN where nothing else is there."""
+    """The smallest element over `axis` that is not NaN; NaN if there is none."""
     return _or_nan(min(_filled(x, np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
 
 
 @checked_call
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the first largest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    """The index of the first largest element of `axis` that is not NaN; 0 if there is none."""
     return argmax(_filled(x, -np.inf), axis=axis, keepdims=keepdims)
 
 
 @checked_call
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the first smallest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    """The index of the first smallest element of `axis` that is not NaN; 0 if there is none."""
     return argmin(_filled(x, np.inf), axis=axis, keepdims=keepdims)
 
 
@@ -85,7 +85,7 @@ def _filled(x: Any, number: float) -> Any:
 
 
 def _counted(x: Any, axis: Axis, keepdims: bool) -> Any:
-    """How many elements are not NaN, as real numbers of the width of `x`, which are floats or complex."""
+    """Return the number of elements that are not NaN, as real numbers of the width of `x`, which are floats or complex."""
     return sum(cast(logical_not(isnan(x)), to=dtype_of(x).component), axis=axis, keepdims=keepdims)
 
 
@@ -94,5 +94,5 @@ def _or_nan(y: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def _has_nan(x: Any) -> bool:
-    """Whether the dtype of `x` knows a NaN."""
+    """Return whether the dtype of `x` has a NaN."""
     return dtype_of(x).is_float or dtype_of(x).is_complex

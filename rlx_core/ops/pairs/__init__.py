@@ -1,1 +1,1 @@
-"""A complex number as the two real ones that it is in memory, and back: nothing is computed, and nothing moves."""
+"""Conversion of a complex number to its two real parts in memory, and back: views without computation or copies."""

@@ -1,6 +1,6 @@
 """Complex tensors read as pairs of real numbers along a new last axis, and the reverse.
 
-With them real and imaginary parts are slices, so that targets which compute no complex number, as all native code, get them
+With these ops real and imaginary parts are slices, so that targets without complex numbers, such as all native code, get them
 by views: `Real`, `Imag` and `MakeComplex` decompose into these.
 """
 
@@ -24,7 +24,7 @@ from rlx_core.ops.samples import Rejected, Sample
 
 
 class Reread(Op):
-    """What both share: elements that stay where they are."""
+    """Base of both ops: their results are views."""
 
     category: ClassVar = "movement"
 
@@ -36,7 +36,7 @@ class Reread(Op):
 
 @define_op
 class ViewAsReal(Reread):
-    """The real and the imaginary part of each element, side by side.
+    """The real and the imaginary part of each element, adjacent.
 
     Shapes:
         z: c[..]    ->    y: f[.., 2]
@@ -69,7 +69,7 @@ view_as_real = op_function(ViewAsReal)
 
 @define_op
 class ViewAsComplex(Reread):
-    """The complex numbers whose parts lie side by side.
+    """The complex numbers whose parts are adjacent.
 
     Shapes:
         x: f[.., 2]    ->    z: c[..]
@@ -93,7 +93,7 @@ class ViewAsComplex(Reread):
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
         width = x.dtype.itemsize
         *outer, inner = strides
-        # Parts side by side, and each pair where a complex number may lie.
+        # The parts are adjacent, and each pair is aligned like a complex number.
         is_paired = inner == width and offset % (2 * width) == 0 and all(s % (2 * width) == 0 for s in outer)
         return (offset, tuple(outer)) if is_paired else None
 

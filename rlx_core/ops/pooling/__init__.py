@@ -1,1 +1,1 @@
-"""Pooling: one number for every window of the spatial axes of `[n, c, ..]`, and where an extreme came from."""
+"""Pooling: one number for every window of the spatial axes of `[n, c, ..]`, and the positions of extremes."""

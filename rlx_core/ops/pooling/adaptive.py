@@ -1,4 +1,4 @@
-"""Pools of a given number of windows, whatever the sizes are."""
+"""Pools with a given number of windows, for any size of the operand."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
 
 @checked_call
 def adaptive_avg_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nchw") -> Array:
-    """The means of so many windows as `output_size` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
+    """The means of `output_size` windows: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        output_size: Of the result's spatial axes; one number, or one for each.
-        layout: Where the channels are.
+        output_size: The spatial sizes of the result; one number, or one for each axis.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: A size is below 1, or that of x not known or 0.
+        ShapeError: A size is below 1, or a spatial size of x is unknown or 0.
 
     >>> adaptive_avg_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
     [[[1.5, 2.5]]]
@@ -59,14 +59,14 @@ def adaptive_avg_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nch
 
 @checked_call
 def adaptive_max_pool(x: ArrayLike, output_size: Steps, *, layout: Layout = "nchw") -> Array:
-    """The largest cells of so many windows as `output_size` says, which lie as those of `adaptive_avg_pool`.
+    """The largest cells of `output_size` windows, with the positions of those of `adaptive_avg_pool`.
 
     >>> adaptive_max_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
     [[[2.0, 3.0]]]
     """
 
     def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
-        # A window that is shorter than others shows its last cell again.
+        # A window that is shorter than others repeats its last cell.
         cells = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
         return max_axes(gather(data, cells, axis=axis, oob="clip"), axes=(axis + 1,))
 
@@ -85,7 +85,7 @@ def _adapted(
     pool: Callable[..., Any],
     along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
 ) -> Any:
-    """Windows of one size where the sizes divide, else one axis after the other, with the windows' first and last cells."""
+    """Return the pool of windows of one size if the sizes divide, else of one axis after the other, with first and last cells."""
     wanted = steps(f"{what}: output_size", sizes, data.ndim - 2)
     own = data.shape[2:]
     for n, m in zip(own, wanted, strict=True):

@@ -1,4 +1,4 @@
-"""Pools that choose: the largest and the smallest cell of every window. At a tie the first one has the derivative."""
+"""Pools of extremes: the largest and the smallest cell of every window. At a tie the derivative goes to the first one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlx_core.ops.structural import as_axes
 
 
 class ExtremePool(PoolOp):
-    """What both have in common."""
+    """Base of both ops."""
 
     extreme: ClassVar[Extreme]
     kinks: ClassVar = (Kink([[[1.0, 1.0, 1.0]]], takes="first", gives=[[[1.0, 0.0, 0.0]]], kernel=(3,)),)
@@ -54,13 +54,13 @@ class ExtremePool(PoolOp):
 
 @define_op
 class MaxPool(ExtremePool):
-    """The largest cell of every window; padding is none, and NaN wins.
+    """The largest cell of every window; padding is ignored, and NaN propagates.
 
     Shapes:
         x: [n, c, l..]    ->    y: [n, c, o..]; one to three spatial axes, o as in `Conv`
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
     """
 
@@ -70,13 +70,13 @@ class MaxPool(ExtremePool):
 
 @define_op
 class MinPool(ExtremePool):
-    """The smallest cell of every window; padding is none, and NaN wins.
+    """The smallest cell of every window; padding is ignored, and NaN propagates.
 
     Shapes:
         x: [n, c, l..]    ->    y: [n, c, o..]; one to three spatial axes, o as in `Conv`
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
     """
 

@@ -1,4 +1,4 @@
-"""Pools as layers: windows of any size and step, a given number of windows, or the whole."""
+"""Pools as layers: windows of any size and stride, a given number of windows, or all cells."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ def max_pool(
     return_indices: bool = False,
     layout: Layout = "nchw",
 ) -> Any:
-    """The largest cell of every window; of equal ones the first has the derivative.
+    """The largest cell of every window; at a tie the derivative goes to the first one.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
-        kernel_size: Cells of a window; one number, or one for each spatial axis.
-        stride: Cells from a window to the next; `kernel_size` unless it is given.
-        padding: As in `conv`; what is padded is no cell of a window.
-        dilation: Cells from an element of a window to the next.
-        ceil_mode: Whether a last window that reaches beyond the padded axis counts, of the cells that there are.
-        return_indices: Whether i32 numbers of the cells follow, among those of their channel in row-major order: what
-            `max_unpool` takes.
-        layout: Where the channels are.
+        kernel_size: The size of a window; one number, or one for each spatial axis.
+        stride: The distance in cells between windows; `kernel_size` by default.
+        padding: As in `conv`; padding is ignored in the maximum.
+        dilation: The distance in cells between elements of a window.
+        ceil_mode: Whether to add a last window that exceeds the padded axis; it covers the existing cells.
+        return_indices: Whether to also return the i32 indices of the cells in their channel, in row-major order, for
+            `max_unpool`.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: A window is larger than the padded axis, or padding as wide as a window.
-        ConfigError: The padding or the layout is another word, or a list has another length than there are axes.
+        ShapeError: A window is larger than the padded axis, or padding is at least as wide as a window.
+        ConfigError: The padding or the layout is unknown, or a list does not have one entry per axis.
 
     >>> max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
@@ -110,7 +110,7 @@ def min_pool(
     ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
-    """The smallest cell of every window, as `max_pool` the largest."""
+    """The smallest cell of every window; arguments as in `max_pool`."""
     return _pooled("min_pool", extremes.min_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
@@ -125,7 +125,7 @@ def sum_pool(
     ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
-    """The sum of every window, as `max_pool` the largest cell."""
+    """The sum of every window; arguments as in `max_pool`."""
     return _pooled("sum_pool", totals.sum_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
@@ -140,7 +140,7 @@ def prod_pool(
     ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
-    """The product of every window, as `max_pool` the largest cell."""
+    """The product of every window; arguments as in `max_pool`."""
     return _pooled("prod_pool", totals.prod_pool, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
@@ -158,7 +158,7 @@ def avg_pool(
 ) -> Array:
     """The mean of every window, in which padding counts as zeros unless `count_include_pad` is false.
 
-    The other arguments and what is raised are those of `max_pool`.
+    The other arguments and the errors are those of `max_pool`.
 
     >>> avg_pool([[[1.0, 3.0, 2.0, 0.0]]], 2, padding=1, count_include_pad=False).tolist()
     [[[1.0, 2.5, 0.0]]]
@@ -192,7 +192,7 @@ def lp_pool(
 ) -> Array:
     """(Σ |x|^p)^(1/p) of every window; p above 0.
 
-    The other arguments and what is raised are those of `max_pool`.
+    The other arguments and the errors are those of `max_pool`.
 
     >>> lp_pool([[[3.0, 4.0]]], 2, 2).tolist()
     [[[5.0]]]
@@ -211,7 +211,7 @@ def lp_pool(
 
 @checked_call
 def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
-    """The mean over all spatial axes, which stay with size 1.
+    """The mean over all spatial axes, which are kept with size 1.
 
     Raises:
         ShapeError: There are no spatial axes, or more than three.
@@ -221,10 +221,10 @@ def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
 
 @checked_call
 def global_max_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
-    """The largest cell of all spatial axes, which stay with size 1; equal ones share the derivative.
+    """The largest cell of all spatial axes, which are kept with size 1; ties share the derivative.
 
     Raises:
-        ShapeError: There are no spatial axes, or more than three, or one has no cell.
+        ShapeError: There are no spatial axes, or more than three, or one is empty.
     """
     return spatially("global_max_pool", x, layout, lambda data: max_axes(data, axes=_spatial(data), keep_dim=True))
 
@@ -253,9 +253,9 @@ def _pooled(
 
 
 def ceiled(what: str, data: Any, cells: tuple[int, ...], at: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The operand and the attributes of a pool whose last windows may reach beyond the padded operand.
+    """Return the operand and the attributes of a pool whose last windows may exceed the padded operand.
 
-    A window is one more if it begins in front of the last cell, or in the padding before. What is beyond never counts.
+    A window is added if it begins before the last cell, or in the padding before. Cells beyond the padding are always ignored.
     """
     beyond = []
     for axis, (size, cell) in enumerate(zip(data.shape[2:], cells, strict=True)):
@@ -274,13 +274,13 @@ def ceiled(what: str, data: Any, cells: tuple[int, ...], at: dict[str, Any]) -> 
     wider = tuple(h + b for h, b in zip(at["hi"], beyond, strict=True))
     if not at.get("count_include_pad"):
         return data, {**at, "hi": wider}
-    # Padding counts, as zeros that lie there; what is beyond it does not.
+    # Padding is averaged as zeros; cells beyond it are ignored.
     none = (0,) * len(cells)
     return fitted(data, at["lo"], at["hi"]), {**at, "lo": none, "hi": tuple(beyond), "count_include_pad": False}
 
 
 def averaged_dtypes(data: Any) -> tuple[DType, DType]:
-    """The dtype of means of x, which are floats, and the one that sums are held in."""
+    """Return the dtype of means of x, which are floats, and the accumulation dtype."""
     own = as_dtype(data.dtype)
     if not own.is_differentiable:
         own = f64 if own.itemsize == 8 else f32

@@ -1,4 +1,4 @@
-"""What pools have in common: the windows of spatial axes, behind padding that is an op of its own."""
+"""Base classes of pools: the windows of spatial axes, after padding, which is a separate op."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ REAL = (*INTEGERS, *FLOATS)
 
 
 class SpatialPool(Windowed):
-    """An op of the windows of `[n, c, l..]`, which treats all examples and channels alike."""
+    """An op on the windows of `[n, c, l..]`, independent for each example and channel."""
 
     category: ClassVar[Category] = "reduction"
     kernel: tuple[int, ...]
 
     def windows(self, x: TensorType) -> Geometry:
-        """The windows of an operand with one to three spatial axes.
+        """Return the windows of an operand with one to three spatial axes.
 
         Raises:
-            ShapeError: The kernel has another number of axes, or padding is so wide that a window lies in it.
+            ShapeError: The kernel has another number of axes, or a window would contain padding alone.
         """
         expect_dtype("x", x, REAL, "a float or an integer")
         expect_rank("x", x, 3, 2 + MOST_AXES)
@@ -54,7 +54,7 @@ class SpatialPool(Windowed):
 
 
 class PoolOp(SpatialPool):
-    """One number for every window: `over` says which, and `fill` what it does not change by."""
+    """One number for every window: `over` computes it, and `fill` is its neutral element."""
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape((*x.shape[:2], *self.windows(x).counts(x.shape[2:])))
@@ -66,7 +66,7 @@ class PoolOp(SpatialPool):
         return self.over(windows_of(x, geometry), tuple(range(2, 2 + geometry.rank)))
 
     def fill(self, x: Value) -> Any:
-        """What padding holds."""
+        """Return the value of padding."""
         return 0
 
     def over(self, windows: Value, axes: tuple[int, ...]) -> Value:
@@ -77,18 +77,18 @@ class PoolOp(SpatialPool):
 
 
 def surrounded(x: Value, geometry: Geometry, fill: Any) -> Value:
-    """`x` with its padding."""
+    """Return `x` with its padding."""
     padded: Value = pad(x, scalar(fill, x.dtype), lo=(0, 0, *geometry.lo), hi=(0, 0, *geometry.hi))
     return padded
 
 
 def windows_of(x: Value, geometry: Geometry) -> Value:
-    """`[n, c, k.., o..]` of an operand that has its padding."""
+    """Return `[n, c, k.., o..]` of a padded operand."""
     return sliding_windows(x, kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
 
 
 def pool_samples() -> Iterator[Sample | Rejected]:
-    """Dtypes, numbers of axes, steps, padding, and what does not fit."""
+    """Yield samples: dtypes, numbers of axes, steps, padding, and invalid arguments."""
     for d in ("f32", "f64", "f16", "bf16", "i32"):
         yield Sample(f"{d}[2, 3, 6]", kernel=(2,), stride=(2,))
     yield Sample("f32[2, 2, 5, 6]", kernel=(3, 2), stride=(2, 1), lo=(1, 0), hi=(1, 1))

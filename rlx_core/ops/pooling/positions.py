@@ -1,4 +1,4 @@
-"""Where the extreme of a window is, and what follows it: the derivatives of pools that choose a cell."""
+"""Positions of the extremes of windows, and the derivatives of pools of extremes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Extreme = Literal["max", "min"]
 
 
 def extreme_of_nothing(dtype: DType, extreme: Extreme) -> Any:
-    """The number that every other one beats."""
+    """Return the neutral element of the extreme."""
     if dtype in FLOATS:
         return float("-inf") if extreme == "max" else float("inf")
     limits = np.iinfo(dtype.numpy)
@@ -39,17 +39,17 @@ def extreme_of_nothing(dtype: DType, extreme: Extreme) -> Any:
 
 @define_op
 class PoolPositions(SpatialPool):
-    """Which cell of every window is its extreme: the first one in row-major order, and NaN wins.
+    """The position of every window's extreme: the first one in row-major order, where NaN is extreme.
 
-    Cells are counted in row-major order within the window. A window that padding alone fills has the number of its cells.
+    Cells are counted in row-major order within the window. For a window of padding alone the position is its number of cells.
 
     Shapes:
         x: [n, c, l..], with its padding    ->    y: i32[n, c, o..]
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation: See `Windowed`.
-        lo, hi: How many cells at both ends of x are padding, and count for nothing.
+        lo, hi: The number of cells at both ends of x that are padding, and are ignored.
         extreme: "max" or "min".
     """
 
@@ -62,7 +62,7 @@ class PoolPositions(SpatialPool):
 
     @staticmethod
     def inner(geometry: Geometry) -> Geometry:
-        """The same windows of an operand that has its padding already."""
+        """Return the same windows of an operand that is padded already."""
         return evolve(geometry, lo=(0,) * geometry.rank, hi=(0,) * geometry.rank)
 
     def decompose(self, x: Value) -> Value:
@@ -98,7 +98,7 @@ pool_positions = op_function(PoolPositions)
 
 
 def cell_numbers(geometry: Geometry) -> Value:
-    """The number of each cell of a window, `i32[k.., 1..]`."""
+    """Return the number of each cell of a window, `i32[k.., 1..]`."""
     total: Any = None
     after = 1
     for axis in reversed(range(geometry.rank)):
@@ -110,7 +110,7 @@ def cell_numbers(geometry: Geometry) -> Value:
 
 
 def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
-    """Which cells of the windows are none of padding, `bool[k.., o..]`; `None` where all are."""
+    """Return which cells of the windows are not padding, `bool[k.., o..]`; `None` if there is no padding."""
     found: Any = None
     rank = geometry.rank
     for axis in range(rank):
@@ -129,14 +129,14 @@ def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
 
 @define_op
 class MaxPoolBackward(SpatialPool):
-    """The cotangent of x in `MaxPool` and `MinPool`: each dy goes to the cell that was chosen, and adds up there.
+    """The cotangent of x in `MaxPool` and `MinPool`: each dy is added to the cell at its position.
 
     Shapes:
         positions: i32[n, c, o..]    dy: f[n, c, o..]    ->    dx: f[n, c, sizes..]
 
     Attributes:
         sizes: The spatial dims of x.
-        kernel, stride, dilation, lo, hi: Those of the pool.
+        kernel, stride, dilation, lo, hi: The attributes of the pool.
     """
 
     sizes: Shape = field(converter=as_shape, kw_only=True)
@@ -189,18 +189,18 @@ max_pool_backward = op_function(MaxPoolBackward)
 
 
 def with_cells(y: Value, geometry: Geometry) -> Value:
-    """`[n, c, o..]` as `[n, c, 1.., o..]`, which broadcasts against windows."""
+    """Return `[n, c, o..]` as `[n, c, 1.., o..]`, which broadcasts against windows."""
     return reshape(y, (*y.shape[:2], *(1,) * geometry.rank, *y.shape[2:]))
 
 
 def is_chosen(positions: Value, geometry: Geometry) -> Value:
-    """Whether each cell of the windows is the one at its window's position, `bool[n, c, k.., o..]`."""
+    """Return whether each cell of the windows is the one at its window's position, `bool[n, c, k.., o..]`."""
     chosen: Value = with_cells(positions, geometry) == cell_numbers(geometry)
     return chosen
 
 
 def taken(x: Value, positions: Value, geometry: Geometry) -> Value:
-    """What x holds where each window has its position; 0 where that is no cell. x has its padding."""
+    """Return the element of x at the position of each window; 0 if there is none. x has its padding."""
     axes = tuple(range(2, 2 + geometry.rank))
     return sum_axes(where(is_chosen(positions, geometry), windows_of(x, geometry), 0), axes=axes)
 

@@ -1,4 +1,4 @@
-"""Pools that add up or multiply: sums, means and products of windows."""
+"""Pools that sum or multiply: sums, means and products of windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SumPool(PoolOp):
         x: [n, c, l..]    ->    y: [n, c, o..]; one to three spatial axes, o as in `Conv`
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
     """
 
@@ -55,9 +55,9 @@ class AvgPool(PoolOp):
         x: f[n, c, l..]    ->    y: f[n, c, o..]; one to three spatial axes, o as in `Conv`
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
-        count_include_pad: Whether cells of padding count, as zeros.
+        count_include_pad: Whether padding is averaged, as zeros.
     """
 
     kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
@@ -95,13 +95,13 @@ avg_pool = op_function(AvgPool)
 
 @define_op
 class ProdPool(PoolOp):
-    """The product of every window; padding counts for nothing.
+    """The product of every window; padding is ignored.
 
     Shapes:
         x: [n, c, l..]    ->    y: [n, c, o..]; one to three spatial axes, o as in `Conv`
 
     Attributes:
-        kernel: Cells of a window along each spatial axis.
+        kernel: The size of a window along each spatial axis.
         stride, dilation, lo, hi: See `Windowed`.
     """
 

@@ -1,4 +1,4 @@
-"""The way back from pools: where each window's largest cell lies in the operand, and an operand with such cells alone."""
+"""The inverse of pools: the index of each window's largest cell in the operand, and an operand with these cells alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["cells_of_windows", "fractional_max_pool", "max_unpool"]
 
 
 def cells_of_windows(data: Any, geometry: Geometry, settings: dict[str, Any]) -> Any:
-    """The number of each window's largest cell among those of a channel of `data`, `i32[n, c, o..]`."""
+    """Return the index of each window's largest cell among those of a channel of `data`, `i32[n, c, o..]`."""
     whole = data
     if geometry.is_padded:
         kind = as_dtype(data.dtype)
@@ -63,19 +63,19 @@ def max_unpool(
     output_size: Sequence[Dim] | None = None,
     layout: Layout = "nchw",
 ) -> Array:
-    """What `max_pool(..., return_indices=True)` chose where it chose it, and 0 elsewhere; of several for one cell one stays.
+    """The maxima of `max_pool(..., return_indices=True)` at their original positions, and 0 elsewhere; one per cell is kept.
 
     Args:
-        x: `[n, c, o..]`: the largest cells.
-        indices: Integers like x: where each lies among the cells of its channel, in row-major order.
-        kernel_size, stride, padding: Those of the pool; padding as numbers.
-        output_size: The spatial dims of the result; the smallest that the windows fit into unless they are given.
-        layout: Where the channels of all three are.
+        x: `[n, c, o..]`: the maxima.
+        indices: Integers of the shape of x: the index of each among the cells of its channel, in row-major order.
+        kernel_size, stride, padding: The arguments of the pool; padding as numbers.
+        output_size: The spatial dims of the result; by default the smallest that the windows fit into.
+        layout: The position of the channels of all three.
 
     Raises:
-        ShapeError: The indices are not like x.
-        DtypeError: They are no integers.
-        IndexRangeError: One is no cell of the result.
+        ShapeError: The indices do not have the shape of x.
+        DtypeError: They are not integers.
+        IndexRangeError: An index is out of range.
 
     >>> values, indices = rlx.nn.max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2, return_indices=True)
     >>> max_unpool(values, indices, 2).tolist()
@@ -103,16 +103,16 @@ def max_unpool(
 def fractional_max_pool(
     key: Key, x: ArrayLike, kernel_size: Steps, output_size: Steps, *, layout: Layout = "nchw"
 ) -> Array:
-    """The largest cells of windows that lie at random, so many that the result has these sizes.
+    """The largest cells of windows at random positions, whose number is given by the spatial sizes of the result.
 
-    Each channel of each example has windows of its own, from half a step earlier or later than even ones.
+    Each channel of each example has separate windows, which deviate from evenly spaced ones by less than a cell.
 
     Args:
-        key: What the places are drawn of.
+        key: The key of the positions.
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
-        kernel_size: Cells of a window.
-        output_size: Spatial dims of the result.
-        layout: Where the channels are.
+        kernel_size: The size of a window.
+        output_size: The spatial dims of the result.
+        layout: The position of the channels.
 
     Raises:
         ShapeError: The windows do not fit.
@@ -141,7 +141,7 @@ def fractional_max_pool(
 
 
 def _pooled_along(data: Any, axis: int, cell: int, count: int, drawn: Any) -> Any:
-    """The largest of windows along one axis, whose places a number from [0, 1) for each channel says."""
+    """Return the maxima of windows along one axis; a number from [0, 1) per channel determines their positions."""
     step = 0.0 if count == 1 else (data.shape[axis] - cell) / (count - 1)
     number = iota(axis=2, shape=(*data.shape[:2], count), dtype=i32)
     first = cast((cast(number, to=drawn.dtype) + drawn) * step, to=i32) - cast(drawn * step, to=i32)

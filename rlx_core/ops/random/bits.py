@@ -1,4 +1,4 @@
-"""Random bits of any shape, and dropout: what a key gives is drawn again where it is needed again, and stored nowhere."""
+"""Random bits of any shape, and dropout: numbers are regenerated from the key wherever they are needed again, never stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["DROPPED_BITS", "Dropout", "RandomBits", "dropout", "joined_key", "ra
 
 
 def joined_key(words: Any) -> Any:
-    """The two words of a key, u32[.., 2], as one of u64[..]."""
+    """Return the two words of a key, u32[.., 2], as one of u64[..]."""
     low, high = (
         reshape(cast(narrow(words, axis=-1, start=k, length=1), to=u64), tuple(words.shape[:-1])) for k in (0, 1)
     )
@@ -38,13 +38,13 @@ def joined_key(words: Any) -> Any:
 
 @define_op
 class RandomBits(Op):
-    """Words of which all bits are random, in the order of the key's stream 0.
+    """Words with all bits random, in the order of the key's stream 0.
 
     Shapes:
         key: u32[.., 2]    ->    y: [.., *shape]
 
     Attributes:
-        shape: What is drawn for each key.
+        shape: The shape of the bits of each key.
         dtype: u32 or u64; one of u64 takes two words of the stream.
     """
 
@@ -91,7 +91,7 @@ class RandomBits(Op):
 random_bits = op_function(RandomBits)
 
 DROPPED_BITS = 24
-"""Bits of a word that are compared with a rate, which is so rounded up to a multiple of 2^-24."""
+"""Number of bits of a word that are compared with a rate, which is thereby rounded up to a multiple of 2^-24."""
 
 
 def _rate(op: Any, attribute: Attribute[Any], value: float) -> None:
@@ -103,8 +103,8 @@ def _rate(op: Any, attribute: Attribute[Any], value: float) -> None:
 class Dropout(Op):
     """Each element is 0 with a probability of `rate`, and x / (1 - rate) otherwise.
 
-    Which elements those are follows from the key and the place alone, so the gradient draws the same mask again instead of
-    keeping it. At rate 1 the result is 0.
+    The mask is a function of the key and the position alone, so the gradient regenerates it instead of saving it. At rate 1 the
+    result is 0.
 
     Shapes:
         x: f[..]    key: u32[2]    ->    y: f[..]
@@ -126,7 +126,7 @@ class Dropout(Op):
         return x
 
     def decompose(self, x: Value, key: Value) -> Value:
-        # Integers are compared, so that a mask is the same whatever dtype and device x has.
+        # Integers are compared, so that a mask does not depend on the dtype and device of x.
         drawn = bitwise_right_shift(RandomBits(x.shape)(key), scalar(32 - DROPPED_BITS, u32))
         is_kept = drawn >= scalar(ceil(self.rate * 2**DROPPED_BITS), u32)
         return where(is_kept, x * (1 / (1 - self.rate) if self.rate < 1 else 0.0), 0.0)

@@ -1,4 +1,4 @@
-"""Integers, categories and orders from keys, and the next token from logits."""
+"""Integers, categories and permutations from keys, and the next token from logits."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _LOWER = (1 << 32) - 1
 
 @checked_call
 def randint(key: Key, shape: Shape, minval: Any, maxval: Any, dtype: DType | str = i32) -> Any:
-    """Integers from minval to maxval - 1, each as likely as any other within 2^-32 (2^-64 where there are more than 2^32).
+    """Integers from minval to maxval - 1, uniform within 2^-32 (2^-64 if there are more than 2^32).
 
     Args:
         key: One key.
-        shape: Of the result.
+        shape: The shape of the result.
         minval, maxval: Integers, or integer arrays that broadcast to `shape`; where an array's `maxval` is not above
             `minval`, the result is `minval`.
-        dtype: An integer dtype, which holds all of them.
+        dtype: An integer dtype, which can represent all of them.
 
     Raises:
-        ConfigError: No integer lies between the two, or the dtype does not hold all that do.
-        DtypeError: The dtype, or that of a bound, is no integer.
+        ConfigError: There is no integer between the two, or the dtype cannot represent all of them.
+        DtypeError: The dtype, or that of a bound, is not an integer dtype.
     """
     words, of = one_key("random.randint", key), _dtype(dtype)
     if not of.is_integer:
@@ -80,17 +80,17 @@ _dtype = dtype
 
 @checked_call
 def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = None) -> Any:
-    """The number of a category, drawn with the probability softmax(logits).
+    """The index of a category, sampled with the probability softmax(logits).
 
-    One uniform number is drawn for each result, and looked up in the running sum of the probabilities. A category with the
-    logit -inf is never drawn; in each row one logit at least is finite.
+    One uniform number is generated for each result, and looked up in the running sum of the probabilities. A category with the
+    logit -inf is never sampled; each row must have at least one finite logit.
 
     Args:
         key: One key.
         logits: [.., n, ..] with n categories along `axis`; the other axes are rows.
-        axis: Where the categories are.
-        shape: Of the result; it ends in the rows, and each row is drawn from as often as its other axes say. The rows alone, if
-            none is given.
+        axis: The axis of the categories.
+        shape: The shape of the result; it ends with the rows, and its leading axes are the samples of each row. By default the
+            rows alone.
 
     Returns:
         i64 of `shape`.
@@ -124,13 +124,13 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
     Args:
         key: One key.
         a: An integer, or an array.
-        shape: How many.
-        replace: Whether one may be drawn more than once.
-        p: [n] how likely each is, up to a common factor; equally likely, if it is not given.
-        axis: Which axis of the array is drawn from.
+        shape: The number of samples.
+        replace: Whether to sample with replacement.
+        p: [n], the probability of each, up to a common factor; uniform by default.
+        axis: The axis of the array to sample from.
 
     Raises:
-        ConfigError: More are drawn than there are, without replacement.
+        ConfigError: Without replacement, more are sampled than there are.
         ShapeError: `p` does not have one number for each.
     """
     words, wanted = one_key("random.choice", key), dims("random.choice: shape", shape)
@@ -150,7 +150,7 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
         weights = cast(p, to=_float_of("random.choice", p))
         if replace:
             found = _drawn("random.choice", key, weights, wanted)
-        else:  # the largest of ln p plus Gumbel noise are drawn one after the other with what is left of p
+        else:  # the largest of ln p plus Gumbel noise are a sample without replacement
             found = reshape(_top_k(add(log(weights), gumbel(key, (count,), weights.dtype)), many)[1], wanted)
     elif replace:
         span = scalar(count, u64) if isinstance(count, int) else cast(dim_value(size=count), to=u64)
@@ -162,16 +162,16 @@ def choice(key: Key, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
 
 @checked_call
 def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0) -> Any:
-    """Logits with -inf for the tokens that are not to be drawn.
+    """Logits with -inf for the excluded tokens.
 
     Shapes:
         logits: f[.., n]    ->    y: f[.., n]
 
     Args:
-        logits: With the temperature already in them.
-        top_k: Keep those that are at least as large as the k-th largest; 0 keeps all.
-        top_p: Of what is left keep the fewest, the likeliest first, that together have this probability; one at least.
-        min_p: Keep those that are at least this many times as likely as the likeliest.
+        logits: Logits that are already divided by the temperature.
+        top_k: Keep the logits that are at least as large as the k-th largest; 0 keeps all.
+        top_p: Of these keep the smallest set of most probable tokens with at least this total probability; one at least.
+        min_p: Keep the tokens with at least this fraction of the largest probability.
 
     Raises:
         ConfigError: A number is outside of its range.
@@ -190,7 +190,7 @@ def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: flo
         likely = softmax(take_along_axis(x, order), axis=-1)
         before = subtract(cumulative_sum(likely, axis=-1), likely)
         kept = total_of(cast(less(before, scalar(mass, of)), to=i64), axis=-1, keepdims=True)
-        # The running sum may stop growing, so those before its end are counted, and the likeliest is among them.
+        # The running sum may stop growing, so the elements before its end are counted, and the most probable one is among them.
         x = where(less(argsort(order), maximum(kept, scalar(1, i64))), x, none)
     if least > 0:
         top = largest(x, axis=-1, keepdims=True)
@@ -202,15 +202,15 @@ def filter_logits(logits: Any, *, top_k: int = 0, top_p: float = 1.0, min_p: flo
 def sample_logits(
     key: Key, logits: Any, *, temperature: Any = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Any:
-    """The next token of each row: drawn from softmax(logits / temperature), of which `filter_logits` leaves a part.
+    """The next token of each row, sampled from softmax(logits / temperature) after `filter_logits`.
 
     Shapes:
         logits: f[.., n]    ->    i64[..]
 
     Args:
-        key: One key; rows are drawn independently.
-        logits: One row a sequence.
-        temperature: A number, or a traced scalar. At 0 the result is the most likely token, the first of equal ones.
+        key: One key; rows are sampled independently.
+        logits: One row per sequence.
+        temperature: A number, or a traced scalar. At 0 the result is the most probable token, the first at a tie.
         top_k, top_p, min_p: As for `filter_logits`.
 
     Raises:
@@ -238,14 +238,14 @@ def sample_logits(
 
 
 def _below_word(words: Any, shape: tuple[Dim, ...], span: Any) -> Any:
-    """⌊r·span / 2^64⌋ of a random r of 64 bits, for a span of at most 2^32."""
+    """Return ⌊r·span / 2^64⌋ of a random r of 64 bits, for a span of at most 2^32."""
     lower, upper = _words_of(random_bits(words, shape=shape, dtype=u64))
     carried = bitwise_right_shift(multiply(lower, span), scalar(32, u64))
     return bitwise_right_shift(add(multiply(upper, span), carried), scalar(32, u64))
 
 
 def _below(words: Any, shape: tuple[Dim, ...], span: Any) -> Any:
-    """⌊r·span / 2^128⌋ of a random r of 128 bits."""
+    """Return ⌊r·span / 2^128⌋ of a random r of 128 bits."""
     drawn = random_bits(words, shape=(2, *shape), dtype=u64)
     lower, upper = (reshape(narrow(drawn, axis=0, start=k, length=1), shape) for k in (0, 1))
     product_low = multiply(upper, span)
@@ -254,7 +254,7 @@ def _below(words: Any, shape: tuple[Dim, ...], span: Any) -> Any:
 
 
 def _high(a: Any, b: Any) -> Any:
-    """The upper 64 bits of a product."""
+    """Return the upper 64 bits of a product."""
     (a0, a1), (b0, b1) = _words_of(a), _words_of(b)
     crossed = [_words_of(multiply(a0, b1)), _words_of(multiply(a1, b0))]
     (_, middle), top = _words_of(multiply(a0, b0)), multiply(a1, b1)
@@ -264,12 +264,12 @@ def _high(a: Any, b: Any) -> Any:
 
 
 def _words_of(x: Any) -> tuple[Any, Any]:
-    """The two words of u64, each as u64."""
+    """Return the two words of u64, each as u64."""
     return bitwise_and(x, scalar(_LOWER, u64)), bitwise_right_shift(x, scalar(32, u64))
 
 
 def _drawn(what: str, key: Key, weights: Any, shape: tuple[Dim, ...]) -> Any:
-    """Categories by their weights, [.., n], of a shape that ends in the rows."""
+    """Return categories sampled by their weights, [.., n], of a shape that ends with the rows."""
     rows = tuple(shape_of(weights)[:-1])
     each = shape[: len(shape) - len(rows)]
     if len(shape) < len(rows) or shape[len(each) :] != rows:
@@ -278,19 +278,19 @@ def _drawn(what: str, key: Key, weights: Any, shape: tuple[Dim, ...]) -> Any:
     u = uniform(key, shape, weights.dtype)
     many = product(each)
     last = narrow(total, axis=-1, start=shape_of(total)[-1] - 1, length=1)
-    # One row of draws for each row of weights: what is drawn several times comes last.
+    # One row of samples for each row of weights: the axis of samples comes last.
     u = moveaxis(reshape(u, (many, *rows)), 0, -1)
     found = search_sorted(total, multiply(u, last), side="right")
     return reshape(moveaxis(found, -1, 0), shape)
 
 
 def _order(key: Key, count: Dim) -> Any:
-    """The numbers below `count` in random order."""
+    """Return the numbers below `count` in random order."""
     return argsort(random_bits(one_key("random.permutation", key), shape=(count,), dtype=u64))
 
 
 def _whole(x: Any, of: DType) -> Any:
-    """An integer, or an integer array, in a dtype."""
+    """Return an integer, or an integer array, in a dtype."""
     if isinstance(x, int):
         return scalar(x, of)
     found = x if isinstance(x, Value) else as_array(x)
@@ -300,7 +300,7 @@ def _whole(x: Any, of: DType) -> Any:
 
 
 def _float_of(what: str, x: Any) -> DType:
-    """The float in which probabilities of `x` are computed."""
+    """Return the float dtype in which probabilities of `x` are computed."""
     of = dtype_of(x)
     if not of.is_float:
         raise DtypeError(f"{what}: probabilities must come from a float, not {of}")

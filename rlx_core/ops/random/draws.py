@@ -1,7 +1,8 @@
-"""Numbers from keys: bits made uniform, and uniforms made what is wanted by a function of one.
+"""Random numbers from keys: bits are converted to uniform numbers, and these by inverse distribution functions.
 
-Element i of a result comes from word i of the key's stream (of f64 from words 2i and 2i + 1), so a draw fuses with what is
-computed of it, and integers and uniforms are the same on every device. What goes through `erfinv` or `log` is as near as these.
+Element i of a result is computed from word i of the key's stream (for f64 from words 2i and 2i + 1), so the generation fuses
+with its consumers, and integers and uniforms are the same on every device. Results of `erfinv` or `log` agree as closely as
+these functions.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ __all__ = ["bernoulli", "bits", "exponential", "gumbel", "laplace", "normal", "t
 Shape = Dim | Sequence[Dim]
 
 DIGITS: Final = {f16: 11, bf16: 8, f32: 24, f64: 53}
-"""How many random bits a uniform number of a dtype has: those of which it holds every integer."""
+"""Number of random bits of a uniform number of a dtype: all integers of this width are exact in the dtype."""
 
 
 @checked_call
 def bits(key: Key, shape: Shape = (), dtype: DType | str = u32) -> Any:
-    """Integers of which all bits are random.
+    """Integers with all bits random.
 
     Args:
         key: One key.
-        shape: Of the result.
+        shape: The shape of the result.
         dtype: u8, u16, u32 or u64; the narrow ones are the upper bits of those of u32.
 
     Raises:
-        DtypeError: It is another.
+        DtypeError: It is another dtype.
     """
     words, wanted = one_key("random.bits", key), _dtype(dtype)
     if wanted not in (u8, u16, u32, u64):
@@ -67,13 +68,13 @@ _dtype = dtype
 
 @checked_call
 def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Numbers from [minval, maxval), each as likely as any other.
+    """Uniform numbers from [minval, maxval).
 
-    Before they are scaled they are multiples of 2^-24 (f32; 2^-53 in f64, 2^-11 in f16, 2^-8 in bf16). What rounds to `maxval` is
-    the number below it. `minval` and `maxval` may be arrays that broadcast to `shape`, and have derivatives.
+    Before scaling they are multiples of 2^-24 (f32; 2^-53 in f64, 2^-11 in f16, 2^-8 in bf16). A result that rounds to `maxval`
+    is replaced by the number below it. `minval` and `maxval` may be arrays that broadcast to `shape`, and have derivatives.
 
     Raises:
-        DtypeError: The dtype is no float.
+        DtypeError: The dtype is not floating-point.
         ConfigError: `minval` is above `maxval`.
     """
     words, of = one_key("random.uniform", key), float_of("random.uniform", dtype)
@@ -92,8 +93,8 @@ def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any =
 def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
     """Numbers of the normal distribution with mean 0 and standard deviation 1.
 
-    √2·erfinv(x) of an x that is uniform on (-1, 1) and symmetric: of f32 an odd multiple of 2^-24, so that no result is beyond
-    5.42; of f64 one of 2^-53, 8.21. Narrow floats are those of f32, rounded.
+    √2·erfinv(x) of an x that is uniform on (-1, 1) and symmetric: in f32 an odd multiple of 2^-24, which limits results to
+    5.42; in f64 of 2^-53, 8.21. Narrow floats are those of f32, rounded.
     """
     words, of = one_key("random.normal", key), float_of("random.normal", dtype)
     x = _symmetric(words, dims("random.normal: shape", shape), of.accumulator)
@@ -102,14 +103,14 @@ def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
 
 @checked_call
 def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Numbers of the standard normal distribution that lie from `lower` to `upper`.
+    """Numbers of the standard normal distribution between `lower` and `upper`.
 
-    By the inverse of the distribution, which in f32 tells few numbers apart beyond 4: with both bounds there, draw in f64.
+    Computed by the inverse of the distribution, which resolves few numbers beyond 4 in f32: use f64 if both bounds are there.
 
     Args:
         key: One key.
         lower, upper: Numbers, or arrays that broadcast to `shape`.
-        shape: Of the result; what the bounds broadcast to, if none is given.
+        shape: The shape of the result; by default the broadcast shape of the bounds.
         dtype: A float dtype.
 
     Raises:
@@ -158,11 +159,11 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
 
     Args:
         key: One key.
-        p: A number, or an array that broadcasts to `shape`; what is traced and outside of 0..1 is as 0 or 1.
-        shape: Of the result; that of `p`, if none is given.
+        p: A number, or an array that broadcasts to `shape`; traced values are clamped to 0..1.
+        shape: The shape of the result; the shape of `p` by default.
 
     Raises:
-        ConfigError: A probability is known, and outside of 0..1.
+        ConfigError: A known probability is outside of 0..1.
     """
     words = one_key("random.bernoulli", key)
     if not isinstance(p, Value):
@@ -179,7 +180,7 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
 
 
 def _whole(words: Any, shape: Sequence[Dim], of: DType) -> Any:
-    """Random integers of as many bits as a float has, as i32 or i64."""
+    """Return random integers with the number of random bits of a float, as i32 or i64."""
     if of is not f64:
         drawn = random_bits(words, shape=shape)
         return cast(bitwise_right_shift(drawn, scalar(32 - DIGITS[of], u32)), to=i32)
@@ -190,12 +191,12 @@ def _whole(words: Any, shape: Sequence[Dim], of: DType) -> Any:
 
 
 def unit(words: Any, shape: Sequence[Dim], of: DType) -> Any:
-    """Uniform in [0, 1)."""
+    """Return numbers uniform in [0, 1)."""
     return multiply(cast(_whole(words, shape, of), to=of), scalar(2.0 ** -DIGITS[of], of))
 
 
 def _odd(words: Any, shape: Sequence[Dim], of: DType, least: int, dropped: int) -> Any:
-    """The odd integers from `least` on, as a float that holds each of them, after some of the random bits are dropped."""
+    """Return the odd integers from `least` on, exact as floats, after some of the random bits are dropped."""
     whole = _whole(words, shape, of)
     held = i64 if of is f64 else i32
     if dropped:
@@ -204,12 +205,12 @@ def _odd(words: Any, shape: Sequence[Dim], of: DType, least: int, dropped: int) 
 
 
 def _symmetric(words: Any, shape: Sequence[Dim], of: DType) -> Any:
-    """Uniform in (-1, 1), never 0, and as likely as its negative."""
+    """Return numbers uniform and symmetric in (-1, 1), never 0."""
     return multiply(_odd(words, shape, of, 1 - (1 << DIGITS[of]), 0), scalar(2.0 ** -DIGITS[of], of))
 
 
 def inside(words: Any, shape: Sequence[Dim], of: DType) -> Any:
-    """Uniform in (0, 1), with a bit less."""
+    """Return numbers uniform in (0, 1), with one bit less."""
     return multiply(_odd(words, shape, of, 1, 1), scalar(2.0 ** -DIGITS[of], of))
 
 
@@ -222,7 +223,7 @@ def _arrayed(x: Any) -> Any:
 
 
 def parameter(x: Any, of: DType) -> Any:
-    """A number or an array in a dtype."""
+    """Return a number or an array in a dtype."""
     return np.asarray(number("random: a bound", x), of.numpy) if _are_numbers(x) else cast(_arrayed(x), to=of)
 
 

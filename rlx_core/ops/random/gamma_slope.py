@@ -1,8 +1,8 @@
-"""How a gamma number follows its shape parameter: the implicit derivative, by which draws with rejection are differentiated.
+"""The implicit derivative of gamma numbers by their shape parameter, for sampling with rejection.
 
-A draw z of the distribution with P(a, z) below z moves with a so that P stays: dz/da = -(∂P/∂a) / p(z). Both are integrals
-of t^(a-1) e^-t, so over p(z) no Γ remains but ψ in the mean of ln t; of the two sides of z the one is taken whose integrand
-falls from z on, which loses no digits.
+A sample z of the distribution with cumulative probability P(a, z) changes with a such that P is constant: dz/da = -(∂P/∂a) /
+p(z). Both are integrals of t^(a-1) e^-t, so after the division by p(z) only ψ remains of Γ, in the mean of ln t; of the two
+sides of z the one whose integrand decreases away from z is used, which preserves precision.
 
 Source:
     Figurnov, Mohamed, Mnih 2018, "Implicit reparameterization gradients", arXiv:1805.08498, section 3.
@@ -38,14 +38,14 @@ _STEPS: Final = np.linspace(-3.2, 3.7, 64)
 _DECAYS: Final = np.exp(-_STEPS)
 NODES: Final = np.exp(_STEPS - _DECAYS)
 WEIGHTS: Final = NODES * (1 + _DECAYS) * (_STEPS[1] - _STEPS[0])
-"""The trapezoidal rule after y = exp(r - e^-r), for what falls as e^-y does or faster: 4e-8 at worst, 1e-12 as a rule."""
+"""The trapezoidal rule after y = exp(r - e^-r), for functions that fall like e^-y or faster: error at most 4e-8, mostly 1e-12."""
 
 _LARGE: Final = 10.0
-"""From here on the series of ln a - ψ(a) is as good as the difference, and exact where that cancels."""
+"""From here on the series of ln a - ψ(a) is as accurate as the difference, and exact where that cancels."""
 
 
 def slope_of_logarithm(a: Any, z: Any) -> Any:
-    """d ln z / da of gamma numbers z with shape parameters a of at least 1."""
+    """Return d ln z / da of gamma numbers z with shape parameters a of at least 1."""
     side = where(z < a - 0.5, -1.0, 1.0 + 0 * z)
     half = 0.5 * absolute(z - a)
     width = 1 / (half + sqrt(half * half + z))
@@ -71,15 +71,15 @@ def _logarithm_less_digamma(a: Any) -> Any:
 
 @define_op
 class FollowingShape(CustomDerivative, Op):
-    """Gamma numbers z that were drawn with shape parameters a of at least 1: z, whose derivative by a is the implicit one.
+    """Gamma numbers z sampled with shape parameters a of at least 1: z, whose derivative by a is the implicit one.
 
-    That one has no derivative, and says so.
+    This derivative is not differentiable, and raises an error.
 
     Shapes:
         z: f[..]    a: like z    ->    y: like z
 
     Attributes:
-        what: The draw and its parameter, for the message.
+        what: The distribution and its parameter, for the message.
 
     Raises:
         MissingRuleError: When it is differentiated twice.

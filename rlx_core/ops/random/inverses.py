@@ -1,4 +1,4 @@
-"""Draws that are a function of one number that is drawn: the inverse of a distribution, or a scale and an exponent."""
+"""Distributions that are a function of one uniform number: by the inverse of the distribution, or a scale and an exponent."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def logistic(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
 
 @checked_call
 def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Numbers of which the logarithm is normal with mean 0 and the standard deviation `sigma`.
+    """Numbers whose logarithm is normal with mean 0 and the standard deviation `sigma`.
 
     Args:
         key: One key.
         sigma: A number, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `sigma`, if none is given.
+        shape: The shape of the result; the shape of `sigma` by default.
         dtype: A float dtype.
 
     Raises:
@@ -76,7 +76,7 @@ def lognormal(key: Key, sigma: Any = 1.0, shape: Shape | None = None, dtype: DTy
 
 @checked_call
 def rademacher(key: Key, shape: Shape = (), dtype: DType | str = i32) -> Any:
-    """1 or -1, each as likely; of a signed integer or a float dtype."""
+    """1 or -1 with equal probability; of a signed integer or a float dtype."""
     words, of = one_key("random.rademacher", key), _dtype(dtype)
     if not (of.is_float or of.is_integer) or (of.is_integer and np.iinfo(of.numpy).min == 0):
         raise DtypeError(f"random.rademacher: dtype must be a signed integer or a float, not {of}")
@@ -94,7 +94,7 @@ def rayleigh(key: Key, scale: Any = 1.0, shape: Shape | None = None, dtype: DTyp
     Args:
         key: One key.
         scale: A number, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `scale`, if none is given.
+        shape: The shape of the result; the shape of `scale` by default.
         dtype: A float dtype.
 
     Raises:
@@ -113,7 +113,7 @@ def pareto(key: Key, b: Any, shape: Shape | None = None, dtype: DType | str = f3
     Args:
         key: One key.
         b: A number above 0, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `b`, if none is given.
+        shape: The shape of the result; the shape of `b` by default.
         dtype: A float dtype.
 
     Raises:
@@ -133,9 +133,9 @@ def weibull(
 
     Args:
         key: One key.
-        concentration: Above 0; 1 makes it the exponential distribution. A number, or an array that broadcasts to `shape`.
-        scale: Above 0, likewise.
-        shape: Of the result; what the two broadcast to, if none is given.
+        concentration: Above 0; 1 is the exponential distribution. A number, or an array that broadcasts to `shape`.
+        scale: Above 0; a number, or an array that broadcasts to `shape`.
+        shape: The shape of the result; by default the broadcast shape of the two.
         dtype: A float dtype.
 
     Raises:
@@ -145,19 +145,19 @@ def weibull(
     power = expect_known("random.weibull: concentration", concentration, of, above=0)
     factor = expect_known("random.weibull: scale", scale, of, above=0)
     e = exponential(key, shape_for("random.weibull", shape, power, factor), of.accumulator)
-    # Of an e that is 0, which comes once in 2^24, the logarithm would be infinite, and so the derivative by the exponent.
+    # If e is 0, with probability 2^-24, the logarithm would be infinite, and so would the derivative by the exponent.
     logarithm = log(maximum(e, float(np.finfo(np.float32).tiny)))
     return cast(multiply(exp(divide(logarithm, power)), factor), to=of)
 
 
 @checked_call
 def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Numbers from `left` to `right`, of which the density rises to `mode` and falls behind it, on straight lines.
+    """Numbers from `left` to `right`, with a density that rises linearly to `mode` and falls linearly after it.
 
     Args:
         key: One key.
         left, mode, right: Numbers in this order, not all equal; or arrays that broadcast to `shape`.
-        shape: Of the result; what the three broadcast to, if none is given.
+        shape: The shape of the result; by default the broadcast shape of the three.
         dtype: A float dtype.
 
     Raises:
@@ -172,7 +172,7 @@ def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None =
     u = inside(words, wanted, of.accumulator)
     width = subtract(high, low)
     is_left = less(u, divide(subtract(peak, low), width))
-    # Each root is of a number above 0 where it is chosen, and of 1 elsewhere: its derivative there is finite.
+    # Each root is of a number above 0 where it is selected, and of 1 elsewhere: its derivative there is finite.
     rising = sqrt(where(is_left, multiply(multiply(u, width), subtract(peak, low)), 1.0))
     falling = sqrt(where(is_left, 1.0, multiply(multiply(subtract(1.0, u), width), subtract(high, peak))))
     return cast(where(is_left, add(low, rising), subtract(high, falling)), to=of)
@@ -180,24 +180,24 @@ def triangular(key: Key, left: Any, mode: Any, right: Any, shape: Shape | None =
 
 @checked_call
 def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str = i32) -> Any:
-    """How many trials there are up to the first success, which has the probability `p`: from 1 on, ⌊ln u / ln(1 - p)⌋ + 1.
+    """The number of trials up to the first success, which has the probability `p`: from 1 on, ⌊ln u / ln(1 - p)⌋ + 1.
 
     Args:
         key: One key.
         p: A number above 0 and at most 1, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `p`, if none is given.
-        dtype: An integer dtype; what it does not hold becomes its largest number.
+        shape: The shape of the result; the shape of `p` by default.
+        dtype: An integer dtype; results saturate at its largest number.
 
     Raises:
-        ConfigError: `p` is known, and outside of that.
-        DtypeError: The dtype is no integer.
+        ConfigError: `p` is known, and outside of (0, 1].
+        DtypeError: The dtype is not an integer dtype.
     """
     words, of = one_key("random.geometric", key), _dtype(dtype)
     if not of.is_integer:
         raise DtypeError(f"random.geometric: dtype must be an integer, not {of}")
     chance = expect_known("random.geometric: p", p, f32, above=0, most=1)
     u = inside(words, shape_for("random.geometric", shape, chance), f32)
-    # ln 0 is -∞, over which every number is 0: the first trial of a certain success.
+    # ln 0 is -∞, and a number divided by it is 0: the first trial of a certain success.
     trials = floor(divide(log(u), log1p(negative(chance))))
     most = float(np.nextafter(np.float32(np.iinfo(of.numpy).max), np.float32(0)))
     return add(cast(clip(trials, 0.0, most), to=of), 1)
@@ -209,10 +209,10 @@ def geometric(key: Key, p: Any, shape: Shape | None = None, dtype: DType | str =
 def expect_known(
     what: str, x: Any, of: DType, least: float = -math.inf, above: float = -math.inf, most: float = math.inf
 ) -> Any:
-    """A parameter in the dtype that a draw is computed in; one that is known is held to its bounds.
+    """Return a parameter in the dtype of the computation; a known one is checked against its bounds.
 
     Raises:
-        ConfigError: It is known, and outside.
+        ConfigError: It is known, and out of bounds.
     """
     found = parameter(x, of.accumulator)
     if not isinstance(found, Value) and not ((found >= least) & (found > above) & (found <= most)).all():
@@ -222,5 +222,5 @@ def expect_known(
 
 
 def shape_for(what: str, shape: Shape | None, *parameters: Any) -> Any:
-    """The shape of a draw: what was asked for, or what the parameters broadcast to."""
+    """Return the requested shape of a sample, or the broadcast shape of the parameters."""
     return dims(f"{what}: shape", broadcast_shapes(*map(shape_of, parameters)) if shape is None else shape)

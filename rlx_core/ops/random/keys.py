@@ -1,4 +1,4 @@
-"""Keys: what a draw is a function of. They are made, split and folded here, and read by everything that draws."""
+"""Keys, the seeds of all random functions. They are created, split and folded here, and read by all functions that sample."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from rlx_core.trees.key import Key
 __all__ = ["dims", "fold_in", "key", "key_data", "one_key", "split", "wrap_key_data"]
 
 FOLDED, SPLIT = 0x80000000 << 32, 0x80000001 << 32
-"""The streams that keys are made of; those that numbers come from are below 2^63."""
+"""The streams from which keys are derived; those of numbers are below 2^63."""
 
 LOWER = (1 << 63) - 1
 """The bits of a number that is folded in."""
 
 FEW = 16
-"""So many keys are made faster by Python's integers than by a call of a program."""
+"""Up to this number of keys, Python's integers are faster than a call of a program."""
 
 
 @checked_call
 def key(seed: Any) -> Key:
-    """The key of a seed: its lower and its upper word. Every seed is an ordinary one, 0 too.
+    """The key of a seed: its lower and its upper word. Every seed is valid, also 0.
 
     Args:
         seed: An integer of up to 64 bits, or an integer scalar of an array or traced.
 
     Raises:
-        ConfigError: It is no integer, or has more bits.
+        ConfigError: It is not an integer, or has more bits.
         DtypeError, ShapeError: It is an array of another dtype or rank.
     """
     if isinstance(seed, Value) or is_array(seed):
@@ -60,11 +60,11 @@ def key(seed: Any) -> Key:
 def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
     """New keys from a key, which is not used again: `key, subkey = split(key)`.
 
-    Key i is the first half of block i of a stream of its own, so the first keys are the same however many there are.
+    Key i is the first half of block i of a separate stream, so the first keys do not depend on `num`.
 
     Args:
         key: One key.
-        num: How many, or the shape of an array of keys.
+        num: The number of keys, or the shape of an array of keys.
     """
     words, shape = one_key("random.split", key), dims("random.split: num", num)
     count: Dim = product(shape)
@@ -81,10 +81,10 @@ def fold_in(key: Key, data: Any) -> Key:
 
     Args:
         key: One key.
-        data: An integer from 0 to 2**63 - 1, or an integer scalar of an array or traced, of which the lower 63 bits count.
+        data: An integer from 0 to 2**63 - 1, or an integer scalar of an array or traced, of which the lower 63 bits are used.
 
     Raises:
-        ConfigError: It is no integer, or none of that range.
+        ConfigError: It is not an integer, or out of this range.
         DtypeError, ShapeError: It is an array of another dtype or rank.
     """
     words = one_key("random.fold_in", key)
@@ -101,13 +101,13 @@ def fold_in(key: Key, data: Any) -> Key:
 
 
 def _both_words(x: Any) -> Any:
-    """The lower and the upper word of a u64 scalar, u32[2]."""
+    """Return the lower and the upper word of a u64 scalar, u32[2]."""
     wide = reshape(x, (1,))
     return concat([cast(part, to=u32) for part in (wide, bitwise_right_shift(wide, scalar(32, u64)))], axis=0)
 
 
 def _first_halves(words: np.ndarray, blocks: Iterable[int], stream: int) -> np.ndarray:
-    """The first two words of some blocks, u32[.., 2], without a program: for a few keys it would take longer than they do."""
+    """Return the first two words of some blocks, u32[.., 2], without a program, whose call would take longer for a few keys."""
     key = int(words[0]), int(words[1])
     made = [philox((n & 0xFFFFFFFF, n >> 32, stream & 0xFFFFFFFF, stream >> 32), key)[:2] for n in blocks]
     return np.array(made, np.uint32).reshape(-1, 2)
@@ -115,7 +115,7 @@ def _first_halves(words: np.ndarray, blocks: Iterable[int], stream: int) -> np.n
 
 @checked_call
 def key_data(key: Key) -> Any:
-    """The words of keys, u32[.., 2]: what to store of one. `wrap_key_data` is the way back."""
+    """The words of keys, u32[.., 2], for storage. `wrap_key_data` is the inverse."""
     return _words("random.key_data", key)
 
 
@@ -132,10 +132,10 @@ def wrap_key_data(words: Any) -> Key:
 
 
 def one_key(what: str, key: Any) -> Any:
-    """The words of one key; `what` asks for it.
+    """Return the words of one key; `what` names the caller.
 
     Raises:
-        DtypeError: It is no key.
+        DtypeError: It is not a key.
         ShapeError: It is an array of keys.
     """
     words = _words(what, key)
@@ -170,7 +170,7 @@ def _words(what: str, key: Any) -> Any:
 
 
 def _integer(what: str, x: Any, to: DType) -> Any:
-    """An integer scalar of an array or traced, in another dtype, modulo its width."""
+    """Return an integer scalar of an array or traced, in another dtype, modulo its width."""
     _expect_integer(what, x)
     return cast(x, to=to)
 
@@ -183,5 +183,5 @@ def _expect_integer(what: str, x: Any) -> None:
 
 
 def dims(what: str, shape: Any) -> tuple[Dim, ...]:
-    """A shape as it may be given: a size or a sequence of sizes."""
+    """Return a shape as a tuple, from a size or a sequence of sizes."""
     return (shape,) if isinstance(shape, int | np.integer | Expr) else listed(what, shape)

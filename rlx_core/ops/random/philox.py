@@ -1,8 +1,8 @@
-"""Random words: Philox4x32-10, a function of a key and a position, so that every word can be computed alone.
+"""Random words: Philox4x32-10, a function of a key and a position, so that every word can be computed independently.
 
-A *stream* of a key is a sequence of 32-bit words. Ten rounds of multiplications and exclusive ors turn a counter of four words
-(the number of a block, and the stream) into the four words of that block. Nothing is carried from one word to the next, so
-neither threads nor devices change one.
+A *stream* of a key is a sequence of 32-bit words. Ten rounds of multiplications and exclusive ors convert a counter of four
+words (the number of a block, and the stream) to the four words of that block. There is no state between words, so results do
+not depend on threads or devices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["KEY_STEPS", "MULTIPLIERS", "ROUNDS", "RandomWord", "philox", "random
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-"""What is added to the two words of the key between rounds."""
+"""The increments of the two words of the key between rounds."""
 
 _LOW = 0xFFFFFFFF
 _HALF = 32
@@ -36,7 +36,7 @@ Words = TypeVar("Words", np.ndarray, int)
 
 
 def philox(counter: tuple[Words, ...], key: tuple[Words, ...]) -> tuple[Words, ...]:
-    """The block of a counter: four 32-bit words in arrays of u64 or as integers, as the counter's four and the key's two are.
+    """Return the block of a counter: four 32-bit words in arrays of u64 or as integers, like the counter and the key.
 
     Source:
         Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11, section 3.3.
@@ -57,7 +57,7 @@ def _two_words(op: Any, attribute: Attribute[Any], value: int) -> None:
 
 @define_op
 class RandomWord(Elementwise):
-    """The word at a position of a stream, of Philox4x32-10; of u64 the words 2·position and 2·position + 1, the lower first.
+    """The word at a position of a stream, of Philox4x32-10; for u64 the words 2·position and 2·position + 1, the lower first.
 
     Shapes:
         key: u64[..]    position: u64[..]    ->    y: of `dtype`, of the shape that both broadcast to
@@ -81,7 +81,7 @@ class RandomWord(Elementwise):
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
         words = 4 // (self.dtype.itemsize // 4)  # of `dtype`, in a block
         shape = np.broadcast_shapes(*(x.shape for x in arrays))
-        # With an axis at least: NumPy 1 makes floats of an unsigned scalar and a Python integer.
+        # With at least one axis: NumPy 1 converts an unsigned scalar and a Python integer to floats.
         key, position = np.broadcast_arrays(*(np.atleast_1d(x.astype(np.uint64)) for x in arrays))
         block, which = position // words, position % words
         stream = tuple(np.full_like(block, word) for word in (self.stream & 0xFFFFFFFF, self.stream >> 32))
@@ -101,7 +101,7 @@ class RandomWord(Elementwise):
 
 
 def _large(rng: np.random.Generator) -> list[np.ndarray]:
-    """A key and positions of all their bits."""
+    """Return a key and positions with all of their bits used."""
     key, *positions = rng.integers(0, (1 << 64) - 1, 20, np.uint64, endpoint=True)
     return [np.asarray(key), np.asarray(positions)]
 
@@ -110,7 +110,7 @@ def _sample(*specs: str, **attributes: Any) -> Sample:
     return Sample(*specs, low=0, high=1000, is_smooth=False, **attributes)
 
 
-RandomWord.operands = (Operand("key"), Operand("position"))  # `infer` is that of any number of them
+RandomWord.operands = (Operand("key"), Operand("position"))  # `infer` takes any number of operands
 
 random_word = op_function(RandomWord)
 

@@ -1,4 +1,4 @@
-"""Parameters of draws by which nobody states a derivative: asking for it is an error, and not a silent zero."""
+"""Parameters of distributions without a derivative: differentiating by them is an error, instead of a silent zero."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Undifferentiated", "undifferentiated"]
 
 @define_op
 class Undifferentiated(CustomDerivative, Op):
-    """The identity, which has no derivative: of a parameter of a draw that rejects some of its numbers.
+    """The identity, without a derivative: for a parameter of a distribution that is sampled by rejection.
 
     Shapes:
         x: f[..]    ->    y: f[..]
 
     Attributes:
-        what: The draw and its parameter, for the message.
+        what: The distribution and its parameter, for the message.
 
     Raises:
         MissingRuleError: When it is differentiated.
@@ -48,7 +48,7 @@ class Undifferentiated(CustomDerivative, Op):
         return x
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[None]:
-        return (None,)  # which is no zero: the rule leaves the operand out
+        return (None,)  # not a zero: the rule leaves the operand out
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> tuple[None]:
         return (None,)

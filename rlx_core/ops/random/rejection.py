@@ -1,7 +1,7 @@
-"""Draws by rejection: gamma numbers, and what is made of them; Poisson numbers.
+"""Sampling by rejection: gamma numbers and distributions derived from them; Poisson numbers.
 
-A rejection is tried a fixed number of times for all elements at once, so that an element depends on its own words alone and loops
-have no length that depends on numbers. That none of the tries is taken is less likely than 2^-32, and then the last one is.
+A fixed number of tries is made for all elements at once, so that an element depends on its own words alone and the lengths of
+loops do not depend on data. The probability that all tries are rejected is below 2^-32; the last one is used then.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from rlx_core.trees.key import Key
 __all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "poisson", "t"]
 
 GAMMA_TRIES = 8
-"""Each is taken with a probability of at least 0.95 (Marsaglia and Tsang's table)."""
+"""Each try is accepted with a probability of at least 0.95 (Marsaglia and Tsang's table)."""
 
 POISSON_TRIES = 20
-"""Each is taken with a probability of at least 0.7 where the rate is 10 or more (Hörmann's figure 3)."""
+"""Each try is accepted with a probability of at least 0.7 if the rate is 10 or more (Hörmann's figure 3)."""
 
 FEW = 10.0
 """Below this rate Poisson numbers are looked up in the running sum of their probabilities, which ends at `TERMS`."""
@@ -51,10 +51,9 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
 
     Args:
         key: One key.
-        a: A number above 0, or an array that broadcasts to `shape`. Its derivative is the implicit one, of first
-            order.
-        shape: Of the result; that of `a`, if none is given.
-        dtype: A float dtype. Where `a` is small, most numbers are smaller than it holds; see `loggamma`.
+        a: A number above 0, or an array that broadcasts to `shape`. Its derivative is the implicit one, of first order.
+        shape: The shape of the result; the shape of `a` by default.
+        dtype: A float dtype. For small `a`, most numbers underflow; see `loggamma`.
 
     Raises:
         ConfigError: `a` is known, and not above 0.
@@ -70,7 +69,7 @@ def gamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32
 
 @checked_call
 def loggamma(key: Key, a: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """The logarithm of what `gamma` draws, which does not underflow where `a` is small."""
+    """The logarithm of the numbers of `gamma`, without underflow for small `a`."""
     of = float_of("random.loggamma", dtype)
     main, boost = _gamma_parts("random.loggamma", key, a, shape, of)
     return cast(add(log(main), boost), to=of)
@@ -83,7 +82,7 @@ def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | st
     Args:
         key: One key.
         a, b: Numbers above 0, or arrays that broadcast to `shape`.
-        shape: Of the result; what the two broadcast to, if none is given.
+        shape: The shape of the result; by default the broadcast shape of the two.
         dtype: A float dtype.
 
     Raises:
@@ -101,12 +100,12 @@ def beta(key: Key, a: Any, b: Any, shape: Shape | None = None, dtype: DType | st
 
 @checked_call
 def dirichlet(key: Key, alpha: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Probabilities of n categories, which add up to 1: gamma numbers over their sum.
+    """Probabilities of n categories, with sum 1: gamma numbers divided by their sum.
 
     Args:
         key: One key.
         alpha: [.., n], above 0.
-        shape: Of the result without the last axis; that of alpha's rows, if none is given.
+        shape: The shape of the result without the last axis; that of alpha's rows by default.
         dtype: A float dtype.
 
     Returns:
@@ -135,7 +134,7 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
     Args:
         key: One key.
         df: A number above 0, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `df`, if none is given.
+        shape: The shape of the result; the shape of `df` by default.
         dtype: A float dtype.
 
     Raises:
@@ -149,12 +148,12 @@ def chisquare(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str 
 
 @checked_call
 def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Numbers of Student's t distribution with `df` degrees of freedom: a normal number over √(chi-square / df).
+    """Numbers of Student's t distribution with `df` degrees of freedom: a normal number divided by √(chi-square / df).
 
     Args:
         key: One key.
         df: A number above 0, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `df`, if none is given.
+        shape: The shape of the result; the shape of `df` by default.
         dtype: A float dtype.
 
     Raises:
@@ -171,17 +170,17 @@ def t(key: Key, df: Any, shape: Shape | None = None, dtype: DType | str = f32) -
 
 @checked_call
 def poisson(key: Key, lam: Any, shape: Shape | None = None, dtype: DType | str = i32) -> Any:
-    """How many events there are, of which `lam` are expected.
+    """Numbers of the Poisson distribution: the number of events, of which `lam` are expected.
 
     Args:
         key: One key.
         lam: The rate, from 0 to 1e6; a number, or an array that broadcasts to `shape`.
-        shape: Of the result; that of `lam`, if none is given.
-        dtype: An integer dtype, which holds what is drawn.
+        shape: The shape of the result; the shape of `lam` by default.
+        dtype: An integer dtype, which can represent the results.
 
     Raises:
-        ConfigError: `lam` is known, and outside of that.
-        DtypeError: The dtype is no integer.
+        ConfigError: `lam` is known, and out of range.
+        DtypeError: The dtype is not an integer dtype.
 
     Source:
         Hörmann 1993, "The transformed rejection method for generating Poisson random variables", algorithm PTRS.
@@ -212,7 +211,7 @@ def _keys(what: str, key: Key, count: int) -> list[Key]:
 
 
 def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, of: DType) -> tuple[Any, Any]:
-    """A gamma number of a, or of a + 1 where that is below 1; and the logarithm of what it is then multiplied by."""
+    """Return a gamma number of a, or of a + 1 if a is below 1; and the logarithm of its correction factor."""
     wide = expect_known(f"{what}: a", a, of, above=0)
     wanted = shape_for(what, shape, wide)
     main, second, third = _keys(what, key, 3)
@@ -233,7 +232,7 @@ def _gamma_parts(what: str, key: Key, a: Any, shape: Shape | None, of: DType) ->
 
 
 def _first_taken(x: Any, is_taken: Any, count: int) -> Any:
-    """Of tries along the first axis the first that is taken, or the last."""
+    """Return the first accepted one of the tries along the first axis, or the last."""
     shape = tuple(shape_of(x))[1:]
 
     def tried(y: Any, i: int) -> Any:
@@ -246,7 +245,7 @@ def _first_taken(x: Any, is_taken: Any, count: int) -> Any:
 
 
 def _poisson_by_inversion(u: Any, rate: Any) -> Any:
-    """How many of the running sums of the probabilities u has passed, for rates below `FEW`."""
+    """Return the number of running sums of the probabilities below u, for rates below `FEW`."""
     term = exp(negative(rate))
     passed, found = term, full(tuple(shape_of(u)), 0.0, dtype=f32)
     for k in range(1, TERMS):
@@ -273,7 +272,7 @@ def _poisson_by_rejection(u: Any, v: Any, rate: Any) -> Any:
 
 
 def _log_poisson(k: Any, rate: Any) -> Any:
-    """k·ln rate - rate - ln k!, by Stirling's series where k is not small: its terms would lose all digits of large ones."""
+    """Return k·ln rate - rate - ln k!, by Stirling's series unless k is small: for large k the terms would cancel."""
     is_small = less(k, 10.0)
     few, many = where(is_small, k, 1.0), where(is_small, 10.0, k)
     exact = subtract(subtract(multiply(few, log(rate)), rate), lgamma(add(few, 1.0)))

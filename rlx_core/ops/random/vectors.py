@@ -1,4 +1,4 @@
-"""Draws of several numbers that belong together, and counts of trials."""
+"""Random vectors, and counts of trials."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = ["binomial", "multinomial", "multivariate_normal"]
 
 @checked_call
 def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
-    """Normal vectors of a mean and a covariance: the mean plus L z, with L Lᵀ = cov and z of independent normal numbers.
+    """Normal vectors of a mean and a covariance: the mean plus L z, with L Lᵀ = cov and independent normal numbers z.
 
     Differentiable by both parameters.
 
     Args:
         key: One key.
         mean: f[.., n].
-        cov: f[.., n, n], symmetric and positive definite; if it is not, numbers are NaN.
-        shape: Of the result without the last axis; what the rows of both broadcast to, if none is given.
+        cov: f[.., n, n], symmetric and positive definite; otherwise results are NaN.
+        shape: The shape of the result without the last axis; by default the broadcast shape of the rows of both.
         dtype: A float dtype.
 
     Returns:
         f[*shape, n].
 
     Raises:
-        ShapeError: The covariance is not that of as many numbers as the mean has.
-        UnsupportedError: No installed package has Cholesky factors; rlx-custom-ops has.
+        ShapeError: The size of the covariance does not match that of the mean.
+        UnsupportedError: No installed package provides Cholesky factors; rlx-custom-ops does.
     """
     of = float_of("random.multivariate_normal", dtype)
     centre, spread = (parameter(x, of.accumulator) for x in (mean, cov))
@@ -61,20 +61,20 @@ def multivariate_normal(key: Key, mean: Any, cov: Any, shape: Shape | None = Non
 
 @checked_call
 def multinomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
-    """How often each category is drawn in `n` trials.
+    """The number of occurrences of each category in `n` trials.
 
     Args:
         key: One key.
-        n: Of the trials; each takes a word.
-        p: f[.., k], the probabilities of the categories, or numbers that are proportional to them.
-        shape: Of the result without the last axis, that ends in the rows of `p`; these alone, if none is given.
+        n: The number of trials; each takes a word.
+        p: f[.., k], the probabilities of the categories, or numbers proportional to them.
+        shape: The shape of the result without the last axis, which ends with the rows of `p`; by default these alone.
         dtype: An integer dtype.
 
     Returns:
         i[*shape, k]; each row adds up to n.
 
     Raises:
-        ConfigError: `n` is no integer of at least 0.
+        ConfigError: `n` is not an integer of at least 0.
         ShapeError: `p` has no axis.
     """
     one_key("random.multinomial", key)
@@ -91,17 +91,17 @@ def multinomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DTy
 
 @checked_call
 def binomial(key: Key, n: int, p: Any, shape: Shape | None = None, dtype: DType | str = i64) -> Any:
-    """How many of `n` trials succeed, each with probability `p`.
+    """The number of successes in `n` trials, each with probability `p`.
 
     Args:
         key: One key.
-        n: Of the trials; each takes a word.
+        n: The number of trials; each takes a word.
         p: From 0 to 1, a number or an array that broadcasts to `shape`.
-        shape: Of the result; that of `p`, if none is given.
+        shape: The shape of the result; the shape of `p` by default.
         dtype: An integer dtype.
 
     Raises:
-        ConfigError: `n` is no integer of at least 0, or `p` is known and outside of 0..1.
+        ConfigError: `n` is not an integer of at least 0, or `p` is known and outside of 0..1.
     """
     trials = whole("random.binomial: n", n, least=0)
     rows = shape_for("random.binomial", shape, p)

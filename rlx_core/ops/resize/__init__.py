@@ -1,1 +1,1 @@
-"""Resizing of spatial axes: the nearest cell, or cells around a place weighted by a line or a cubic."""
+"""Resizing of spatial axes: the nearest cell, or linear or cubic interpolation."""

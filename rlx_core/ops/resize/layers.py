@@ -1,4 +1,4 @@
-"""Layers that give images other sizes: resampled, or with channels for cells."""
+"""Layers that change the sizes of images: by resampling, or by exchanging channels and cells."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def resize(
     antialias: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
-    """The spatial axes with other numbers of cells; see `Resize`.
+    """The spatial axes resampled to other sizes; see `Resize`.
 
     Args:
         x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
-        size: Of the result's spatial axes; one number, or one for each.
+        size: The spatial sizes of the result; one number, or one for each axis.
         method: "nearest", "linear" (bilinear, trilinear) or "cubic".
         coordinates: "half-pixel" (cells are areas, as in image libraries), "align-corners" (the first and last cells
-            coincide) or "asymmetric" (cell i lies at i·n/m).
+            coincide) or "asymmetric" (cell i is at i·n/m).
         sharpness: The slope of the cubic kernel; -0.75 in most libraries, -0.5 in some, and with `antialias` in most.
-        antialias: Whether, where there are fewer cells than before, all of those that a cell covers count.
-        layout: Where the channels are.
+        antialias: Whether, when downsampling, all cells covered by a cell of the result are averaged.
+        layout: The position of the channels.
 
     Raises:
-        ShapeError: A size is below 1, or that of x not known.
-        ConfigError: The method or the coordinates are another word, or `antialias` is asked of "nearest".
-        DtypeError: Integers cannot be weighted; `nearest` takes them.
+        ShapeError: A size is below 1, or a size of x is unknown.
+        ConfigError: The method or the coordinates are unknown, or `antialias` is set for "nearest".
+        DtypeError: Integers cannot be interpolated; `nearest` takes them.
 
     >>> resize([[[1.0, 2.0]]], 4, method="linear").tolist()
     [[[1.0, 1.25, 1.75, 2.0]]]
@@ -66,7 +66,7 @@ def pixel_shuffle(x: ArrayLike, upscale_factor: int, *, layout: Layout = "nchw")
     """Channels as cells: `[n, c·f^d, l..]` to `[n, c, l·f..]` for a factor of f, the first spatial axis outermost in a channel.
 
     Raises:
-        ShapeError: f^d does not divide the channels.
+        ShapeError: f^d does not divide the number of channels.
     """
     times = whole("pixel_shuffle: upscale_factor", upscale_factor, least=1)
 

@@ -1,9 +1,9 @@
-"""Where the cells of a resized axis are read, and with which weights, by the convention of coordinates.
+"""Positions and weights with which the cells of a resized axis are read, by the convention of coordinates.
 
-Cell i of m lies at a place on the axis of n cells:
+Cell i of m is at this position on the axis of n cells:
 
     half-pixel      (i + 1/2)·n/m - 1/2     cells are areas, and the whole areas coincide
-    align-corners   i·(n - 1)/(m - 1)       cells are points, and the first and last coincide; 0 where there is one
+    align-corners   i·(n - 1)/(m - 1)       cells are points, and the first and last coincide; 0 if there is one
     asymmetric      i·n/m                   cells are points, and the first ones coincide
 """
 
@@ -23,10 +23,10 @@ METHODS: tuple[str, ...] = get_args(Method)
 
 
 def nearest(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
-    """The cell of n that each of m shows, worked out in integers.
+    """Return the cell of n that each of m reads, computed in integers.
 
-    An area shows the cell that its middle lies in; of the points the asymmetric ones show the cell at or before them, and
-    aligned ones the nearer, of two equally near the later.
+    An area reads the cell that contains its centre; with points, "asymmetric" reads the cell at or before them, and
+    "align-corners" the nearest, at a tie the later.
     """
     i = np.arange(m)
     if coordinates == "half-pixel":
@@ -38,7 +38,7 @@ def nearest(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
 
 
 def places(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
-    """The places of m cells on an axis of n."""
+    """Return the positions of m cells on an axis of n."""
     i = np.arange(m, dtype=np.float64)
     if coordinates == "half-pixel":
         return (i + 0.5) * n / m - 0.5
@@ -48,7 +48,7 @@ def places(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
 
 
 def taps(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: float) -> tuple[np.ndarray, np.ndarray]:
-    """The cells that each of m is read from and their weights, both `[taps, m]`; cells outside are the outermost."""
+    """Return the cells that each of m is read from and their weights, both `[taps, m]`; cells outside are clamped to the ends."""
     at = places(n, m, coordinates)
     if method == "linear":
         at = np.clip(at, 0, n - 1)
@@ -65,7 +65,7 @@ def taps(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: fl
 
 
 def shares(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: float) -> np.ndarray:
-    """What each of n cells has in each of m, `[n, m]`: the kernel is as wide as the larger of their cells, and its sum is 1."""
+    """Return the weight of each of n cells in each of m, `[n, m]`: the kernel has the width of the larger cells, and sum 1."""
     scale = max(n / m, 1.0)
     distance = (np.arange(n)[:, None] - places(n, m, coordinates)) / scale
     weights = np.maximum(1 - np.abs(distance), 0.0) if method == "linear" else _cubic(distance, sharpness)
@@ -73,7 +73,7 @@ def shares(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: 
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Keys' kernel: 1 at 0, 0 at every other integer, with slope `a` at 1."""
+    """Return Keys' kernel: 1 at 0, 0 at every other integer, with slope `a` at 1."""
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a

@@ -1,4 +1,4 @@
-"""The op that gives trailing axes other sizes."""
+"""The op that resamples trailing axes."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from rlx_core.ops.validators import one_of
 
 @define_op
 class Resize(Op):
-    """The last axes with other numbers of cells, one axis after the other.
+    """The last axes resampled to other sizes, one axis after the other.
 
-    `nearest` shows a cell; `linear` the two cells around a place weighted by how near they are; `cubic` four, by Keys' kernel.
-    Beyond the ends the outermost cells go on. With `antialias` a line or a cubic is as wide as a cell of the result where that
-    is larger, so that every cell of x counts; it ends where x does, and what is left of its weights is scaled up. `places.py`
-    says which place each convention of coordinates means.
+    `nearest` reads a cell; `linear` weights the two cells around a position by their distance; `cubic` four, by Keys' kernel.
+    Beyond the ends the outermost cells are repeated. With `antialias` the kernel of a line or a cubic has the width of a cell
+    of the result if that is larger, so that every cell of x contributes; it is truncated at the ends of x, and the remaining
+    weights are normalised. `places.py` defines the position for each convention of coordinates.
 
     Shapes:
         x: [.., n..]    ->    y: [.., sizes..]
 
     Attributes:
-        sizes: Of the last axes.
+        sizes: The sizes of the last axes.
         method: "nearest", "linear" or "cubic".
         coordinates: "half-pixel", "align-corners" or "asymmetric".
         sharpness: The slope of the cubic kernel one cell away.
-        antialias: Whether weights reach over all cells of x that a cell of the result covers.
+        antialias: Whether weights cover all cells of x within a cell of the result.
 
     Raises:
-        ShapeError: A size is below 1, or that of x not known or 0.
-        ConfigError: `antialias` with the method `nearest`, which weights nothing.
-        DtypeError: Other numbers than floats, which have no weighted sums, unless the method is `nearest`.
+        ShapeError: A size is below 1, or a size of x is unknown or 0.
+        ConfigError: `antialias` with the method `nearest`, which does not interpolate.
+        DtypeError: A dtype that is not floating-point, which cannot be interpolated, unless the method is `nearest`.
 
     Source:
         Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", section III.
