@@ -1,5 +1,5 @@
 """The executor: running planned programs, generic over the memory that values lie in and over the code that steps run as.
 
-`plan.py` has a program as data, `memory.py` what a memory offers, `code.py` what a target's code offers, `program.py` the
-program itself.
+`plan.py` describes a program as data, `memory.py` is the interface of memories, `code.py` the interface of a target's code, and
+`program.py` runs a program.
 """

@@ -1,4 +1,4 @@
-"""What the executor needs of a target's code: the steps that it runs, and how its calls get the addresses of their buffers."""
+"""The interface between the executor and a target's code: its steps, and how its calls get the addresses of their buffers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Code(ABC):
         """The calls of a frame, with the addresses of all buffers that the frame has bound.
 
         Raises:
-            OutOfMemoryError: Memory that they need besides the plan's is not available.
+            OutOfMemoryError: Memory that they need in addition to the plan's is not available.
         """
 
     @abstractmethod
@@ -66,12 +66,12 @@ class Code(ABC):
             waits: Whether the call returns when the run has ended.
 
         Raises:
-            OutOfMemoryError: There is not enough memory for what the run reports later.
+            OutOfMemoryError: There is not enough memory for the status of the run.
         """
         return None
 
     def end(self, frame: Frame, inputs: Sequence[Any], begun: Any, *, waits: bool) -> Any:
-        """Called after the last part of a run; its results refer to what is returned.
+        """Called after the last part of a run; its results refer to the returned object.
 
         Raises:
             RlxError: A step reported a fault.
@@ -79,14 +79,14 @@ class Code(ABC):
         return None
 
     workspace_nbytes: int = 0
-    """Bytes of memory that calls need besides the plan's."""
+    """Bytes of memory that calls need in addition to the plan's."""
 
     def poison_scratch(self, frame: Frame) -> None:
         """Fill the scratch memory of calls, for poison mode."""
         return
 
     def unused_scratch(self, frame: Frame, number: int) -> np.ndarray | None:
-        """The scratch memory beyond what a step may use, for poison mode."""
+        """The scratch memory beyond that of a step, for poison mode."""
         return None
 
     def entry(self, program: PlannedProgram, name: str) -> Callable[..., Any] | None:

@@ -1,4 +1,4 @@
-"""Control flow driven by the host: each graph of an op is a program, run as often as the op says.
+"""Control flow driven by the host: each graph of an op is a program, which the host runs repeatedly.
 
 Carried values, elements and results stay in the program's memory; the host reads conditions alone, once per iteration.
 """

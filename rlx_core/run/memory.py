@@ -1,4 +1,4 @@
-"""What the executor needs of the memory that a program's values lie in, and the host's memory.
+"""The interface between the executor and the memory of a program's values, and the host's memory.
 
 Arrays of a memory are NumPy's on the host and `DeviceArray`s on a device. The host's memory is read and written where it lies;
 a device's through copies.
@@ -185,7 +185,7 @@ class ProgramMemory(ABC):
 
         Args:
             inputs: The arrays that the caller gave.
-            donated: The numbers of those that the run may overwrite.
+            donated: The numbers of the inputs that the run may overwrite.
             params: The parameters in this memory; a donated input that shares memory with one, or with another input, is copied.
         """
 

@@ -22,8 +22,8 @@ class Params:
 
     Attributes:
         arrays: The arrays in the program's memory, by number.
-        on_host: Those that are on the host too and that no run writes to, by number.
-        given: What the caller bound, by name.
+        on_host: The arrays that are on the host too and that no run writes to, by number.
+        given: The arrays that the caller bound, by name.
         made: What programs that share the binding derived from it; see `rlx_core.pipeline.select.backend.Bindings`.
         immutable: The numbers of the arrays that are read-only.
     """
@@ -64,7 +64,7 @@ def bind_params(
     """
     bindings = params if isinstance(params, Bindings) else Bindings(params)
     given = {**before.given, **bindings}
-    # What other programs made of these arrays is valid for this program only if all of its parameters are among them.
+    # Data that other programs derived from these arrays are valid here only if all parameters of this program are among them.
     made = bindings.made if len(bindings) == len(plan.params) else {}
     transferred, bindings.crossed = bindings.crossed, 0
     arrays: dict[int, Any] = {}

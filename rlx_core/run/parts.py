@@ -1,4 +1,4 @@
-"""What a program runs in order: calls of compiled code, functions of the host, and control flow that the host drives."""
+"""The parts of a program in order: calls of compiled code, functions of the host, and control flow that the host drives."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _workspace(frame: Frame, slot: Slot | None) -> np.ndarray | None:
 
 
 class Driven(HostPart):
-    """A loop or a choice that the host drives: each graph of the op is a program of its own in the same memory."""
+    """A loop or a choice that the host drives: each graph of the op is a separate program in the same memory."""
 
     def __init__(self, number: int, step: Step, locations: Locations, programs: Mapping[str, PlannedProgram]) -> None:
         super().__init__(number, step, locations)
@@ -180,7 +180,7 @@ def parts_of(
 
     Args:
         nested: Makes the program of a graph inside a step, given the step's number, the attribute and the plan.
-        is_single: Whether each step is a part of its own.
+        is_single: Whether each step is a separate part.
     """
     pending: list[int] = []
 

@@ -1,6 +1,6 @@
 """Execution plans: the buffers of a program, and where its inputs, parameters, results and operands lie in them.
 
-A *buffer* is memory with an address of its own: the arena, each constant, each parameter, each input, and each buffer that is
+A *buffer* is memory with its address: the arena, each constant, each parameter, each input, and each buffer that is
 allocated for a run and handed to the caller. A frame binds every buffer to an address.
 """
 
@@ -113,7 +113,7 @@ class Locations:
         self._roots |= {v: (BufferId("result", i), 0) for i, v in enumerate(self.result_roots)}
 
     def of(self, value: Value) -> Location:
-        """Where a value lies. One without elements is given the start of the arena, which nobody reads there."""
+        """Where a value lies. One without elements has the start of the arena, which is never read."""
         alias = self.lir.aliases.get(value)
         strides = dense_strides(value.type) if alias is None else alias.strides
         return Location(*self.start(value), strides)

@@ -3,7 +3,7 @@
 The arena is planned with gaps between slots and filled with ones (NaN in every float, -1 in integers) before a run; slots are
 filled again as soon as nothing reads them any more. Programs run step by step. After each step every byte of the arena, of
 scratch memory and around results that the step had no right to write must be as it was. So a kernel that writes outside of its
-result is found at once, and one that reads freed memory, or memory that was never written, delivers NaN.
+result is detected at once, and one that reads freed memory, or memory that was never written, delivers NaN.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Guard", "PoisonError", "with_gaps"]
 
 
 class PoisonError(RlxError, RuntimeError):
-    """A kernel wrote outside of its memory, or a plan gave bytes to two values; found by poison mode.
+    """A kernel wrote outside of its memory, or a plan gave bytes to two values; detected by poison mode.
 
     The message names the step; the facts say which bytes changed and which slot lies next to them. The fault is in the kernel or
     in the plan, not in the program that ran.
@@ -77,7 +77,7 @@ class Guard:
         Args:
             number: The step.
             results: The arrays of the run's results, each between margins.
-            scratch: Scratch memory beyond what the step may use.
+            scratch: Scratch memory beyond that of the step.
 
         Raises:
             PoisonError: A byte was written that the step may not write.

@@ -41,9 +41,9 @@ class StartedRun:
 
     Attributes:
         inputs: As code can use them.
-        transferred: The bytes of those that were copied to a device.
+        transferred: The bytes of the inputs that were copied to a device.
         results: Memory of the outputs.
-        pending: What a device needs to report faults after the call has returned.
+        pending: The state by which a device reports faults after the call has returned.
     """
 
     frame: Frame
@@ -65,7 +65,7 @@ class PlannedProgram(Program):
         parts: Makes the parts of the program in order, when they are first needed.
         shared: What clones share.
         guard: Checks memory after every step; `parts` are single steps then.
-        lir: What the plan was made from, if this process planned it.
+        lir: The LIR of the plan, if this process planned it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The outputs of a run: arrays in the program's memory, or copies on the host.
 
 An output is a buffer that was allocated for the run, a copy of a value, or the buffer of a donated array. All memory for them is
-allocated before the first step, so that a run which lacks it has changed nothing.
+allocated before the first step, so that a run without enough memory has changed nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Results:
         return results
 
     def _value(self, frame: Frame, number: int, output: PlannedOutput, made: ResultMemory, run: Any) -> Any:
-        """An output as an array of its own; `None` for one that is in place in a donated array."""
+        """An output as a separate array; `None` for one that is in place in a donated array."""
         memory, at = self._memory, output.location
         if at is None:
             return memory.result(output.type)

@@ -1,8 +1,8 @@
 """An execution plan as a part of a package: the buffers that never change are blobs of the file, which a program reads as its
 parameters.
 
-Whatever a form says is checked against itself and the blobs before anything is made of it, so a form that was written by another
-version, or by hand, is refused.
+All references of a form to buffers and bytes are checked before a program is built, so that a form of another version, or one
+written by hand, is refused.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PackedPlan:
         """The plan that `PlanWriter` wrote.
 
         Args:
-            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            nbytes_of: The bytes of a blob; raises FormatError for an unknown number.
 
         Raises:
             FormatError: The form is not a plan, or refers to bytes that are not there.
@@ -167,7 +167,7 @@ def buffer_from(kind: Json, place: Json) -> BufferId:
     """A buffer that a form names.
 
     Raises:
-        FormatError: It is none.
+        FormatError: It is not a buffer.
     """
     if kind not in _KINDS:
         raise FormatError(f"package: a buffer is of the kind {kind!r}")

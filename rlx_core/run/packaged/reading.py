@@ -1,4 +1,4 @@
-"""Reading the forms of packed programs: numbers in bounds, known types, lines. Whatever a file says is held against something."""
+"""Readers of the forms of packed programs: numbers within bounds, static types, source lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> 
     """A number from `low` to `high` - 1.
 
     Raises:
-        FormatError: It is none.
+        FormatError: It is not one.
     """
     found: int = need(form, int, what)
     if not low <= found < high:
@@ -32,7 +32,7 @@ def every(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
     """The parts of a list.
 
     Raises:
-        FormatError: It is none.
+        FormatError: It is not one.
     """
     return tuple(read(each) for each in need(form, list, "a part of a program"))
 
@@ -41,7 +41,7 @@ def known_type(form: Json) -> TensorType:
     """A type without symbols.
 
     Raises:
-        FormatError: It is none.
+        FormatError: It is not one.
     """
     found: TensorType = quoted(spec, need(form, str, "a type"))
     if not found.is_static:

@@ -1,0 +1,110 @@
+"""Rates of words that are not standard terms, for each folder: they may fall and not rise.
+
+A word counts where the field has a term for it; it counts in ordinary English too, so that the aim is a low rate and not zero.
+`python tests/test_terminology.py` prints the rates of the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PROSE = re.compile(
+    r"\b(found|wanted|told|tells|apart|guests?|roads?|doors?|rooms?|besides?|lacks?|asked for|asks for|said|says|turned|turning|"
+    r"held|holds good|stands? for|(?:is|are) none|of (?:its|their) own|whoever|anew|crossed|crosses|settled?|unsettled|parted|"
+    r"spots?|seldom|abreast|dear(?:er|est)?|given back|let go|way back|taken apart|nobody|somebody|what (?:is|it|a|an|the) \w+|"
+    r"those that|that of|that which|the likeliest|dealt|kept apart|made of|of what|to be had|as many as|"
+    r"what \w+ (?:says|say|lacks|wants|holds))\b",
+    re.IGNORECASE,
+)
+"""Words and phrases of comments, docstrings and pages."""
+
+NAMES = frozenset(
+    "found made wanted said there whole rest at of own apart held told given asked lacks beside besides dealt turned turning "
+    "settled parted crossed kept room road door spot guest guests fewest most enough worth far small deep later dear seldom anew "
+    "sure fit fits reaches stands told_apart".split()
+)
+"""Assigned names."""
+
+PROSE_LIMITS: dict[str, float] = {}
+"""Folder → words per 1,000 of its prose."""
+
+NAME_LIMITS: dict[str, float] = {}
+"""Folder → names per 1,000 of its assigned names."""
+
+
+def folder_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).parts
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+def files() -> Iterator[Path]:
+    for pattern in ("rlx_core/**/*.py", "plugins/*/src/**/*.py", "plugins/*/*.md", "docs/**/*.md", "docs/*.py", "*.md"):
+        yield from (path for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md")
+
+
+def prose(path: Path) -> Iterator[str]:
+    """The lines of comments and docstrings of a module, or of a page outside of its code blocks."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        for number, part in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
+            if number % 2 == 0:
+                yield from part.splitlines()
+        return
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        for each in body if isinstance(body, list) else ():
+            if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str):
+                yield from each.value.value.splitlines()
+
+
+def assigned(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+@cache
+def rates() -> tuple[dict[str, float], dict[str, float]]:
+    """Words per 1,000 of prose, and names per 1,000 assigned ones, by folder."""
+    words, hits, names, odd = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for path in files():
+        folder = folder_of(path)
+        for line in prose(path):
+            words[folder] += len(line.split())
+            hits[folder] += len(PROSE.findall(line))
+        if path.suffix == ".py":
+            each = list(assigned(path))
+            names[folder] += len(each)
+            odd[folder] += sum(name.lower().strip("_") in NAMES for name in each)
+    return (
+        {folder: 1000 * hits[folder] / count for folder, count in words.items()},
+        {folder: 1000 * odd[folder] / count for folder, count in names.items()},
+    )
+
+
+@pytest.mark.parametrize(("kind", "limits"), [(0, PROSE_LIMITS), (1, NAME_LIMITS)], ids=["prose", "names"])
+def test_rates_do_not_rise(kind: int, limits: dict[str, float]) -> None:
+    found = rates()[kind]
+    assert found.keys() == limits.keys(), "give a new folder its limit: 3 for prose, 6 for names"
+    risen = {folder: (round(rate, 2), limits[folder]) for folder, rate in found.items() if rate > limits[folder]}
+    assert risen == {}, "use the terms of the field (GLOSSARY.md), or standard English"
+
+
+if __name__ == "__main__":
+    for rate in rates():
+        print({folder: -(-int(10 * value + 0.999999) // 1) / 10 for folder, value in sorted(rate.items())})
