@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +19,18 @@ ROOT = Path(__file__).parents[1]
 MAX_REPEATED_CLASS_NAMES = 15
 """How many names may belong to more than one class, over `rlx_core` and the plugins without their tests."""
 
+
+MAX_IMPORTED_MODULES = (575, 315)
+"""How many modules of rlx the first `jit` of one op imports: with an empty cache, and with a full one. The aim is 150."""
+
+FIRST_JIT = """
+import sys
+import numpy as np
+import rlx_core as rlx
+
+rlx.jit(lambda x: x + 1)(np.ones(4, np.float32))
+print(sum(name.partition(".")[0] in ("rlx_core", "rlx_cpu") for name in sys.modules))
+"""
 
 CLASHES = {"Language"}
 """Names of which some module imports two classes: the language of a printer of GPU code, and that of a driver's emitter."""
@@ -67,6 +82,15 @@ def test_few_class_names_are_repeated() -> None:
     repeated = {name: modules for name, modules in class_names().items() if len(modules) > 1}
     listing = "\n".join(f"{name}: {', '.join(modules)}" for name, modules in sorted(repeated.items()))
     assert len(repeated) == MAX_REPEATED_CLASS_NAMES, f"{len(repeated)} names belong to several classes:\n{listing}"
+
+
+def test_the_first_jit_imports_few_modules(tmp_path: Path) -> None:
+    environment = {**os.environ, "RLX_CACHE_DIR": str(tmp_path)}
+    for most in MAX_IMPORTED_MODULES:
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST_JIT], capture_output=True, text=True, check=True, env=environment
+        )
+        assert int(done.stdout) <= most
 
 
 def test_classes_of_one_module_have_different_names() -> None:

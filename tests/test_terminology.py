@@ -30,7 +30,7 @@ PROSE = re.compile(
 """Words and phrases of comments, docstrings and pages."""
 
 NAMES = frozenset(
-    "found made wanted said there whole rest at of own apart held told given asked lacks beside besides dealt turned turning "
+    "found made wanted said there whole rest at of own apart held told given asked lacks beside besides dealt turned turning "  # noqa: SIM905
     "settled parted crossed kept room road door spot guest guests fewest most enough worth far small deep later dear seldom anew "
     "sure fit fits reaches stands told_apart".split()
 )
@@ -66,7 +66,11 @@ def prose(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
         for each in body if isinstance(body, list) else ():
-            if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str):
+            if (
+                isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Constant)
+                and isinstance(each.value.value, str)
+            ):
                 yield from each.value.value.splitlines()
 
 
