@@ -35,7 +35,7 @@ class Coverage:
 
 
 def coverage(ops: Sequence[type[Op]]) -> Iterator[Coverage]:
-    """What the native table accepts of every primitive's samples, in the order of `ops`."""
+    """Yield which samples of every primitive the native table accepts, in the order of `ops`."""
     found: dict[str, tuple[set[DType], dict[DType, str]]] = {}
     for program in programs(tuple(ops)):
         node = program.node

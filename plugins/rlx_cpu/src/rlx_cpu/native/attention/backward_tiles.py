@@ -1,10 +1,10 @@
 """Attention backward: dq, dk and dv of one key head after the other, with the weights recomputed block by block.
 
-An item is a batch entry and a key head with all query heads that share it. Where items are few, the blocks of queries of each are
-dealt out to segments, which add up dk and dv apart; a second phase adds the segments in order, so that who did which changes
-nothing. For each block of queries: weights p from the logits, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `du = s·slope·dw`; then
-`dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and du by columns where they lie. A bias has all dw
-written out, and summed by the second phase.
+An item is a batch entry and a key head with all query heads that share it. If there are few items, the blocks of queries of
+each are distributed to segments, which accumulate dk and dv separately; a second phase adds the segments in order, so the
+result does not depend on the assignment to threads. For each block of queries: weights p from the logits, `dp = do·vᵀ`,
+`dw = p·(dp - Σ p·dp)`, `du = s·slope·dw`; then `dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and
+du by columns in place. For a bias, all dw are written to memory and summed by the second phase.
 """
 
 from __future__ import annotations

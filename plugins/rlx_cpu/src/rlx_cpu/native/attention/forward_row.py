@@ -94,7 +94,7 @@ def _weigh(
 
 @frozen(eq=False)
 class _Pivot:
-    """A row's maximum before this block of keys and now, and what is subtracted from its scores, in all lanes."""
+    """A row's maximum before and after this block of keys, and the value subtracted from its scores, in all lanes."""
 
     before: ir.LlvmValue
     now: ir.LlvmValue

@@ -26,8 +26,8 @@ FAR_NBYTES: Final = 1024
 class ByPosition:
     """A head's `[positions, features]` as the right side of a product: in place, or packed.
 
-    It stays where it lies if features are contiguous, unless many tiles read rows that lie far apart: each is on a page of its
-    own then, and they compete for the same few sets of L1 (1024 positions 8 KiB apart: twice the time).
+    It is used in place if features are contiguous, unless many tiles read rows with a large stride: each row is then on a
+    separate page, and the rows compete for the same few sets of L1 (1024 positions 8 KiB apart: twice the time).
 
     Attributes:
         words: The elements in memory and in registers.

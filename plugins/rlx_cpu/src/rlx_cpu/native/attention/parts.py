@@ -1,7 +1,7 @@
-"""What attention forward and backward are built from: the logits of a row, and small words for loops over rows.
+"""Shared code of attention forward and backward: the logits of a row, and helpers for loops over rows.
 
-Both passes compute their scores through `Logits`, so they cannot disagree about a scale, a cap, a bias or a mask; what those do
-to a score is said by the problem (`codegen.attention_scores`), for every target.
+Both passes compute their scores through `Logits`, so they agree on scale, cap, bias and mask; `codegen.attention_scores`
+defines the effect of these on a score, for every target.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScoreRows:
 
 @frozen(eq=False)
 class Logits:
-    """How products of queries and keys become what the softmax sees: the problem's own `Scores`, for vectors of keys.
+    """Compute the softmax's input from products of queries and keys: the problem's `Scores`, for vectors of keys.
 
     Attributes:
         buffers: The kernel's argument.
@@ -109,7 +109,7 @@ class Logits:
         """What holds every position that scores compare: half as wide as addresses, but for a window beyond all bounds."""
         sizes, terms = self.problem.sizes, self.problem.scores.kernel.values
         if not all(map(is_known, sizes)):
-            return I32  # whoever binds them sees to it
+            return I32  # the binding checks the range
         largest = max((sizes[t.axis] + abs(t.offset) for t in terms if isinstance(t, Index)), default=0)
         return I32 if largest < 1 << 31 else I64
 

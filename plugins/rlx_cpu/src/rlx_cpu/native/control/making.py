@@ -1,4 +1,4 @@
-"""From the plan of a graph inside a step to its functions, and to what is packed for them."""
+"""From the plan of a nested graph to its functions and their packed operands."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Bodies", "InputOrigin"]
 
 @frozen
 class InputOrigin:
-    """Where an input of a graph comes from.
+    """The origin of an input of a graph.
 
     Attributes:
-        operand: Of the step that holds the graph; `None` for what is carried.
-        rounds: For what is another element in every round, how many there are.
+        operand: Operand of the outer step; `None` for a carry.
+        rounds: For an input that is indexed by the iteration, the number of iterations.
         is_bound: Whether the operand is the same in every run.
-        is_held: Whether it pays to pack it before the first round.
+        is_held: Whether packing it before the first iteration is worthwhile.
     """
 
     operand: int | None = None
@@ -37,16 +37,16 @@ class InputOrigin:
 
 
 class Bodies:
-    """Makes the bodies of one step: equal steps in them are one function.
+    """Creates the bodies of one step; equal steps in them share a function.
 
     Args:
-        module: Where functions go.
-        name: What their names begin with.
-        emit: Adds one.
+        module: The module to add functions to.
+        name: Prefix of their names.
+        emit: Emits the function of a step.
 
     Attributes:
-        packs: Of the step that holds the graphs: every operand that a step of them wants packed.
-        held: Bytes of what is packed before the first round.
+        packs: Packs of the outer step: every operand that a nested step requires to be packed.
+        held: Bytes of the operands that are packed before the first iteration.
     """
 
     def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:

@@ -24,14 +24,14 @@ IMPLICIT = (
         for kind in ("", "f")
     ),
 )
-"""What LLVM itself may call for an intrinsic that the instruction set lacks."""
+"""Functions that LLVM may call for an intrinsic without an instruction in the set."""
 
 SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime", "malloc", "free", "madvise")
 
 
 @cache
 def addresses() -> Mapping[str, int]:
-    """Function → address, for those that this platform has."""
+    """Return function → address, for the functions that this platform has."""
     found: dict[str, int] = {}
     for library in _libraries():
         for name in (*MATHEMATICS, *IMPLICIT, *SYSTEM):

@@ -46,7 +46,7 @@ def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> Iterator[int]:
-    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more.
+    """Run the code built in the loop body for the blocks of each size in turn; a branch if there are two sizes or more.
 
     Args:
         part: As for `is_larger`.

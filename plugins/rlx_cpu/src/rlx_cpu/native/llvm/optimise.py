@@ -1,4 +1,4 @@
-"""What LLVM is asked for: the processor that code is for, and a module's text as an object file or as assembly."""
+"""The target processor for LLVM, and compilation of a module's text to an object file or assembly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _initialise() -> None:
 
 
 def new_module(name: str, isa: Isa | None = None) -> ir.Module:
-    """An empty module for this machine, or for those that portable code is for."""
+    """Return an empty module for this machine, or for the targets of portable code."""
     return ir.Module(name, triple() if isa is None or isa.cpu is None else triple_for(isa))
 
 

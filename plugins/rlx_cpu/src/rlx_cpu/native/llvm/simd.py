@@ -1,7 +1,7 @@
-"""Vectors in LLVM IR: the few operations that products and attention are written in.
+"""Vectors in LLVM IR: the operations used by products and attention.
 
-One `Simd` fixes a module, an element type and a number of lanes; everything else follows. Addresses are byte offsets from a
-pointer, because strides are; every access says its alignment, because the default for a vector is its size.
+One `Simd` fixes a module, an element type and a number of lanes. Addresses are byte offsets from a pointer, because strides are
+in bytes; every access states its alignment, because the default for a vector is its size.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def offset(
 def counting(
     b: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
 ) -> AbstractContextManager[ir.LlvmValue]:
-    """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
+    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
     first, end = (x if isinstance(x, ir.LlvmValue) else sized(b, x) for x in (start, stop))
     return counted(b, first, end, step)
 
@@ -153,10 +153,10 @@ class Simd:
     def load(
         self, b: ir.IRBuilder, pointer: ir.LlvmValue, mask: ir.LlvmValue | None = None, align: int = 0
     ) -> ir.LlvmValue:
-        """Consecutive elements; 0 in lanes that the mask hides, which are not touched.
+        """Load consecutive elements; masked lanes are 0 and their memory is not accessed.
 
         Args:
-            align: Bytes; that of an element by default.
+            align: Alignment in bytes; by default the element size.
         """
         align = align or self.itemsize
         if mask is None:
@@ -191,10 +191,10 @@ class Simd:
         count: ir.LlvmValue | None,
         align: int = 0,
     ) -> None:
-        """Elements `stride` bytes apart, the first `count` lanes or all of them.
+        """Store elements with a stride of `stride` bytes, for the first `count` lanes or all of them.
 
         Args:
-            align: Bytes; that of an element by default.
+            align: Alignment in bytes; by default the element size.
         """
         align = align or self.itemsize
         for lane in range(self.lanes):

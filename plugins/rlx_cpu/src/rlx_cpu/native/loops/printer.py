@@ -1,8 +1,8 @@
 """Loop kernels as LLVM IR: explicit vectors along one axis, tails under a mask, units of work split over threads.
 
-This is the entry point; `walk.py` decides how a kernel is walked, `nests.py` writes the loops, and `values.py`, `memory.py` and
-`reductions.py` what stands in them. Each unit of work is computed in the same order by whoever
-does it, so results do not depend on the number of threads.
+This is the entry point; `walk.py` selects the iteration order of a kernel, `nests.py` writes the loops, and `values.py`,
+`memory.py` and `reductions.py` their bodies. Each unit of work is computed in the same order by any thread, so results do not
+depend on the number of threads.
 """
 
 from __future__ import annotations

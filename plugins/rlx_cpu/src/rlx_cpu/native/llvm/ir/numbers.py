@@ -38,7 +38,7 @@ def in_lanes(element: Type, lanes: int) -> Type:
 
 
 def dtype_of(type: Type) -> DType:
-    """The dtype of what a register of this type holds; of integers the signed one."""
+    """Return the dtype of a register of this type; for integers the signed one."""
     element = element_of(type)
     found = _FLOATS.get(element.__class__)
     return _INTEGERS[element.width] if found is None else found

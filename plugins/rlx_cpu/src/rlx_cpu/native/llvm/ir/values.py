@@ -14,14 +14,14 @@ __all__ = ["Alloca", "FunctionArgument", "LlvmConstant", "LlvmValue", "Phi", "Un
 
 
 class _Undefined:
-    """The value that says nothing."""
+    """An undefined value."""
 
 
 Undefined: Final = _Undefined()
 
 
 class LlvmValue:
-    """What an instruction made, by its name."""
+    """The result of an instruction, by name."""
 
     __slots__ = ("text", "type")
 
@@ -69,7 +69,7 @@ def _element(type: Type, item: Any) -> str:
 
 
 class FunctionArgument(LlvmValue):
-    """What a function is given; it may be named and given attributes before its function's body is built."""
+    """An argument of a function; it may be named and given attributes before the function's body is built."""
 
     __slots__ = ("attributes",)
 
