@@ -26,7 +26,7 @@ __all__ = ["LlvmPrinter", "PrintedKernel"]
 
 @frozen
 class PrintedKernel:
-    """What the printer made: the function's name, that of its prologue, and what it needs at run time."""
+    """The result of the printer: the names of the function and of its prologue, and the run-time requirements."""
 
     function: str
     prologue: str | None
@@ -68,7 +68,7 @@ class LlvmPrinter:
         else:
             loops.write_totals()
         builder.ret_void()
-        shared = 0 if in_chunks else shape.shared_workspace  # which every call says itself
+        shared = 0 if in_chunks else shape.shared_workspace  # which is passed in every call
         return PrintedKernel(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
 
     def _function(self, name: str) -> ir.IRBuilder:

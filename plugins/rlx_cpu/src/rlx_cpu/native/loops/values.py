@@ -23,7 +23,7 @@ __all__ = ["KernelValues"]
 
 @define(eq=False)
 class KernelValues:
-    """What is known at a place, and how to come to know the rest. Mutable, because a builder is."""
+    """The values known at a position, and code for the others. Mutable, because a builder is."""
 
     builder: ir.IRBuilder
     shape: Shape

@@ -131,7 +131,7 @@ class Mover:
         return self.stores is Stores.NONTEMPORAL and count >= line and (lanes == line or lanes <= OPEN_LINES)
 
     def _tiles(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis, lanes: int) -> None:
-        """Squares in tiles: a cache line is used up while it is in L1, and so is what is known of its page."""
+        """Move squares in tiles: a cache line is fully used while it is in L1, and likewise its page's TLB entry."""
         b, side = self.builder, max(lanes, self.isa.machine.movement.tile)
         with counting(b, 0, down.count, side) as top, counting(b, 0, along.count, side) as left:
             bottom, right = (self._until(x, side, axis.count) for x, axis in ((top, down), (left, along)))

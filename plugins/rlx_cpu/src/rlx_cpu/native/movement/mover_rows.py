@@ -23,7 +23,7 @@ UNROLL = 4
 """Elements that one pass moves where they are moved one by one."""
 
 LONGEST_STEP = 8
-"""Elements from one to the next up to which whole vectors are read, and most of what they hold left out."""
+"""Maximum stride in elements for which full vectors are loaded, of which most elements are discarded."""
 
 
 class Stores(Enum):

@@ -25,7 +25,7 @@ __all__ = ["emit_slice", "emit_update"]
 
 
 def start_of(b: ir.IRBuilder, place: Place, pointer: ir.LlvmValue, limit: int) -> ir.LlvmValue:
-    """A start operand held in 0..limit, as i64."""
+    """Return a start operand clamped to 0..limit, as i64."""
     dtype = place.type.dtype
     raw = b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
     is_signed = dtype.kind == "int"

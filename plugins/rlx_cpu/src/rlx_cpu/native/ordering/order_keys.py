@@ -1,4 +1,4 @@
-"""Sort keys (`codegen.ordering`) of what lies in memory."""
+"""Sort keys (`codegen.ordering`) of elements in memory."""
 
 from __future__ import annotations
 

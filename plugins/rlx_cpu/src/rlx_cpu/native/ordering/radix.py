@@ -51,9 +51,9 @@ class Radix:
     """Sorting rows of at most `n` elements.
 
     Attributes:
-        keys: What is sorted by.
-        n: Fewer than 2^32; where it is not known, all rows that are sorted have as many.
-        given_wide: Whether digits are wide, where whoever knows n says so.
+        keys: The sort keys.
+        n: Fewer than 2^32; if unknown, all sorted rows have the same length.
+        given_wide: Whether digits are wide, if the caller knows n.
     """
 
     isa: Isa

@@ -24,12 +24,12 @@ def is_short(isa: Isa, n: int) -> bool:
 
 @frozen
 class Ranks:
-    """Counting places in rows of `n` elements.
+    """Sorting by counting ranks, in rows of `n` elements.
 
     Attributes:
-        keys: What is sorted by.
-        n: At most as many as a number of the keys' width counts.
-        step: Elements from one that is counted to the next.
+        keys: The sort keys.
+        n: At most the maximum of an unsigned integer of the keys' width.
+        step: Stride in elements.
     """
 
     isa: Isa

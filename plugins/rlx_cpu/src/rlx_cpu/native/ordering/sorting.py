@@ -49,7 +49,7 @@ class SortProblem:
 
     @classmethod
     def of(cls, op: Any, x: TensorType, first: TensorType, isa: Isa) -> SortProblem:
-        """That of known sizes."""
+        """Return the problem of known sizes."""
         s, sizes = Sorting.of(op, x, first), isa.machine.ordering
         is_cut = s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
         return cls(SelectionRow(isa, s.keys, s.n), s, is_cut)

@@ -12,12 +12,12 @@ __all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
 
 
 def entry_offset(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue, matrix: MatrixStrides) -> ir.LlvmValue:
-    """Bytes from the first product's part of an operand to that of product `entry`."""
+    """Return the offset in bytes from the first product's part of an operand to the part of product `entry`."""
     return _walk(b, entry, matrix.batch, product.batch)
 
 
 def b_offset(b: ir.IRBuilder, product: MatrixProduct, matrix: ir.LlvmValue) -> ir.LlvmValue:
-    """Bytes from B's first own matrix to another one."""
+    """Return the offset in bytes from the first distinct matrix of B to another one."""
     return _walk(b, matrix, product.b.batch, product.b_shape)
 
 

@@ -113,7 +113,7 @@ class Item:
     def _prefetched(
         self, b: ir.IRBuilder, next_panel: ir.LlvmValue, tile: RowTile, count: ir.LlvmValue, share: Dim | ir.LlvmValue
     ) -> ir.LlvmValue:
-        """What a tile prefetches of the panel that is read next: `share` bytes of every step."""
+        """Return the part of the next panel that a tile prefetches: `share` bytes of every step."""
         if tile.turn is None:
             return next_panel
         turn = b.mul(tile.turn, count)

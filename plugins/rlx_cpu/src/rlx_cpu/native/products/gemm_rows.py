@@ -13,10 +13,10 @@ from rlx_cpu.native.products.packing import copy_row, pack_rows
 __all__ = ["PACKED_STEPS", "PackedRows", "row_strides"]
 
 PACKED_STEPS = 64
-"""Words along K that are packed of A in one go; a multiple of what a cache line of halves holds."""
+"""Words along K of A that are packed at a time; a multiple of the 16-bit elements in a cache line."""
 
 PACKED_ROUND = 16
-"""Words along K that are packed of a tile before the next tile: each has its own page, which so many stores are worth finding."""
+"""Words along K that are packed of a tile before the next tile: tiles are on different pages, and this amortises a TLB miss."""
 
 
 def row_strides(plan: ProductPlan, rows: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
-"""Products whose number of rows, of terms or of a batch's entries comes with the call.
+"""Products whose number of rows, of terms or of batch entries is a run-time argument.
 
-Of unknown rows there are tiles of every height up to one, chosen when it is known; columns, depth and the packed panels are as
-for any product, so that weights are packed once for all sizes. Unknown terms are those of a gradient: what a batch adds up. What
-an element's sum adds up in which order does not depend on the height of its tile: the results are those of code for the size, bit
-for bit. Where the factors are read changes with the sizes, but rarely, and each way is a form.
+For unknown rows there are tiles of every height up to a maximum, selected at run time; columns, depth and the packed panels are
+as for any product, so that weights are packed once for all sizes. Unknown terms occur in gradients, which sum over a batch. The
+order of summation of an element does not depend on the height of its tile: the results are bit-identical to those of code for
+the known size. The sources of the factors change with the sizes, but rarely, and each variant is a form.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Lying:
 
 
 LyingOf = Callable[[Layout], "tuple[Lying, ...] | None"]
-"""Where an epilogue finds what it reads and writes; `None` where rows are not equally far apart."""
+"""Returns the layouts of an epilogue's operands and results; `None` if rows have no uniform stride."""
 
 
 def bias_alone(layout: Layout) -> tuple[Lying, ...]:
-    """A row that is the same for all rows, if there is one."""
+    """Return a row that is the same for all rows, if there is one."""
     return tuple(
         Lying(p.type.dtype, 0, MatrixStrides.of_row(p).by_column) for p in layout.operands[2:] if p is not None
     )
@@ -83,7 +83,7 @@ ENOUGH_ROWS: Final = 64
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
-"""Steps along K in a block, tiles of an item and its panels, which `call_of` says."""
+"""Steps along K in a block, tiles of an item and its panels; set by `call_of`."""
 
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
@@ -93,13 +93,13 @@ class ProductForm:
     """A product for any number of rows, of terms or of entries.
 
     Attributes:
-        node: What it is part of.
-        product: With what is unknown.
-        layout: Where operands lie that do not depend on it.
-        plan: How it is cut.
-        others: Where the epilogue finds what it reads and writes; every row is as far from the next.
+        node: The node that contains the product.
+        product: The product with unknown sizes.
+        layout: Layout of the operands that do not depend on them.
+        plan: The blocking.
+        others: Layouts of the epilogue's operands and results; rows have a uniform stride.
         workspace: Bytes of a thread's memory.
-        shared_workspace: Bytes of what all threads share.
+        shared_workspace: Bytes of memory shared by all threads.
     """
 
     node: Node
@@ -146,7 +146,7 @@ class ProductForm:
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
         emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
-        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
     def _is_like(self, known: MatrixProduct) -> bool:
         """Whether a product of some size lies and is read as this one."""
@@ -159,7 +159,7 @@ class ProductForm:
             matching = for_any_rows(known, like=self.product)
         if matching != self.product:
             return False
-        # Strides of what there is only one of are those of the form.
+        # Strides of dimensions of size 1 are those of the form.
         a = self.product.a if is_known(self.product.a.by_row) else known.a
         b = self.product.b if is_known(self.product.b.by_column) else known.b
         of_size = evolve(known, a=a, b=b, c=self.product.c)
@@ -168,7 +168,7 @@ class ProductForm:
     def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
         if found is None:
             return False
-        if entries == 1:  # how far it is to the next says nothing, unless it is to rows of the same entry
+        if entries == 1:  # the stride to the next entry is irrelevant, unless rows of the same entry use it
             if any(each.by_entry is not None for each in found):
                 return False
             found = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(found, self.others, strict=True))
@@ -178,12 +178,12 @@ class ProductForm:
 def call_of(
     plan: ProductPlan, known: MatrixProduct, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
 ) -> Call:
-    """How code for all sizes is called for one of them.
+    """Return the call of dynamic-shape code for known sizes.
 
     Args:
-        plan: Of all sizes.
+        plan: Plan for all sizes.
         known: The product of that size, and `rows` its tiles.
-        told: What else the code is told.
+        told: Further run-time arguments of the code.
     """
     assert plan.given is not None, "the cut of a form is given"
     panels, dtype, of_size = plan.given.panels, plan.words.simd.dtype, evolve(plan, product=known)
@@ -213,18 +213,19 @@ def product_of(layout: Layout) -> MatrixProduct:
 
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
-    """A product without its number of rows; how far apart they lie is as in `like` where there are too few to tell."""
+    """Return a product without its number of rows; its row strides are those of `like` if there are too few rows to infer
+    them."""
     apart = like if known.m <= 1 and like is not None else known
     a, c = evolve(known.a, by_row=apart.a.by_row), evolve(known.c, by_row=apart.c.by_row)
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
 def for_any_terms(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
-    """A product without its number of terms; how far apart they lie is as in `like` where there is one."""
+    """Return a product without its number of terms; its strides along k are those of `like` if there is one term."""
     apart = like if known.k <= 1 and like is not None else known
     a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
     if a.by_column == known.factors.itemsize:
-        a = evolve(a, by_row=_BY_ROW)  # rows are as far apart as they are long
+        a = evolve(a, by_row=_BY_ROW)  # the row stride is the row length
     if b.by_row == known.factors.itemsize != b.by_column:
         b = evolve(b, by_column=_BY_COLUMN)
     return evolve(known, k=_TERMS, a=a, b=b)

@@ -1,7 +1,7 @@
-"""What a thread does of a product: its items, one after the other.
+"""The per-thread code of a product: a loop over its items.
 
 A product is cut into *items*, a group of row tiles by a group of panels of one batch entry; threads claim contiguous ranges of
-them. What an element's sum adds up in which order depends on the shapes alone.
+them. The order of summation of an element depends only on the shapes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["GemmBuffers", "ItemPlace", "Work"]
 
 @frozen(eq=False)
 class GemmBuffers:
-    """What a product is given.
+    """The buffers of a product.
 
     Attributes:
-        buffers: Where all addresses are.
-        a, source, c: Where A, B and C start.
+        buffers: The array of all addresses.
+        a, source, c: Start addresses of A, B and C.
         shared: Scratch memory that all threads share, if there is any.
-        own: A thread's own.
-        panels: Where packed panels are, if there are any.
+        own: Per-thread scratch memory.
+        panels: Address of packed panels, if there are any.
     """
 
     buffers: ir.LlvmValue

@@ -1,4 +1,4 @@
-"""How the work around inner loops calls them: functions of its own by the size of a tile, or those that it is told."""
+"""Calls of microkernels by the driver: of local functions by the size of a tile, or through function pointers."""
 
 from __future__ import annotations
 

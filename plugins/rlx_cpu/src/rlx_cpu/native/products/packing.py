@@ -228,7 +228,7 @@ def _gather(
     *,
     is_whole: bool,
 ) -> ir.LlvmValue:
-    """One vector of words of columns apart; zeros from column `columns` on, which are not touched."""
+    """Load one vector of words of strided columns; zeros from column `columns` on, whose memory is not accessed."""
     simd, (by_k, by_n), bound = words.simd, strides, sized(b, columns)
     last = b.sub(b.sub(bound, index(1)), start)
     value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)

@@ -1,4 +1,4 @@
-"""The steps of a run as the words that threads read, and what an entry needs to have threads help with them."""
+"""The steps of a run as the words that threads read, and the data with which an entry uses the threads of a pool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
         words[i] = each.function, each.first, parts, MEETS if following or not is_serial else 0
         head = head if is_serial and before else i
         if each.polls:
-            words[head, -1] |= CALLERS  # who does the first of serial steps does those that follow
+            words[head, -1] |= CALLERS  # one thread runs the first of serial steps and those that follow
     return words
 
 

@@ -60,13 +60,13 @@ class Settings(RunSettings):
 
 @frozen(eq=False)
 class NativeStep:
-    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
+    """A step with its function, the indices of its buffers' addresses in the table, and its other requirements.
 
     Attributes:
         step: The step; `None` for one that was read from a package.
-        code: What has the function; `None` where it is only written to a file.
-        arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
-        words: The sizes that it is told: they stand before its first address, the last one first.
+        code: The code that contains the function; `None` if it is only written to a file.
+        arena: Index of the address of the plan's workspace in the table, which nested graphs use.
+        words: Its run-time sizes: they precede its first address, the last one first.
         node: The node and the user's line for errors, for a step from a package.
     """
 

@@ -64,7 +64,7 @@ class Ends:
     """Both ends of an entry: arguments, results, and the copies in between.
 
     Attributes:
-        words: Words of its own that hold addresses for the copies.
+        words: Additional words that contain addresses for the copies.
     """
 
     inputs: list[EntryArgument]
@@ -108,7 +108,7 @@ def ends(
 
 
 def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
-    """What the array of a donated input refers to after a call."""
+    """Return the marker to which a donated input refers after a call."""
     if not leaf.is_donated:
         return None
     return Donated(donation_text(leaf.name, program), leaf.type.dtype.numpy, leaf.type.static_shape)

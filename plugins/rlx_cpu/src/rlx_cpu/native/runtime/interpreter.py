@@ -54,7 +54,7 @@ NEW_ARRAY: Final = "rlx_new_array"
 """What native code calls NumPy's `PyArray_NewFromDescr`, which has no symbol."""
 
 SET_ALLOCATOR: Final = "rlx_set_allocator"
-"""What native code calls NumPy's `PyDataMem_SetHandler`: the one before is given back."""
+"""Name in native code of NumPy's `PyDataMem_SetHandler`, which returns the previous handler."""
 
 _ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
@@ -71,7 +71,7 @@ def reason_against() -> str | None:
     """Why native code cannot take this interpreter's arrays; `None` if it can."""
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
-    if "free-threading" in sys.version:  # the build's configuration says so too, and takes a millisecond to read
+    if "free-threading" in sys.version:  # the build's configuration also has this, but reading it takes a millisecond
         return "an interpreter without a global lock lays out objects in another way"
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "layouts are known for 64-bit little-endian machines"
@@ -79,7 +79,7 @@ def reason_against() -> str | None:
 
 
 def _differences() -> Iterator[str]:
-    """What is not where it should be; nothing, as a rule."""
+    """Yield the deviations from the expected layout; normally none."""
     missing = [name for name in FUNCTIONS if getattr(ctypes.pythonapi, name, None) is None]
     if missing:
         yield f"the interpreter has no {', '.join(missing)}"
