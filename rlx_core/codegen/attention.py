@@ -57,12 +57,12 @@ class ScoresStrides:
 
 @frozen
 class AttentionProblem:
-    """One attention, or its cotangents, with sizes known, or expressions in the place of those that are not.
+    """One attention, or its cotangents, with known sizes, or with expressions for unknown ones.
 
     Attributes:
-        op: What else is asked for: masks, cap, scale.
+        op: The op, which has the masks, cap and scale.
         stored: The dtype of operands and results.
-        dtype: Of scores and sums.
+        dtype: The dtype of scores and sums.
         width: Features of a value.
     """
 

@@ -1,7 +1,7 @@
-"""What becomes of a product of a query and a key, in the loop language, and where all that attention touches lies.
+"""Attention scores from products of queries and keys, in the loop language, and the layouts of all operands of attention.
 
-It is said once: scale, cap, bias, then hidden keys are -inf. Every target prints it as it prints an epilogue, and the
-slope of the cap with it.
+This is the only definition: scale, cap, bias, then hidden keys are -inf. Every target prints it as it prints an epilogue,
+together with the derivative of the cap.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class PlacedAttention:
 
     @property
     def empty_row(self) -> EmptyRow:
-        """What a query is given that sees no key. Where no key can be hidden, scores that are all -inf are no numbers."""
+        """The result for a query that sees no key. If no key can be hidden, a softmax of scores that are all -inf is NaN."""
         if not self.sizes[KEY]:
             return "zero"
         return self.op.empty_row if self.may_hide else "nan"
@@ -159,7 +159,7 @@ class PlacedAttention:
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Operands, then results; a kernel that stores one says so."""
+        """Return operands, then results; a kernel that stores a result marks it as written."""
         operands = [
             Buffer(f"x{i}", p.type.dtype, alignment=p.alignment) if p else Buffer(f"x{i}", f32)
             for i, p in enumerate(self.layout.operands)

@@ -71,7 +71,7 @@ class Pointwise:
         return tuple(found[i] for i in self.results)
 
     def __str__(self) -> str:
-        """As an expression of `x`, operand 0, and `read1`, …; what is used twice has a name: `t3 = exp(x); t3 * t3`."""
+        """An expression of `x`, operand 0, and `read1`, …; a value that is used twice has a name: `t3 = exp(x); t3 * t3`."""
         uses = Counter(a for t in self.terms if isinstance(t, Apply) for a in t.args)
         named: list[str] = []
         found: list[str] = []
@@ -111,11 +111,11 @@ def _without_brackets(text: str) -> str:
 def pointwise(
     table: ScalarTable, op: Op, types: tuple[TensorType, ...], numbers: Mapping[int, Number] | None = None
 ) -> Pointwise | None:
-    """An op on operands of these types; `None` if it is no function of single elements, or a step has no code.
+    """Return an op on operands of these types; `None` if it is not element-wise, or a step has no code.
 
     Args:
-        table: What the target has code for.
-        op: What is computed.
+        table: The scalar functions of the target.
+        op: The op.
         types: Of the operands.
         numbers: Operands that are a known number everywhere.
     """

@@ -1,7 +1,7 @@
-"""The rule for indices that every kernel template asks: 32 bits below `INDEX_LIMIT`, else 64 bits or a typed refusal.
+"""The index type of every kernel template: 32 bits below `INDEX_LIMIT`, else 64 bits or a typed refusal.
 
-The numbers in question are those that a kernel computes: positions along an axis, numbers of points, rows or tiles, and the
-elements of a buffer that it reaches. Products of sizes that no kernel computes, such as the number of scores in attention, are
+The relevant numbers are those that a kernel computes: positions along an axis, numbers of points, rows or tiles, and the
+elements of a buffer that it accesses. Products of sizes that no kernel computes, such as the number of scores in attention, are
 not bounded. Languages whose buffers are arrays of words have no 64-bit integers, and refuse.
 """
 
@@ -46,7 +46,7 @@ def fault_place(text: str, kind: str) -> str:
 
 
 def reach(strides: Sequence[int], extents: Sequence[int], itemsize: int, offset: int = 0) -> int:
-    """Elements from the start of a buffer to the end of what is accessed; strides and offset are in bytes."""
+    """Return the elements from the start of a buffer to the end of the accessed range; strides and offset are in bytes."""
     steps = (abs(s) * (n - 1) for s, n in zip(strides, extents, strict=True) if n)
     return (offset + sum(steps)) // itemsize + 1
 

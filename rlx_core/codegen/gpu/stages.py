@@ -1,10 +1,10 @@
-"""Long reductions with few rows as several kernels: parts of rows first, then what the parts add up to.
+"""Long reductions with few rows as several kernels: partial reductions of rows first, then their combination.
 
-Every loop over the row becomes two kernels. The first has one axis more, which counts parts of the row, and stores what each part
-reduces to; the second reduces over the parts. What is stored once a row the last of these stores; what is stored along the row is
-a kernel without rows, all of whose points are computed at once, so that nothing is written twice. All are kernels of the loop
-language, whose buffers are those of the whole and then its workspaces.
-How many parts there are follows from the shape alone, so that a sum keeps its order on every device.
+Every loop over the row becomes two kernels. The first has an additional axis of parts of the row, and stores the partial result
+of each part; the second reduces over the parts. Per-row results are stored by the last of these; results along the row are
+stored by a kernel without rows, all of whose points are computed at once, so that nothing is written twice. All are kernels of
+the loop language, whose buffers are those of the complete kernel and then its workspaces.
+The number of parts follows from the shape alone, so that a sum keeps its order on every device.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Stage", "Staged", "stages_of"]
 
 @frozen
 class Stage:
-    """A kernel of its own launch.
+    """A kernel with a separate launch.
 
     Attributes:
-        parts: With it, the first axis counts so many parts of the rows.
-        origins: For each value, its number in the whole kernel; `None` for what only the cut needs.
+        parts: If set, the first axis counts this many parts of the rows.
+        origins: For each value, its number in the complete kernel; `None` for values that only the partition needs.
         flat_axes: How many of the grid's last axes are rows of the whole kernel.
     """
 
@@ -54,7 +54,7 @@ def stages_of(kernel: Kernel, machine: Machine) -> Staged:
 
 
 def _parts(kernel: Kernel, machine: Machine) -> int:
-    """Into how many parts rows are cut: those that are long and too few to occupy a device."""
+    """Return the number of parts of rows, for rows that are long and too few to occupy a device."""
     if not kernel.row_axes or not kernel.grid_size or not any(isinstance(v, Reduce) for v in kernel.values):
         return 0
     rows, size = kernel.grid_size, kernel.row_size
@@ -100,7 +100,7 @@ class _Stager:
 
     def _workspace(self, reduce: int, count: int) -> int:
         dtype = self.kernel.values[reduce].dtype
-        # What is summed of narrow floats is held in f32, and so are its parts.
+        # Sums of narrow floats are f32, and so are partial sums.
         self.buffers.append(Buffer(f"w{len(self.buffers)}", dtype.accumulator))
         self.nbytes.append(count * self.kernel.grid_size * dtype.accumulator.itemsize)
         return len(self.kernel.buffers) + len(self.buffers) - 1

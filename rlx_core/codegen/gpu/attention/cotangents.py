@@ -1,4 +1,4 @@
-"""What the passes of attention's cotangents agree upon, whatever multiplies: workspaces, statistics, and du of one score.
+"""Shared parts of the passes of attention's cotangents, independent of the multiplying unit: workspaces, statistics, and du.
 
 With the statistics of a query, its maximum m, 1/Σ exp(z - m) and δ = Σ p·dp, a score z and dp = dy·vᵀ give p = exp(z - m)/Σ,
 dw = p·(dp - δ) and du = dw·slope, of which the cotangents of queries and keys are sums, times the scale.
@@ -63,7 +63,8 @@ class Cotangents:
     # ------------------------------------------------------------------------------------ statistics
 
     def store_statistics(self, t: ScoreTiles, query: str, most: Register, total: Register, weighted: Register) -> None:
-        """m, 1/Σ and δ of a query, of Σ and Σ·δ. Of one that sees no key m is -inf where the mean over all keys stands for it."""
+        """Store m, 1/Σ and δ of a query, from Σ and Σ·δ. If it sees no key and its result is the mean over all keys, m is
+        -inf."""
         b, p = t.b, self.problem
         inverse = b.fdiv(b.constant(total, 1.0), total)
         if p.empty_row != "nan":

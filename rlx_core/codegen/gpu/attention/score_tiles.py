@@ -52,7 +52,7 @@ def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) 
         return reason
     if (reason := scalars.refusal(exp.op(), (problem.dtype,))) is not None:
         return reason
-    # Scores are numbered by nobody: only positions along each of their axes are.
+    # No kernel numbers all scores: it computes only positions along each of their axes.
     if (reason := length_refusal("axes of scores", *problem.sizes)) is not None:
         return reason
     places = (*problem.layout.operands, *problem.layout.results)
@@ -66,14 +66,14 @@ def place_reach(place: Place) -> int:
 
 @define(eq=False)
 class ScoreTiles:
-    """One function of attention while it is written.
+    """One function of attention under construction.
 
     Attributes:
-        buffers: Those of the problem and then workspaces.
-        arrays: The shared arrays that the function has beside the tiles of operands.
-        rows: Queries of a tile, where they do not follow from how many fit.
-        threads: Of a group, where they are not as many across as down.
-        groups: Of the launch, once `each_tile` has said them.
+        buffers: Buffers of the problem, then workspaces.
+        arrays: The function's shared arrays in addition to the tiles of operands.
+        rows: Queries of a tile, if the capacity does not determine them.
+        threads: Threads of a group, if it is not square.
+        groups: Groups of the launch, set by `each_tile`.
     """
 
     problem: PlacedAttention
@@ -138,7 +138,7 @@ class ScoreTiles:
         return assembled(stem, self.b, self.arguments(), shared, self.group, self.groups)
 
     def arguments(self) -> dict[int, Argument]:
-        """What is passed of the buffers, by number."""
+        """Return the buffers that are passed, by number."""
         return {
             i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
         }
@@ -187,7 +187,7 @@ class ScoreTiles:
             yield
 
     def each_seen(self, name: str, ends: tuple[str, str], step: int | None = None) -> AbstractContextManager[None]:
-        """What follows runs for every tile of positions from the first to the last one: as many as a group owns, or `step`."""
+        """Loop over every tile of positions from the first to the last one, in steps of a group's tile, or `step`."""
         for end, text in zip(("start", "end"), ends, strict=True):
             self.let(end, text)
         return self.loop(name, "start", "end", self.size if step is None else step)
@@ -261,7 +261,7 @@ class ScoreTiles:
         )
 
     def index_type(self, number: int) -> IndexType:
-        """The type of an index into a buffer: that of a workspace has at most a number for each query."""
+        """Return the type of an index into a buffer: a workspace has at most one element for each query."""
         count = len(self.problem.buffers)
         return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
 

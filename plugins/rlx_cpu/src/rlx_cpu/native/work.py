@@ -26,10 +26,10 @@ FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
 
 _LOOP: Final = "native_loop"
-"""What the names of loop kernels begin with, after the package that they come from."""
+"""Prefix of the names of loop kernels, after the package's prefix."""
 
 UNKNOWN_ROUNDS: Final = 1000
-"""Of a loop whose end the values decide: many enough that others are not kept waiting for it."""
+"""Assumed iterations of a loop with a data-dependent end: many enough that other threads do not wait for it."""
 
 ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10, SearchSorted: 250}
 """Operations that take as long as an element that is put in order, or looked for."""

@@ -1,7 +1,7 @@
-"""A native program in a package: its plan, its steps, and which words of the table are addresses in which buffer.
+"""A native program in a package: its plan, its steps, and the table's words with the buffer to whose address each is set.
 
-What a form refers to is checked before anything is made of it: words, buffers, bytes and functions. What the code then does with
-the addresses is the code's matter.
+All references of a form are checked before it is used: words, buffers, bytes and functions. The accesses of the code through
+these addresses are not checked.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class PackedProgram:
 
     @classmethod
     def from_json(cls, form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, int]) -> PackedProgram:
-        """The program that `program_form` wrote.
+        """Return the program that `program_form` wrote.
 
         Args:
-            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            nbytes_of: Returns the bytes of a blob; raises FormatError if no blob has that number.
             functions: The functions of the code.
 
         Raises:
-            FormatError: The form is not a program, or refers to words, buffers, bytes or functions that are not there.
+            FormatError: The form is not a program, or refers to words, buffers, bytes or functions that do not exist.
         """
         row = need(form, dict, "a program")
         plan = PackedPlan.from_json(row.get("plan"), "cpu", nbytes_of)

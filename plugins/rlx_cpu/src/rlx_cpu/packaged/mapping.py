@@ -24,7 +24,7 @@ class MappedCode:
     """Machine code in this process; addresses are valid as long as it lives.
 
     Raises:
-        FormatError: It wants a function that it may not have, or lists what is not there.
+        FormatError: It imports a function that is not allowed, or exports an address outside of the code.
         KernelBuildError: The system gives no memory to execute.
     """
 
@@ -45,7 +45,7 @@ class MappedCode:
         self._memory[: len(image.code)] = image.code
         self._memory[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        # Where instructions are cached apart from data (AArch64), Linux brings the two together when pages become executable.
+        # If the instruction cache is separate (AArch64), Linux synchronises it with data when pages become executable.
         self._protect(0, image.table, _READ | _EXECUTE)
         self._protect(image.table, size - image.table, _READ)
 

@@ -1,4 +1,5 @@
-"""Writing programs: the functions of their native steps as one image, and each program as a form that names what is in it."""
+"""Writing programs: the functions of their native steps as one image, and each program as a form that refers to them by
+name."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ class Writer:
         return Making(self.isa)
 
     def add(self, lir: Lir, bindings: Bindings) -> Json:
-        """The form of a program with what it is bound to; errors are those of `expect_packable`."""
+        """Return the form of a program with its bindings; errors are those of `expect_packable`."""
         expect_packable(lir, reason_against)
         settings = Settings(isa=self.isa)
         compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)

@@ -281,7 +281,7 @@ class _Enter:
         """The ways back: before anything, after the frame was taken, after arguments were donated."""
         b = self.b
         b.position_at_end(self.dropped)
-        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path raises an error that states the memory that is lacking
+        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path raises the error
         results = b.load(self.results, typ=POINTER, align=8)
         with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
             self.decref(results)

@@ -118,7 +118,7 @@ def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
 
 
 def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
-    """The packages besides this one whose emitters some functions come from; only of those is anything imported."""
+    """Return the packages other than this one whose emitters some functions use; only these packages are imported."""
     kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
     emitters = (table.emitter(name) for name in kernels if is_guest(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
@@ -150,7 +150,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledStep
 
 
 Made = tuple[Emitted, JitCode | None, tuple[int, ...]]
-"""What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
+"""The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
 
 
 def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> CompiledSteps:

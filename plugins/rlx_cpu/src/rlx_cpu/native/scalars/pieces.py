@@ -47,7 +47,7 @@ def piecewise(b: ir.IRBuilder, u: ir.LlvmValue, scale: float, rows: Sequence[Seq
 
 
 class FixupClass(IntEnum):
-    """The kinds of numbers that `vfixupimmps` tells apart, as it counts them."""
+    """The classes of numbers that `vfixupimmps` distinguishes, by its numbering."""
 
     QUIET_NAN = 0
     SIGNALLING_NAN = 1
@@ -62,7 +62,7 @@ class FixupClass(IntEnum):
 
 
 class FixupResponse(IntEnum):
-    """What that instruction can put in a number's place, by its own codes; of sixteen those that are used."""
+    """Replacements that the instruction offers, by its codes; only those in use out of sixteen."""
 
     ITSELF = 1
     QUIETED = 2
