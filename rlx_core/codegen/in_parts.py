@@ -16,7 +16,7 @@ from rlx_core.ops.structural import expand
 __all__ = ["PARTS", "in_parts", "is_complex", "is_known"]
 
 PARTS: Final = (".re", ".im")
-"""What the names of a complex input's two parts end with."""
+"""Suffixes of the names of a complex input's two parts."""
 
 _FORMULAS: Final = {function.op: rule for function, rule in FORMULAS.items()}
 _MEASURES: Final = {function.op: rule for function, rule in MEASURES.items()}

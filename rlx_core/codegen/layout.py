@@ -39,7 +39,8 @@ def whole_kernel(
     results: Sequence[Place],
     sizes: DimBinding = DimBinding(),  # noqa: B008  # immutable
 ) -> Kernel:
-    """The same with all axes of the formula, whose unknown sizes `sizes` says: those of its results, then its rows."""
+    """Return the same kernel with all axes of the formula, whose unknown sizes are bound by `sizes`: its results' axes, then
+    rows."""
     order = axes_of(formula)
     new = {old: i for i, old in enumerate(order)}
     loads, written = accesses_of(formula, operands, results, sizes)
@@ -131,7 +132,7 @@ def accesses_of(
 
 
 def simplified(kernel: Kernel) -> Kernel:
-    """The same kernel with as few axes as it can be said with."""
+    """Return an equivalent kernel with the minimum number of axes."""
     kept = [a for a, n in enumerate(kernel.extents) if n != 1]
     reduces = any(isinstance(v, Reduce) for v in kernel.values)
     if reduces and not any(a >= kernel.grid for a in kept):
@@ -181,10 +182,10 @@ def _positions(kernel: Kernel) -> list[dict[int, int]]:
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
-    """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0.
+    """Return the kernel with each group of neighbouring axes fused; axes in no group have one point, at 0.
 
-    Nothing moves along an axis of one point, so what is read or stored there does not vary along it. Where several axes become
-    one, the position along the last of them becomes the one along all, and what the others added to it is in that.
+    There is no stride along an axis of one point, so loads and stores do not vary along it. If several axes are fused, the
+    position along the last of them becomes the fused position, which includes the others' contributions.
     """
     moving = [[axis for axis in group if kernel.extents[axis] != 1] for group in groups]
     place = {axes[-1]: i for i, axes in enumerate(moving) if axes}

@@ -40,12 +40,12 @@ def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, .
 
 
 def is_settled(op: Op, types: tuple[TensorType | None, ...]) -> bool:
-    """Whether `reason_against` says of an op on operands of unknown sizes what it says of all sizes above 0."""
+    """Return whether `reason_against` for an op on operands of unknown sizes is the same for all sizes above 0."""
     return formula_of(op, types, is_for_all=True) is not None
 
 
 def is_read_in_place(node: Node) -> bool:
-    """Whether operands of a result's dims are read only where that result is written.
+    """Return whether operands of a result's dims are read only at the position where that result is written.
 
     Where another result has more elements, all that work on those read the operand as well, whenever they come to it.
     """
@@ -60,7 +60,7 @@ def is_read_in_place(node: Node) -> bool:
 
 
 def is_settled_in_place(node: Node) -> bool:
-    """Whether `is_read_in_place` says of a node with unknown sizes what it says of all sizes above 0."""
+    """Return whether `is_read_in_place` for a node with unknown sizes is the same for all sizes above 0."""
     one = node.types[0].shape
     return (
         is_settled(node.op, node.operand_types)
@@ -77,7 +77,7 @@ def _is_always_or_never(shape: Shape, other: Shape) -> bool:
 
 
 def _written(formula: Formula, result: int) -> Element:
-    """The place of a result, which is that of both its parts."""
+    """Return the place of a result, which is also the place of both its parts."""
     return next(w.place for w in formula.writes if w.result == result)
 
 
@@ -97,7 +97,7 @@ def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType
 
 
 def loop_kernel(node: Node, layout: Layout) -> Kernel:
-    """The kernel of a node whose operands and results lie as `layout` says."""
+    """Return the kernel of a node whose operands and results have the given layout."""
     formula = formula_of(node.op, node.operand_types)
     assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
     return check_kernel(kernel_of(formula, layout.operands, layout.results))

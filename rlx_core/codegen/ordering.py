@@ -1,4 +1,4 @@
-"""Sorting as a problem, and the one place that knows what comes first: elements as unsigned integers of their own width.
+"""Sorting as a problem, and the definition of its order: elements as unsigned integers of the same width.
 
 Zeros of either sign are one key and so are all NaN, which come after every number; a descending order has the complements, so
 that ties stay in index order there too. Keys are made with integer instructions alone: f16 and bf16 need not be widened. Among
@@ -65,11 +65,11 @@ class Keys:
 @frozen
 class Sorting:
     """Lines of an operand and of its results: [outer, n, inner] and [outer, kept, inner] elements, all dense.
-
+Sizes are known, or expressions for unknown ones.
     Sizes are known, or expressions stand in the place of those that are not.
 
     Attributes:
-        keys: What comes first.
+        keys: The order.
         kept: Elements of a line that results have: all, or the first few in order.
         index: The dtype of positions.
         has_values: Whether the elements are a result, before their positions.
@@ -116,7 +116,7 @@ class Sorting:
 class Extreme:
     """Where the first of the elements of each line is that come first: [outer, n, inner] elements, [outer, 1, inner] positions.
 
-    No line is empty. Sizes are known, or expressions stand in the place of those that are not.
+    No line is empty. Sizes are known, or expressions for unknown ones.
     """
 
     keys: Keys
@@ -140,7 +140,8 @@ class Extreme:
         return self.outer * self.inner
 
     def is_better(self, b: Assembler[V], x: V, y: V) -> V:
-        """Whether an element is chosen over an earlier one, both in registers: what comparing their keys says, in fewer steps."""
+        """Return whether an element is chosen over an earlier one, both in registers: the comparison of their keys, in fewer
+        steps."""
         dtype = self.keys.dtype
         relation: Relation = ">" if self.keys.is_descending else "<"
         if not dtype.is_float:

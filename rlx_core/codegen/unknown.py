@@ -1,4 +1,4 @@
-"""Numbers that code is told in every call, as symbols beside the sizes of the program, and what they are for some sizes."""
+"""Run-time arguments of code, as symbols in addition to the sizes of the program, and their values for known sizes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PREFIX: Final = "_rlx_"
 
 
 def unknown(name: str) -> int:
-    """A number that is told. It stands where a number would, in fields that are typed so, and refuses to be compared."""
+    """Return a number that is a run-time argument. It has the type of a number, as fields require, and refuses comparisons."""
     return cast(int, symbol(f"{PREFIX}{name}"))
 
 
 def said(**numbers: int) -> DimBinding:
-    """What the unknown numbers of these names are."""
+    """Return the binding of the unknown numbers of these names."""
     return DimBinding({_symbol(name): number for name, number in numbers.items()})
 
 

@@ -163,7 +163,7 @@ def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
 
 
 def has_pairs(kernel: Kernel) -> bool:
-    """Whether what a kernel touches of two neighbours along the last axis is whole words wherever it can be."""
+    """Return whether the accesses of a kernel to two neighbours along the last axis are full words wherever possible."""
     axis = len(kernel.extents) - 1
     wide = [a for a in kernel.accesses if is_whole_words(kernel.buffers[a.buffer].dtype, 2)]
     along = [a for a in wide if a.strides[axis] == _itemsize(kernel, a)]

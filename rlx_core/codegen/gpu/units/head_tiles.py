@@ -51,7 +51,7 @@ def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine)
 
 
 def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -> int | None:
-    """Keys of a tile of the forward pass: as many as there is room for, if there is any for a few."""
+    """Return the keys of a tile of the forward pass: the maximum that fits into shared memory; `None` if too few fit."""
     count = KEYS
     while count >= FEWEST_KEYS:
         if _shared_nbytes(problem, unit, count) <= machine.shared_nbytes:
@@ -76,8 +76,8 @@ class HeadTile:
     """Positions of an operand in shared memory, a row each, of features up to a multiple of a unit's size.
 
     Attributes:
-        axis: Of the scores, along which positions lie.
-        unit: Rows and columns of what is multiplied at once.
+        axis: Axis of the scores along which positions are numbered.
+        unit: Rows and columns of one matrix instruction.
         itemsize: Bytes of an element.
     """
 

@@ -39,7 +39,7 @@ def values_of(problem: TiledProduct, language: Language, scalars: ScalarTable, g
     """What computes a product's kernel on its sums, in groups of so many threads."""
     kernel = problem.kernel
     names = {buffer: f"m{i}" for i, buffer in enumerate(used_by(problem))}
-    # The sums vary along all axes, as positions do; what stands for them is never computed.
+    # The sums vary along all axes, as positions do; their placeholder is never computed.
     sums = Index(f32, len(kernel.extents) - 1)
     values = tuple(sums if i == problem.element else v for i, v in enumerate(kernel.values))
     lanes = 2 if has_pairs(kernel) else 1
@@ -108,12 +108,12 @@ class Side:
 
 @define(eq=False)
 class TilePrinting(Generic[S]):
-    """The text of one product while it is written.
+    """The text of one product under construction.
 
     Attributes:
-        values: What is made of the sums.
+        values: The epilogue of the sums.
         sides: Both operands.
-        threads: Of a group.
+        threads: Threads of a group.
     """
 
     problem: TiledProduct
@@ -201,7 +201,7 @@ class TilePrinting(Generic[S]):
     # ---------------------------------------------------------------------------------------- result
 
     def finish(self, row: str, column: str, sums: str, grid: dict[int, str]) -> None:
-        """What the kernel makes of a pair of neighbours, in `row` from `column` on; `sums` is the first, without its bracket."""
+        """Apply the kernel to a pair of neighbours, in `row` from `column` on; `sums` is the first, without its bracket."""
         b = self.b
         *_, m, n = self.kernel.extents
         self.let("row", row)

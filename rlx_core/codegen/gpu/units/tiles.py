@@ -76,7 +76,7 @@ class UnitTiles:
 
 
 def unit_tiles_of(problem: TiledProduct, machine: Machine, unit: MatrixUnit) -> UnitTiles:
-    """Tiles that are no larger than the result, so many that they fill a device, and that a group of the machine has room for."""
+    """Return tiles that are no larger than the result, enough to fill a device, and that fit into a group's shared memory."""
     *batch, m, n = problem.kernel.extents
     itemsize = problem.kernel.buffers[problem.lhs.buffer].dtype.itemsize
     tiles, units = UnitTiles(unit.tile, unit.tile, itemsize), machine.many_groups // 8

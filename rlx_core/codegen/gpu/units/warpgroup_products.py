@@ -27,15 +27,15 @@ THREADS: Final = 128
 """Of a warpgroup."""
 
 ROWS: Final = 64
-"""Of what it multiplies at once, and along the depth of a tile."""
+"""Rows of one instruction, and depth of a tile."""
 
 UNIT_DEPTH: Final = 16
 
 SHARED_NBYTES: Final = 96 << 10
-"""Of a group, at most: so two of them have room in a multiprocessor, and one multiplies while the other waits or stores."""
+"""Maximum shared memory of a group: two groups fit into a multiprocessor, so one multiplies while the other waits or stores."""
 
 FEWEST_STEPS: Final = 3
-"""Along the depth, below which copies are hardly ahead of what is multiplied."""
+"""Minimum number of steps along the depth; with fewer, copies are hardly ahead of the products."""
 
 
 @frozen
@@ -55,7 +55,7 @@ class WarpgroupTiles:
 
 
 def warpgroup_refusal(lhs: DType, rhs: DType, machine: Machine) -> str | None:
-    """Why products of factors of these dtypes are none for warpgroups, as "needs …" would continue."""
+    """Return why products of factors of these dtypes cannot use warpgroups, as "needs …" would continue."""
     if lhs is not rhs or lhs not in (f16, bf16):
         return "factors that are both f16 or both bf16"
     if machine.subgroup != 32 or machine.group < THREADS:
@@ -89,7 +89,8 @@ def _enough(machine: Machine) -> int:
 
 
 def warpgroup_tiles_of(problem: TiledProduct, machine: Machine) -> WarpgroupTiles:
-    """Two warpgroups if they have enough to do, and as many stages as there is room for."""
+    """Return the tiles: two warpgroups if there is enough work, and the maximum number of stages that fit into shared
+    memory."""
     *batch, m, n = problem.kernel.extents
     tall = prod(batch) * -(-m // (2 * ROWS)) * -(-n // COLUMNS)
     count = 2 if m > ROWS and tall >= _enough(machine) and machine.group >= 2 * THREADS else 1
@@ -125,7 +126,7 @@ class _Panels(Side):
 
     @property
     def unit_step(self) -> int:
-        """Elements from what is multiplied at once to what follows along the depth."""
+        """Elements from the operands of one instruction to the next along the depth."""
         return UNIT_DEPTH if self.is_deep else UNIT_DEPTH * PANEL
 
     def place(self, along: str, deep: str) -> str:
@@ -166,7 +167,7 @@ class _Printing(TilePrinting[_Panels]):
             self.finish(row, "column0 + rlx_sum_column(pair)", "sums.each[pair * 2u", grid)
 
     def _multiply(self) -> None:
-        """The products of one step, asked for."""
+        """Issue the products of one step."""
         b, (lhs, rhs) = self.b, self.sides
         places = [f"{side.name} + stage * {side.elements}u + k * {side.unit_step}u" for side in self.sides]
         # 64 rows are as many elements in either order: 64 lines of a panel, or a panel of 64 lines.
