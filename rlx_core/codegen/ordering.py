@@ -65,8 +65,8 @@ class Keys:
 @frozen
 class Sorting:
     """Lines of an operand and of its results: [outer, n, inner] and [outer, kept, inner] elements, all dense.
-Sizes are known, or expressions for unknown ones.
-    Sizes are known, or expressions stand in the place of those that are not.
+
+    Sizes are known, or expressions for unknown ones.
 
     Attributes:
         keys: The order.

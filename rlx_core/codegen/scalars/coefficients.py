@@ -1,6 +1,6 @@
-"""Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which describes the method.
+"""Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which says how.
 
-The number next to each is the error of the polynomial alone, relative to the complete function.
+The number beside each is the error of the polynomial alone, relative to the whole function.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ ERFC = (
     -1.0584315800092537e-08,
 )
 
-# Rounding error of the first coefficient.
+# What the first coefficient lost when it was rounded.
 ERFC_LOW = -4.411513562624029e-17
 
 # f32: (u + 2.5)·e^(u²/2)·Φ(-u) in q = (u - 2.5)/(u + 2.5) on 0 .. 14.5: 5.3e-8

@@ -1,6 +1,6 @@
 """Polynomials of the gamma family and of erfinv, lowest power first; printed by `tools/fit_special.py`.
 
-The number next to each is the error of the polynomial alone, relative to the complete function.
+The number beside each is the error of the polynomial alone, relative to the whole function.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["Sizes", "as_spec"]
 
 
 class Symbols(dict[str, Any]):
-    """rlx's symbols by name, made when they are first asked for."""
+    """rlx's symbols by name, created on first access."""
 
     def __missing__(self, name: str) -> Any:
         return rlx.symbol(name)

@@ -40,14 +40,14 @@ INSTEAD = {
 
 @frozen
 class Equation:
-    """What a handler is told beside its operands.
+    """The context of a handler, in addition to its operands.
 
     Attributes:
         name: The primitive.
         params: Its parameters.
         operands: JAX's types of the operands.
         results: JAX's types of the results.
-        sizes: What symbolic sizes of JAX are in rlx.
+        sizes: Symbolic sizes of JAX → dims of rlx.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Equation:
         return evaluate(closed, args, self.sizes)
 
     def expand(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function of JAX does with arrays of the types of `args`, done with these."""
+        """Apply a function of JAX, traced with the types of `args`, to these."""
         specs = [jax.ShapeDtypeStruct(each.shape, dtype(each.dtype).numpy) for each in args]
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
         expect_handlers(self.name, closed.jaxpr)

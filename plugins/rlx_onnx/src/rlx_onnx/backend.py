@@ -1,8 +1,7 @@
-"""`onnx.backend.base.Backend`, so that ONNX's own runner and programs written for it run rlx.
+"""`onnx.backend.base.Backend` for rlx, for ONNX's test runner and programs written against it.
 
-A backend is given arrays, not types, so a model is compiled for the types of the arrays that it is first run with. An input that
-must be known when the program is compiled, such as the sizes that `Reshape` takes, is held at the value that it is given with:
-another value is another program.
+A backend receives arrays, not types, so a model is compiled for the types of the arrays of its first run. An input that must be
+known at compile time, such as the sizes of `Reshape`, is fixed to its value: another value requires another program.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
     """A model that is compiled when it is run, once for each set of types.
 
     Attributes:
-        held: The inputs whose values the last program was compiled for.
+        held: The inputs whose values are constants of the last program.
     """
 
     def __init__(self, model: Any, target: str) -> None:
@@ -100,7 +99,7 @@ def _target(device: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What a value is that may come as the message that a file would have."""
+    """Return a value, converted to an array if it is a message as in a file."""
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 

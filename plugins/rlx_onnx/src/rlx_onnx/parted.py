@@ -20,12 +20,12 @@ __all__ = ["Part", "PartedFunction", "PartedReport", "called"]
 
 @frozen(eq=False)
 class Part:
-    """A program, and what it takes from and adds to the values of a call.
+    """A program, with the names of the values that it reads and adds.
 
     Attributes:
-        reads: Names of the values that it is called with.
+        reads: Names of its arguments.
         makes: Names of its results.
-        program: What was compiled.
+        program: The compiled program.
     """
 
     reads: tuple[str, ...]
@@ -121,7 +121,7 @@ class PartedFunction(Bundled):
 
 
 def called(name: str, arguments: Iterable[str]) -> Callable[..., None]:
-    """A function with a model's name and the arguments of a call to it, by which errors say what is wrong with one."""
+    """Return a function with a model's name and the arguments of a call to it, for errors about a call's arguments."""
 
     def run(*args: Any) -> None: ...
 

@@ -23,12 +23,12 @@ from rlx_onnx.parted import called
 __all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
 
 CAPACITY: Final = 64
-"""Programs that are kept: as many as of a program with symbols."""
+"""Maximum number of cached programs: the same as for a program with symbols."""
 
 
 @frozen(eq=False)
 class Specialising:
-    """What a model is read again from once sizes are known.
+    """The data from which a model is read again once sizes are known.
 
     Attributes:
         name: The model.
@@ -94,7 +94,7 @@ class SpecialisedFunction(Bundled):
         return self.for_sizes(self._binding(given))(*given)
 
     def for_sizes(self, binding: DimBinding) -> Any:
-        """The program for these sizes, compiled when it is first asked for."""
+        """Return the program for these sizes, compiled on first use."""
         sizes = ", ".join(f"{symbol.name}={size}" for symbol, size in binding.sizes.items())
 
         return self._programs.get_or_make(

@@ -19,7 +19,7 @@ REASONS: Final = {
 
 
 def core_overloads() -> list[str]:
-    """The overloads that torch tags as core ATen: what every exported program can be taken apart to."""
+    """Return the overloads that torch tags as core ATen: the ops to which every exported program can be decomposed."""
     found = []
     for full in torch._C._dispatch_get_all_op_names():
         space, _, name = full.partition("::")

@@ -55,16 +55,17 @@ def pushed(vectors: Any, t: Any) -> Any:
 
 
 def turned(vectors: Any, rates: Any) -> Any:
-    """The tangent of `vectors` turning at real `rates`, one a column."""
+    """Return the tangent of `vectors` rotating at real `rates`, one per column."""
     return vectors * rows(make_complex(0, rates))
 
 
 def twist(vectors: Any, g: Any) -> Any:
-    """How much a cotangent sees the phase of each column: the transpose of `turned` with respect to the rates."""
+    """Return the sensitivity of a cotangent to the phase of each column: the transpose of `turned` with respect to the
+    rates."""
     return imag(sum(conjugate(vectors) * g, axis=-2))
 
 
 def pulled(vectors: Any, twists: Any) -> Any:
-    """What the twists of all that turns along add to the cotangent of `vectors`: the transpose of `pushed`."""
+    """Return the contribution of the twists to the cotangent of `vectors`: the transpose of `pushed`."""
     mask = pivot_mask(vectors)
     return mask * rows(make_complex(0, -twists / real(sum(mask * vectors, axis=-2))))

@@ -29,7 +29,7 @@ class Pattern:
         shape: How many rows and columns there are.
 
     Raises:
-        ShapeError: The two do not belong to such a matrix; the message says what is wrong first.
+        ShapeError: `indices` and `indptr` are not those of such a matrix; the message has the first error.
         IndexRangeError: A column is outside.
     """
 

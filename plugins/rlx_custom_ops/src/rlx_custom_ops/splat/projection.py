@@ -63,7 +63,7 @@ def project(
 
     Raises:
         ShapeError: The arrays of the scene do not belong together.
-        ConfigError: A size is below 1, a degree above what the scene has, or an anisotropy below 1.
+        ConfigError: A size is below 1, a degree above the scene's, or an anisotropy below 1.
 
     Source:
         Zwicker et al. 2001, "EWA volume splatting", equations 26 to 31; for `antialiased` Yu et al. 2024, "Mip-Splatting",
@@ -149,10 +149,10 @@ def rotation(quaternions: Any) -> Any:
 
 
 def up_to_degree(sh: Any, degree: int | None) -> Any:
-    """The coefficients of the bands that are asked for.
+    """Return the coefficients of the requested bands.
 
     Raises:
-        ConfigError: There are fewer.
+        ConfigError: The scene has fewer bands.
     """
     if degree is None:
         return sh

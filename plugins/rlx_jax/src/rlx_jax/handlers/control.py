@@ -17,7 +17,7 @@ def call(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("remat", "remat2", "checkpoint")
 def remat(equation: Equation, *x: Any) -> Any:
-    """What is computed again in the backward pass instead of kept; JAX's policy, if there is one, is not followed."""
+    """Rematerialisation: values are recomputed in the backward pass; JAX's policy, if there is one, is ignored."""
     return list(rlx.checkpoint(lambda *x: tuple(equation.run(equation["jaxpr"], *x)))(*x))
 
 

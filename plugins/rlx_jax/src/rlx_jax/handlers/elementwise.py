@@ -93,7 +93,7 @@ def compare_in_total_order(equation: Equation, x: Any, y: Any) -> Any:
 
 
 def _ordered(x: Any) -> Any:
-    """Floats as integers in their order: of negative ones the bits but the sign are turned over."""
+    """Return floats as integers in the same order: for negative ones all bits except the sign are inverted."""
     if not dtype(x.dtype).is_float:
         return x
     bits = 8 * x.dtype.itemsize
@@ -119,7 +119,7 @@ def bitcast(equation: Equation, x: Any) -> Any:
 
 @handles("reduce_precision")
 def reduce_precision(equation: Equation, x: Any) -> Any:
-    """Rounded to a narrower format, in the dtype it has: those that are dtypes of their own."""
+    """Round to a narrower format, in the same dtype; supported are formats that are dtypes."""
     wanted = equation["exponent_bits"], equation["mantissa_bits"]
     formats = {(8, 7): rlx.bf16, (5, 10): rlx.f16, (8, 23): rlx.f32, (11, 52): rlx.f64}
     if wanted not in formats:
@@ -139,7 +139,7 @@ def div(equation: Equation, x: Any, y: Any) -> Any:
 
 @handles("rem")
 def rem(equation: Equation, x: Any, y: Any) -> Any:
-    """With the sign of x; that of the sizes is exact."""
+    """The remainder with the sign of x, computed exactly from the absolute values."""
     size = rlx.remainder(rlx.abs(x), rlx.abs(y)) if equation.results[0].dtype.kind != "u" else rlx.remainder(x, y)
     return rlx.where(rlx.less(x, 0), -size, size) if equation.results[0].dtype.kind != "u" else size
 

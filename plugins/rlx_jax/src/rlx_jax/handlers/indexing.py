@@ -128,7 +128,7 @@ def placed(x: Any, points: int, offsets: Any) -> Any:
 
 
 def filling(equation: Equation) -> np.ndarray:
-    """What a gather finds outside: what it says, or else NaN, the largest unsigned, the smallest signed integer."""
+    """Return the fill value of a gather: its parameter, or else NaN, the largest unsigned, the smallest signed integer."""
     dtype = np.dtype(equation.results[0].dtype)
     given = equation.params.get("fill_value")
     if given is not None:

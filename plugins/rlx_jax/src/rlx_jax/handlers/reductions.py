@@ -24,7 +24,7 @@ for _name, _function in TOTALS.items():
 
 @handles("reduce_sum", "reduce_prod")
 def total(equation: Equation, x: Any) -> Any:
-    """Held in the dtype of the operand; integers wrap."""
+    """The sum or product in the dtype of the operand; integers wrap."""
     function: Callable[..., Any] = rlx.sum if equation.name == "reduce_sum" else rlx.prod
     return function(x, axis=tuple(equation["axes"]), dtype=equation.results[0].dtype)
 
@@ -96,7 +96,7 @@ def sort(equation: Equation, *x: Any) -> list[Any]:
     found = list(x)
     for number in reversed(
         range(keys)
-    ):  # the last key first: each order keeps that of the ones before where it is equal
+    ):  # the last key first: each stable sort keeps the order of the previous ones for equal keys
         order = rlx.argsort(found[number], axis=axis, stable=True)
         found = [rlx.take_along_axis(each, order, axis=axis) for each in found]
     return found

@@ -40,11 +40,11 @@ def incomplete(equation: Equation, *x: Any) -> Any:
     *shape, at = x
     if all(isinstance(each, np.ndarray) for each in shape):
         return stated(equation, partial(function, *shape), partial(program, *shape), at)
-    return equation.expand(program, *x)  # of its first operands nobody states a derivative
+    return equation.expand(program, *x)  # the first operands have no derivative
 
 
 def stated(equation: Equation, theirs: Callable[..., Any], program: Callable[..., Any], *x: Any) -> Any:
-    """What a program of JAX computes, with the derivative of JAX's function."""
+    """Compute a program of JAX, with the derivative of JAX's function."""
     if is_in_rule():
         return equation.expand(program, *x)
     function = rlx.custom_jvp(lambda *x: equation.expand(program, *x))

@@ -22,7 +22,7 @@ def has_complex(node: Node) -> bool:
 
 
 def in_parts(node: Node) -> Graph | None:
-    """What a node of complex numbers is in arithmetic of their parts, for ops that are not written in pairs themselves."""
+    """Return a node of complex numbers as arithmetic of their parts, for ops that are not exported on pairs directly."""
     rule = complex_parts.find(node.op)
     if rule is None or any(each is None for each in node.operand_types):
         return None
@@ -107,7 +107,7 @@ PAIRS: Final = frozenset(
 
 
 def _axis(w: Writer, node: Any, axis: int) -> str:
-    """An axis of numbers, which are pairs in what is written."""
+    """Emit an axis of complex numbers, which are exported as pairs."""
     return w.constant(axis % node.type.rank, np.int64)
 
 

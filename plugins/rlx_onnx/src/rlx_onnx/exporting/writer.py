@@ -82,10 +82,10 @@ class Writer:
         return found
 
     def shape(self, dims: Sequence[Dim]) -> str:
-        """Sizes as a tensor: a constant, or made of those of the inputs.
+        """Emit sizes as a tensor: a constant, or an expression of the inputs' sizes.
 
         Raises:
-            UnsupportedError: A size is more than a polynomial of sizes of inputs.
+            UnsupportedError: A size is not a polynomial of sizes of inputs.
         """
         if all(isinstance(each, int) for each in dims):
             return self.ints(each.__index__() for each in dims)

@@ -144,7 +144,7 @@ def _by_phases(node: OnnxNode, x: Any, axis: int, scale: int) -> Any:
         node.refuse(
             f"an axis of {x.shape[axis]} that is read by its size", "half_pixel or asymmetric, nothing excluded"
         )
-    # The middle one of many cells stands for all; beyond the edges lie more of the outermost ones.
+    # The middle of many cells represents all; beyond the edges the outermost cells are repeated.
     many, middle = 9, 4
     places = _places(node, many, many * scale, scale, (0.0, 0.0))[middle * scale : (middle + 1) * scale]
     if mode == "nearest":
@@ -221,7 +221,7 @@ def _weighted(node: OnnxNode, x: Any, axis: int, size: int, cells: np.ndarray, w
 
 @handles("GridSample")
 def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
-    """x `[n, c, ..]` read at places in -1 .. 1 that a grid `[n, .., axes]` says, the last axis of x first."""
+    """x `[n, c, ..]` sampled at positions in -1 .. 1 from a grid `[n, .., axes]`, the last axis of x first."""
     own = dtype_of(x.dtype)
     wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x
     is_aligned = bool(node.get("align_corners", 0))
@@ -232,5 +232,5 @@ def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
     if mode == "nearest":
         at = [
             rlx.round(each) for each in at
-        ]  # before what is outside is reflected, which matters halfway between two cells
+        ]  # before out-of-range positions are reflected, which matters halfway between two cells
     return rlx.astype(read_cells(wide, at, mode, padding, is_aligned), own)

@@ -1,10 +1,10 @@
-"""What a value of a graph is while the graph is walked.
+"""Representations of a graph's values during a walk.
 
 * an *array*: known now, so that nothing of it becomes part of the program;
-* *sizes*: an array of objects, some of which are expressions of symbols: what `Shape` gives, and arithmetic on it;
+* *sizes*: an array of objects, some of which are expressions of symbols: the result of `Shape`, and of arithmetic on it;
 * a traced value of rlx;
-* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an operand that is left out;
-* `Coded`, for element types that rlx has no dtype for.
+* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an omitted operand;
+* `Coded`, for element types without an rlx dtype.
 
 Half of the nodes of an exported graph compute sizes. They are done here, with NumPy.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class Coded:
-    """Numbers of an element type that rlx has no dtype for, held in one that has all of them.
+    """Numbers of an element type without an rlx dtype, stored in a dtype that represents all of them.
 
     Attributes:
         value: f32 for floats of eight bits and fewer, i8 and u8 for integers.
@@ -69,7 +69,7 @@ def is_sizes(value: object) -> bool:
 
 
 def is_known(value: object) -> bool:
-    """Whether nothing of it depends on what the program is given."""
+    """Return whether a value is independent of the program's inputs."""
     if isinstance(value, list):
         return all(map(is_known, value))
     if isinstance(value, dict):
@@ -137,12 +137,12 @@ def rank_of(value: Any) -> int:
 
 
 def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of arrays gives now, though a program may be traced around this call."""
+    """Return the result of a function of arrays now, even if the caller is being traced."""
     return _known(contextvars.Context().run(functools.partial(function, *args)))
 
 
 def _known(result: Any) -> Any:
-    """A result with NumPy's arrays in place of rlx's: what is known while a model is read is NumPy's."""
+    """Return a result with NumPy arrays in place of rlx's: values known while a model is read are NumPy arrays."""
     if isinstance(result, list | tuple):
         return type(result)([_known(each) for each in result])
     if isinstance(result, dict):

@@ -1,4 +1,4 @@
-"""What a handler can ask of the walk that calls it: its node, and keys for random numbers."""
+"""Context of a handler in the walk that calls it: its node, and keys for random numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "i
 
 
 class Refused(Exception):
-    """A handler has nothing for these operands; the walk says so with the node.
+    """A handler does not support these operands; the walk adds the node.
 
     Args:
-        instead: What would serve.
+        instead: A supported alternative.
     """
 
     def __init__(self, instead: str) -> None:
@@ -68,7 +68,7 @@ def expect(relation: Relation, left: Dim, right: Dim) -> None:
 
 
 def expect_unread(*places: int, instead: str) -> None:
-    """Refuse where somebody reads a result that is not computed."""
+    """Refuse if a result that is not computed is used."""
     if any(map(is_read, places)):
         refuse(instead)
 

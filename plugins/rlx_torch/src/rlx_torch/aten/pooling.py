@@ -198,7 +198,7 @@ aten("_adaptive_avg_pool3d")(_adaptive(nn.adaptive_avg_pool, 3))
 
 
 def _adaptive_max(axes: int) -> Any:
-    """The largest of each window and, if somebody reads it, where it is in its channel."""
+    """Return a handler for the largest element of each window and, if it is used, its position in the channel."""
 
     def pool(x: Any, sizes: Sequence[int]) -> Any:
         wanted = steps(sizes, axes)
