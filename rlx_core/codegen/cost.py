@@ -27,12 +27,12 @@ _STRIDED = 4
 
 
 def units(formula: Formula) -> int:
-    """How many rows there are, which is what threads can share; of an element-wise kernel, its elements."""
+    """Return how many rows there are, which is what threads can share; of an element-wise kernel, its elements."""
     return prod(n for a, n in enumerate(_sizes(formula)) if a not in formula.rows)
 
 
 def points(formula: Formula) -> int:
-    """How many elements the loops visit."""
+    """Return how many elements the loops visit."""
     return prod(_sizes(formula))
 
 
@@ -67,7 +67,7 @@ def _is_read_once(read: Read, sizes: tuple[int, ...]) -> bool:
 
 
 def _walks_columns(formula: Formula) -> bool:
-    """Whether a row lies across memory, so that every element of it is in another cache line."""
+    """Return whether a row lies across memory, so that every element of it is in another cache line."""
     sizes = _sizes(formula)
     return bool(formula.rows) and _last(sizes) not in formula.rows
 

@@ -168,7 +168,7 @@ def region_function(
 
 
 def reason_against(table: ScalarTable, region: ElementwiseRegion, operands: Sequence[TensorType]) -> str | None:
-    """Why a product of these operands with its region is not one kernel, as "needs …" would continue; `None` if it is."""
+    """Return why a product of these operands with its region is not one kernel, as "needs …" would continue; `None` if it is."""
     dtype = operands[0].dtype
     results = region.infer(operands[0].with_shape(region.shape), *operands[2:])
     if any(t.dtype is not dtype for t in (results if isinstance(results, tuple) else (results,))):

@@ -51,7 +51,7 @@ def is_word(op: Op) -> bool:
 
 
 def is_said(node: Node) -> bool:
-    """Whether a node is a word, or one of complex numbers whose parts are."""
+    """Return whether a node is a word, or one of complex numbers whose parts are."""
     return is_known(node.op) if is_complex(node) else is_word(node.op)
 
 

@@ -23,12 +23,12 @@ _MEASURES: Final = {function.op: rule for function, rule in MEASURES.items()}
 
 
 def is_complex(node: Node) -> bool:
-    """Whether an operand or a result is complex."""
+    """Return whether an operand or a result is complex."""
     return any(v.dtype.is_complex for v in (*node.present(), *node.results))
 
 
 def is_known(op: Op) -> bool:
-    """Whether there is a formula for the parts of this op's result."""
+    """Return whether there is a formula for the parts of this op's result."""
     return isinstance(op, (Input, Constant, MakeComplex, Cast, *EACH_PART)) or type(op) in {**_FORMULAS, **_MEASURES}
 
 

@@ -148,7 +148,7 @@ def simplified(kernel: Kernel) -> Kernel:
 
 
 def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
-    """Whether all accesses walk `outer` as the continuation of `inner`."""
+    """Return whether all accesses walk `outer` as the continuation of `inner`."""
     if (outer < kernel.grid) != (inner < kernel.grid):
         return False
     size = kernel.extents[inner]

@@ -70,7 +70,7 @@ def is_settled_in_place(node: Node) -> bool:
 
 
 def _is_always_or_never(shape: Shape, other: Shape) -> bool:
-    """Whether two shapes are equal for all sizes or for none."""
+    """Return whether two shapes are equal for all sizes or for none."""
     if shape == other or len(shape) != len(other):
         return True
     return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other, strict=True))
@@ -88,7 +88,7 @@ def _is_no_larger(other: TensorType, type: TensorType) -> bool:
 
 
 def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:
-    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    """Return whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
     reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
     return all(
         not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))

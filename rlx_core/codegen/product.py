@@ -224,5 +224,5 @@ def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...
 
 
 def is_uneven(axes: Sequence[tuple[int, int]]) -> bool:
-    """Whether no one stride leads through axes that are counted as one."""
+    """Return whether no one stride leads through axes that are counted as one."""
     return any(outer != size * stride for (_, outer), (size, stride) in pairwise(axes))

@@ -113,11 +113,11 @@ def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
 
 
 def is_expensive(term: object) -> bool:
-    """Whether a value costs more to compute than to keep."""
+    """Return whether a value costs more to compute than to keep."""
     return isinstance(term, Apply) and type(term.op) in _EXPENSIVE
 
 
 def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], expensive: set[int]) -> bool:
-    """Whether a later loop reads a value other than through another one that is kept."""
+    """Return whether a later loop reads a value other than through another one that is kept."""
     users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
     return any(u in other and u not in expensive for other in later for u in users)

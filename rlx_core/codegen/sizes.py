@@ -160,7 +160,7 @@ def _moving(extents: Sequence[int], group: Sequence[int]) -> list[int]:
 
 
 def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
-    """Whether all accesses walk the axes of a group as if they were one."""
+    """Return whether all accesses walk the axes of a group as if they were one."""
     return _is_one_walk(whole.extents, whole.accesses, _moving(whole.extents, group))
 
 

@@ -52,14 +52,14 @@ def reach(strides: Sequence[int], extents: Sequence[int], itemsize: int, offset:
 
 
 def index_refusal(language: Language, *counts: int) -> str | None:
-    """Why a language cannot count so far, as "needs …" would continue."""
+    """Return why a language cannot count so far, as "needs …" would continue."""
     if language.buffers == "words" and index_type(*counts) == "u64":
         return f"fewer than {INDEX_LIMIT} elements in {language.name}"
     return None
 
 
 def length_refusal(what: str, *lengths: int) -> str | None:
-    """Why a template whose positions have 32 bits refuses axes of these lengths, as "needs …" would continue."""
+    """Return why a template whose positions have 32 bits refuses axes of these lengths, as "needs …" would continue."""
     if index_type(*lengths) == "u64":
         return f"{what} of fewer than {INDEX_LIMIT} elements, not {max(lengths)}"
     return None

@@ -17,7 +17,7 @@ __all__ = ["print_loops", "refusal", "values_refusal"]
 
 
 def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
-    """Why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
+    """Return why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
     return values_refusal(kernel, language, scalars) or index_refusal(language, index_count(kernel))
 
 

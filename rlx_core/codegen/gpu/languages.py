@@ -300,7 +300,7 @@ class Language:
         return "\n".join([base.strip(), *prelude, "", *text])
 
     def refusal(self, dtype: DType) -> str | None:
-        """Why values of a dtype cannot be computed, as "needs …" would continue."""
+        """Return why values of a dtype cannot be computed, as "needs …" would continue."""
         return None if dtype in self.dtypes else f"{dtype} in {self.name}"
 
 

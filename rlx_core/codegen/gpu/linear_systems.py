@@ -28,7 +28,7 @@ _MATRIX, _SIDES, _RESULT, _ROWS = range(4)
 
 
 def refusal(problem: LinearSystems, language: Language) -> str | None:
-    """Why systems cannot be solved, as "needs …" would continue."""
+    """Return why systems cannot be solved, as "needs …" would continue."""
     return length_refusal("systems", problem.elements) or language.refusal(problem.dtype)
 
 

@@ -14,7 +14,7 @@ __all__ = ["Memory", "index_text", "is_whole_words"]
 
 
 def is_whole_words(dtype: DType, lanes: int) -> bool:
-    """Whether so many neighbours fill 1, 2 or 4 words."""
+    """Return whether so many neighbours fill 1, 2 or 4 words."""
     return lanes > 1 and lanes * dtype.itemsize in (4, 8, 16)
 
 

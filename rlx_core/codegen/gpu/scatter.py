@@ -100,7 +100,7 @@ class OwnedScatter:
 
 
 def refusal(problem: OwnedScatter, language: Language) -> str | None:
-    """Why a language cannot index a scatter, as "needs …" would continue."""
+    """Return why a language cannot index a scatter, as "needs …" would continue."""
     return index_refusal(language, problem.elements)
 
 

@@ -60,7 +60,7 @@ class TiledProduct:
 
 
 def product_refusal(problem: TiledProduct, language: Language) -> str | None:
-    """Why a language cannot index a product, as "needs …" would continue."""
+    """Return why a language cannot index a product, as "needs …" would continue."""
     counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
     return index_refusal(language, index_count(problem.kernel), *counts)
 

@@ -82,7 +82,7 @@ class Values:
         return len(self.kernel.extents) - 1
 
     def is_wide(self, access: Load | Store) -> bool:
-        """Whether the neighbours of a run are neighbours in memory, so that they are whole words."""
+        """Return whether the neighbours of a run are neighbours in memory, so that they are whole words."""
         dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
         return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
 

@@ -143,7 +143,7 @@ def walk_of(kernel: Kernel, machine: Machine) -> Walk:
 
 
 def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
-    """How many neighbours a thread computes: those whose bytes are as many words as one access has."""
+    """Return how many neighbours a thread computes: those whose bytes are as many words as one access has."""
     if walk == "row_thread" or not kernel.extents:
         return 1
     axis = len(kernel.extents) - 1
@@ -175,7 +175,7 @@ def _itemsize(kernel: Kernel, access: Load | Store) -> int:
 
 
 def _is_aligned(kernel: Kernel, access: Load | Store, axis: int, lanes: int) -> bool:
-    """Whether runs of lanes are whole words that begin at a multiple of their size."""
+    """Return whether runs of lanes are whole words that begin at a multiple of their size."""
     dtype, begin = kernel.buffers[access.buffer].dtype, kernel.buffers[access.buffer].alignment
     nbytes = lanes * dtype.itemsize
     steps = [s for a, s in enumerate(access.strides) if a != axis]
@@ -208,7 +208,7 @@ def _size(kernel: Kernel, value: int) -> int:
 
 
 def strides_fault(kernel: Kernel) -> str | None:
-    """Why a GPU cannot reach some elements, as "needs …" would continue."""
+    """Return why a GPU cannot reach some elements, as "needs …" would continue."""
     for access in kernel.accesses:
         size = _itemsize(kernel, access)
         steps: Sequence[int] = (*access.strides, access.offset, *(s for _, s in getattr(access, "dynamic", ())))

@@ -92,7 +92,7 @@ def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
 
 
 def reason_against(op: conversion.Cast | Bitcast, dtypes: tuple[DType, ...]) -> str | None:
-    """Why there is no code for a cast."""
+    """Return why there is no code for a cast."""
     return None if op.to in dtypes else f"a cast to what registers hold, not {op.to}"
 
 

@@ -307,7 +307,7 @@ SINGLE: Mapping[tuple[type[Op], DType], Function] = {(op, f32): make for (op, _)
 
 
 def reason_against(op: gamma.Polygamma, dtypes: tuple[DType, ...]) -> str | None:
-    """Why there is no code for a derivative of ψ."""
+    """Return why there is no code for a derivative of ψ."""
     most = _FORMATS[f64 if f64 in dtypes else f32].orders
     return None if op.order <= most else f"an order of polygamma up to {most}"
 

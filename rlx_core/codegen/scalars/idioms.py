@@ -53,7 +53,7 @@ def recognised(terms: Sequence[_T]) -> tuple[_T, ...]:
 
 
 def _is_cdf(terms: Sequence[Any], number: int, x: int) -> bool:
-    """Whether a term is ½ erfc(-x/√2)."""
+    """Return whether a term is ½ erfc(-x/√2)."""
     half = _scaled(terms, number, 0.5)
     if half is None or not isinstance(terms[half], Apply) or not isinstance(terms[half].op, ERFC):
         return False

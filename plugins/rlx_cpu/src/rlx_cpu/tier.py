@@ -48,7 +48,7 @@ TIERS = ("auto", "native", "numpy")
 
 @cache
 def reason_without() -> str | None:
-    """Why there is no native tier here, or `None` if there is one."""
+    """Return why there is no native tier here, or `None` if there is one."""
     if importlib.util.find_spec("llvmlite") is None:
         return "llvmlite is not installed"
     try:

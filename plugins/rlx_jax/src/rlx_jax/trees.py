@@ -90,5 +90,5 @@ def parted(argument: Any) -> tuple[Any, FixedLeaves]:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf can be an argument of a compiled program and is no flag that Python code branches on."""
+    """Return whether a leaf can be an argument of a compiled program and is no flag that Python code branches on."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | int | float | complex) and not isinstance(leaf, bool)

@@ -113,7 +113,7 @@ def array_of(value: Any, aval: Any = None) -> np.ndarray:
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array of JAX holds random keys."""
+    """Return whether an array of JAX holds random keys."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 

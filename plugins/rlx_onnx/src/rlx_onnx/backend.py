@@ -66,7 +66,7 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         return {each.name: _plain(value) for each, value in zip(self._inputs, values, strict=True)}
 
     def _is_held(self, name: str, value: Any) -> bool:
-        """Whether a program is compiled for the value itself: one that must be known, and one without an array in it."""
+        """Return whether a program is compiled for the value itself: one that must be known, and one without an array in it."""
         return name in self._needed or value is None or (isinstance(value, list | tuple) and not value)
 
     def _program(self, given: Mapping[str, Any]) -> Any:
@@ -90,7 +90,7 @@ class RlxBackend(Backend):  # type: ignore[misc]  # as above
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device is there: `CPU`, or `CUDA` where rlx-cuda finds one."""
+        """Return whether a device is there: `CPU`, or `CUDA` where rlx-cuda finds one."""
         return rlx.is_available(_target(device))
 
 

@@ -32,7 +32,7 @@ def core_overloads() -> list[str]:
 
 
 def report() -> str:
-    """How many core overloads are handled, and a line for each that is not."""
+    """Return how many core overloads are handled, and a line for each that is not."""
     core = core_overloads()
     handled = [name for name in core if name in TABLE]
     ours = [name for name in TABLE if not name.startswith("rlx::")]  # what `as_torch` adds is no op of torch's

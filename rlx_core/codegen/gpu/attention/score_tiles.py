@@ -47,7 +47,7 @@ Sums = list[list[Register]]
 
 
 def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) -> str | None:
-    """Why attention cannot be printed, as "needs …" would continue."""
+    """Return why attention cannot be printed, as "needs …" would continue."""
     if (reason := values_refusal(problem.scores.kernel, language, scalars)) is not None:
         return reason
     if (reason := scalars.refusal(exp.op(), (problem.dtype,))) is not None:

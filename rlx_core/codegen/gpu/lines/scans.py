@@ -30,7 +30,7 @@ ITEMS = 4
 
 
 def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> str | None:
-    """Why a scan cannot be printed, as "needs …" would continue."""
+    """Return why a scan cannot be printed, as "needs …" would continue."""
     if (reason := language.refusal(problem.dtype)) is not None:
         return reason
     if problem.op is CumLogSumExp:
@@ -55,7 +55,7 @@ def print_scan(problem: ScanProblem, language: Language, machine: Machine, scala
 
 
 def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
-    """How many parts a line has, and their size."""
+    """Return how many parts a line has, and their size."""
     few, long, part = machine.few_rows, machine.long_row, machine.part
     if not is_group:
         few, long, part = few * machine.group, 16 * machine.short_row, 4 * machine.short_row

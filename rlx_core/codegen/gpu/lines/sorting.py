@@ -31,7 +31,7 @@ ITEMS = 4
 
 
 def refusal(problem: Sorting, language: Language) -> str | None:
-    """Why a line cannot be sorted, as "needs …" would continue."""
+    """Return why a line cannot be sorted, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
         or language.refusal(problem.keys.dtype)

@@ -31,7 +31,7 @@ def unit_for_attention(problem: PlacedAttention, language: Language, machine: Ma
 
 
 def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
-    """Why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
+    """Return why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
     unit, own = language.matrix_unit, problem.problem
     if unit is None or f32 not in language.exchanged_dtypes:
         return "a language with matrix units"

@@ -64,7 +64,7 @@ def warpgroup_refusal(lhs: DType, rhs: DType, machine: Machine) -> str | None:
 
 
 def refusal_of_sizes(extents: tuple[int, ...], depth: int, machine: Machine) -> str | None:
-    """Why a product is too small, too narrow or not aligned enough to pay, as "needs …" would continue.
+    """Return why a product is too small, too narrow or not aligned enough to pay, as "needs …" would continue.
 
     Args:
         extents: Of the result, batch axes first.

@@ -36,7 +36,7 @@ ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10,
 
 
 def takes_longer(steps: Iterable[Step], microseconds: float, speed: Speed, template: Graph | None = None) -> bool:
-    """Whether steps take one thread longer than that; no more of them are looked at than it takes to know.
+    """Return whether steps take one thread longer than that; no more of them are looked at than it takes to know.
 
     Args:
         template: The graph with unknown sizes that theirs was bound from, whose formulas are known by now.
@@ -58,7 +58,7 @@ def estimated_us(step: Step, speed: Speed, template: Graph | None = None) -> flo
 
 
 def rounds(op: Op) -> int:
-    """How often the graphs inside an op are run, as far as that is known."""
+    """Return how often the graphs inside an op are run, as far as that is known."""
     if isinstance(op, While):
         return UNKNOWN_ROUNDS if op.max_steps is None else op.max_steps
     return int(op.length) if isinstance(op, Scan) else 1

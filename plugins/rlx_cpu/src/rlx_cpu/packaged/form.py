@@ -74,7 +74,7 @@ class PackedProgram:
         return cls(plan, words, steps, {i: _time(each.get("us")) for i, each in enumerate(rows)}, arguments)
 
     def takes_longer(self, steps: Sequence[int], microseconds: float) -> bool:
-        """Whether steps take one thread longer than that."""
+        """Return whether steps take one thread longer than that."""
         return sum(self.microseconds[number] for number in steps) > microseconds
 
     def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:

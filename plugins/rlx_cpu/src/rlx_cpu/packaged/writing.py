@@ -121,7 +121,7 @@ class Writer:
 
 
 def reason_against(number: int, step: Step) -> str | None:
-    """Why a step is not one native function; `None` if it is."""
+    """Return why a step is not one native function; `None` if it is."""
     if is_native(step.kernel):
         return reason_to_drive(step)
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"

@@ -17,7 +17,7 @@ __all__ = ["PAIRS", "TABLE", "has_complex", "in_parts", "pairs_of"]
 
 
 def has_complex(node: Node) -> bool:
-    """Whether a node takes or gives complex numbers."""
+    """Return whether a node takes or gives complex numbers."""
     return any(each is not None and each.dtype.is_complex for each in (*node.operand_types, *node.types))
 
 

@@ -131,7 +131,7 @@ def loop(node: OnnxNode, most: Any, condition: Any, *carried: Any) -> Any:
 
 
 def _always(node: OnnxNode, condition: Any) -> bool:
-    """Whether the loop goes on until its steps are done: the body returns the condition as it came, and it came true."""
+    """Return whether the loop goes on until its steps are done: the body returns the condition as it came, and it came true."""
     if condition is not None and not (is_array(condition) and bool(np.all(condition))):
         return False
     graph = node.graph("body")

@@ -75,7 +75,7 @@ def _places(*limits: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _count(first: float, last: float, by: float) -> int:
-    """How many steps there are.
+    """Return how many steps there are.
 
     Raises:
         ValueError: They do not end.

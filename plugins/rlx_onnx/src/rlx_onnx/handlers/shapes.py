@@ -87,7 +87,7 @@ def squeeze(node: OnnxNode, x: Any, axes: Any = None) -> Any:
 
 
 def _is_one(node: OnnxNode, size: Any) -> bool:
-    """Whether a size is 1; how many axes there are would depend on one that may be."""
+    """Return whether a size is 1; how many axes there are would depend on one that may be."""
     try:
         return decided("==", size, 1)
     except Undecided:

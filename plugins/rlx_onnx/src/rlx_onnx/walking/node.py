@@ -45,7 +45,7 @@ class OnnxNode:
         return f"{node_words(self.proto)} ({self.op})"
 
     def wants(self, result: int) -> bool:
-        """Whether a result of this number is used."""
+        """Return whether a result of this number is used."""
         return result < self.count and bool(self.proto.output[result])
 
     # ------------------------------------------------------------------------------------------ attributes

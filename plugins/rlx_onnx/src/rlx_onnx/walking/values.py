@@ -59,12 +59,12 @@ class Coded:
 
 
 def is_array(value: object) -> bool:
-    """Whether it is known now, as numbers."""
+    """Return whether it is known now, as numbers."""
     return isinstance(value, np.ndarray | np.generic) and value.dtype != object
 
 
 def is_sizes(value: object) -> bool:
-    """Whether it is sizes, some of them symbols."""
+    """Return whether it is sizes, some of them symbols."""
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
@@ -103,7 +103,7 @@ class Undecided(Exception):
 
 
 def decided(relation: str, a: Any, b: Any) -> bool:
-    """Whether a relation holds between sizes, which are never negative."""
+    """Return whether a relation holds between sizes, which are never negative."""
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
     if relation in ("<", "<="):
@@ -132,7 +132,7 @@ def shape_of(value: Any) -> tuple[Dim, ...]:
 
 
 def rank_of(value: Any) -> int:
-    """How many axes a value has."""
+    """Return how many axes a value has."""
     return len(value.shape)
 
 

@@ -103,7 +103,7 @@ class ModelWalk:
         raise NeedsSizes(said)
 
     def follows_from_sizes(self, value: Any) -> bool:
-        """Whether a traced value is computed from sizes alone."""
+        """Return whether a traced value is computed from sizes alone."""
         return not self._sources([value])
 
     def run(self, graph: Any, given: Sequence[Any], around: Mapping[str, Any]) -> list[Any]:
@@ -256,12 +256,12 @@ def _plain(value: Any, node: OnnxNode) -> Any:
 
 
 def is_sizes_of_dims(value: np.ndarray) -> bool:
-    """Whether an array of objects is of sizes, not of texts."""
+    """Return whether an array of objects is of sizes, not of texts."""
     return value.dtype == object and not any(isinstance(each, str | bytes) for each in value.ravel()[:1])
 
 
 def _is_large(handler: Handler, node: OnnxNode, operands: list[Any]) -> bool:
-    """Whether results are too large to be made before the program runs."""
+    """Return whether results are too large to be made before the program runs."""
     return any(isinstance(each.size, int) and each.size > SMALL for each in _result_types(handler, node, operands))
 
 

@@ -74,5 +74,5 @@ def expect_unread(*places: int, instead: str) -> None:
 
 
 def is_read(place: int) -> bool:
-    """Whether anything reads a result of the node, of which there are several."""
+    """Return whether anything reads a result of the node, of which there are several."""
     return any(user.args[1:] == (place,) or "getitem" not in str(user.target) for user in here.get().node.users)

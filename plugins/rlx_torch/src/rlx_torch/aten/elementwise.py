@@ -62,7 +62,7 @@ rows(
 
 
 def is_exact(x: Any) -> bool:
-    """Whether elements are integers or bools, which are never infinite nor NaN."""
+    """Return whether elements are integers or bools, which are never infinite nor NaN."""
     return is_integer(x) or x.dtype == rlx.bool_
 
 

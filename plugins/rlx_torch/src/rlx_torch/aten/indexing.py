@@ -212,7 +212,7 @@ rows(
 
 
 def _counts(x: Any, dim: int, index: Any) -> Any:
-    """How many updates meet each element."""
+    """Return how many updates meet each element."""
     zeros = rlx.zeros(x.shape, dtype=rlx.i32)
     return _put(zeros, dim, index, rlx.ones(index.shape, dtype=rlx.i32), "add")
 

@@ -20,7 +20,7 @@ from rlx_torch.aten.table import aten
 
 
 def _out_size(n: Any, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> Any:
-    """How many windows torch counts: with `ceil` also one that begins inside but ends outside."""
+    """Return how many windows torch counts: with `ceil` also one that begins inside but ends outside."""
     span = dilation * (kernel - 1)
     if not ceil:
         return (n + 2 * padding - span - 1) // stride + 1
@@ -218,7 +218,7 @@ def _adaptive_max(axes: int) -> Any:
 
 
 def _windows_of(cells: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-    """Whether a cell is in a window: [windows, cells], both in row-major order."""
+    """Return whether a cell is in a window: [windows, cells], both in row-major order."""
     whole = np.ones((1, 1), bool)
     for n, m in zip(cells, sizes, strict=True):
         i, at = np.arange(m)[:, None], np.arange(n)

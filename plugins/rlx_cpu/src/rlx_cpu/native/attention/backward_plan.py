@@ -159,7 +159,7 @@ class BackwardPlan(AttentionPlan):
         return max(1, min(MOST_PARTS, items)) if is_known(items) else 0
 
     def is_uniform(self, logits: Logits) -> bool:
-        """Whether a row without a visible key spreads its weight over all of them."""
+        """Return whether a row without a visible key spreads its weight over all of them."""
         return self.op.empty_row == "uniform" and logits.may_hide
 
     # -------------------------------------------------------------------------------------- memory

@@ -203,7 +203,7 @@ class Body:
         return placement(self.lir.graph.outputs[number], self.lir.aliases)
 
     def is_input(self, number: int, source: int) -> bool:
-        """Whether an output is nothing but an input as it is."""
+        """Return whether an output is nothing but an input as it is."""
         value, at = self.lir.graph.outputs[number], self.placed(number)
         root = self.lir.graph.inputs[source]
         return (

@@ -46,7 +46,7 @@ _WORD = 4  # bytes of a link
 
 
 def is_worth_chains(problem: Indexing, row: int, machine: CpuMachine) -> bool:
-    """Whether a table with rows of so many bytes is large, and has not many rows without updates.
+    """Return whether a table with rows of so many bytes is large, and has not many rows without updates.
 
     Where a table stays in a core's cache, one update after the other costs little.
     """

@@ -152,7 +152,7 @@ def named_fault(node: Node, problem: Indexing) -> Fault | None:
 
 
 def uses_threads(layout: Layout, isa: Isa) -> bool:
-    """Whether threads share a gather of known sizes."""
+    """Return whether threads share a gather of known sizes."""
     return layout.results[0].type.static_nbytes >= isa.machine.serial_nbytes
 
 

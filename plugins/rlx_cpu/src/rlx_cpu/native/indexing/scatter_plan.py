@@ -116,6 +116,6 @@ class Scattering:
         )
 
     def uses_threads(self, machine: CpuMachine) -> bool:
-        """Whether threads share it, for known sizes."""
+        """Return whether threads share it, for known sizes."""
         problem = self.problem
         return (problem.size + problem.count) * problem.lines * self.row >= machine.serial_nbytes

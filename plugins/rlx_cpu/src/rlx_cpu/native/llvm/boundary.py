@@ -124,7 +124,7 @@ def _initialise() -> None:
 
 
 def is_entered() -> bool:
-    """Whether this thread holds llvmlite's lock: then this is a signal handler, and no other thread can enter LLVM.
+    """Return whether this thread holds llvmlite's lock: then this is a signal handler, and no other thread can enter LLVM.
 
     The lock's owner is checked first: a handler may interrupt between acquiring the lock and recording it.
     """

@@ -43,7 +43,7 @@ def addresses() -> Mapping[str, int]:
 
 
 def has_clock() -> bool:
-    """Whether this platform has the system's monotonic clock."""
+    """Return whether this platform has the system's monotonic clock."""
     return "clock_gettime" in addresses()
 
 

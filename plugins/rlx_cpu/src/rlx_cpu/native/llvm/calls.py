@@ -139,7 +139,7 @@ _is_over = False
 
 
 def _is_served() -> bool:
-    """Whether a server runs, or was started a moment ago."""
+    """Return whether a server runs, or was started a moment ago."""
     now = time.monotonic()
     return any(since > now - _STARTS_WITHIN for since in list(_servers.values()))
 

@@ -37,7 +37,7 @@ def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue |
 
 
 def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> ir.LlvmValue:
-    """Whether a piece known only at run time is of the larger size.
+    """Return whether a piece known only at run time is of the larger size.
 
     Args:
         part: Which piece of its line it is, where that is at hand.

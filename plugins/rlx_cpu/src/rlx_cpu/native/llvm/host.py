@@ -30,7 +30,7 @@ class Host:
     missing: frozenset[str] = frozenset()
 
     def has(self, feature: str) -> bool:
-        """Whether the processor has a feature."""
+        """Return whether the processor has a feature."""
         return feature in self.features
 
     def __str__(self) -> str:

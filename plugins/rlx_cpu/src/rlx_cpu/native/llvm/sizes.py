@@ -54,7 +54,7 @@ class ModuleSizes:
 
 
 def is_known(size: Dim) -> bool:
-    """Whether a size is a number."""
+    """Return whether a size is a number."""
     return isinstance(size, int)
 
 

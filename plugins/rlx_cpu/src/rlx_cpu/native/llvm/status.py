@@ -16,5 +16,5 @@ def report_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -
 
 
 def is_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> ir.LlvmValue:
-    """Whether no number up to this one is reported so far."""
+    """Return whether no number up to this one is reported so far."""
     return b.icmp_signed("<", number, b.load_atomic(address(b, status, 8), "monotonic", 8, typ=I64))

@@ -113,7 +113,7 @@ class KernelBuffers:
         return self.to_register(dtype, whole)
 
     def is_paired(self, access: Load | Store) -> bool:
-        """Whether an access is of one part of complex elements that lie one after another."""
+        """Return whether an access is of one part of complex elements that lie one after another."""
         dtype = self.shape.kernel.buffers[access.buffer].dtype
         return dtype.is_complex and access.strides[self.shape.lane] == dtype.itemsize
 

@@ -134,7 +134,7 @@ class Loops:
                     self.memory.store(store, at, value)
 
     def _is_second_part(self, first: Store, second: Store) -> bool:
-        """Whether two stores are of the parts of one complex result, neighbours along the lanes."""
+        """Return whether two stores are of the parts of one complex result, neighbours along the lanes."""
         width = self.kernel.buffers[first.buffer].accessed.itemsize
         return self.memory.is_paired(first) and second == evolve(first, value=second.value, offset=first.offset + width)
 
@@ -278,7 +278,7 @@ class Loops:
                 self.values.value(value, at, self.values.fixed)
 
     def _varies(self, value: int) -> bool:
-        """Whether a value changes from one pass of the loop to the next."""
+        """Return whether a value changes from one pass of the loop to the next."""
         return self.varies_row[value] or (self.shape.block is not None and self.values.varies_lane[value])
 
     def _below(self, roots: Sequence[int]) -> set[int]:

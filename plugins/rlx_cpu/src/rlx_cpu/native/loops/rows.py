@@ -41,7 +41,7 @@ def reason_of(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
 
 
 def reason_at(node: Node) -> str | None:
-    """Why a node is no native loop kernel."""
+    """Return why a node is no native loop kernel."""
     return reason_of(node.op, node.operand_types)
 
 

@@ -36,5 +36,5 @@ def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
 
 
 def _is_long(value: Scalar) -> bool:
-    """Whether a step is one of many instructions."""
+    """Return whether a step is one of many instructions."""
     return isinstance(value, Apply) and type(value.op) in (*LONG, *IDIOMS)

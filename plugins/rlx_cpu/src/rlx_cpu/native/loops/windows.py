@@ -63,7 +63,7 @@ def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: i
 
 
 def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
-    """Whether neighbours along an axis of the grid read some of the same elements."""
+    """Return whether neighbours along an axis of the grid read some of the same elements."""
     size, steps = kernel.extents[axis], kernel.extents[row_axis]
     if not is_known(size) or size < 2:
         return False
@@ -76,7 +76,7 @@ def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
 
 
 def _evenly(size: int, most: int) -> int:
-    """How many places make a unit: a divisor of all, if there is one that is not small; else the last unit has fewer."""
+    """Return how many places make a unit: a divisor of all, if there is one that is not small; else the last unit has fewer."""
     for places in range(min(size, most), most // 2, -1):
         if size % places == 0:
             return places

@@ -115,7 +115,7 @@ def in_bands(isa: Isa, box: Box, itemsize: int) -> Iterable[Box]:
 
 
 def unit_axes(isa: Isa, box: Box, itemsize: int) -> int:
-    """How many of the outer axes are counted through by units; the others are loops inside of one."""
+    """Return how many of the outer axes are counted through by units; the others are loops inside of one."""
     kept = 2 if is_transposed(box.axes, itemsize) else 1
     inner = box.size * itemsize
     for number, axis in enumerate(box.axes[:-kept]):

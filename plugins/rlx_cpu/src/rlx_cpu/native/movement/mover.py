@@ -41,7 +41,7 @@ def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
 
 
 def is_transposed(axes: Sequence[Axis], itemsize: int) -> bool:
-    """Whether the last two axes are contiguous in the operand and in the result, each along one."""
+    """Return whether the last two axes are contiguous in the operand and in the result, each along one."""
     if len(axes) < 2:
         return False
     other, last = axes[-2], axes[-1]
@@ -126,7 +126,7 @@ class Mover:
             self._strip(self._at(to, high, down.to), self._at(source, high, down.source), strip, along)
 
     def _wants_nontemporal(self, lanes: int, count: int) -> bool:
-        """Whether squares of so many lanes are stored nontemporally into rows of `count` elements."""
+        """Return whether squares of so many lanes are stored nontemporally into rows of `count` elements."""
         line = CACHE_LINE // self.itemsize
         return self.stores is Stores.NONTEMPORAL and count >= line and (lanes == line or lanes <= OPEN_LINES)
 

@@ -240,7 +240,7 @@ class Rows:
         piece(end, count - end if isinstance(end, int) else b.sub(index(count), end))
 
     def _before_line(self, to: ir.LlvmValue, reach: int) -> ir.LlvmValue:
-        """How many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
+        """Return how many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
         b, size = self.builder, self.itemsize
         nbytes = b.and_(b.sub(index(0), b.ptrtoint(to, I64)), index(CACHE_LINE - 1))
         elements = b.udiv(nbytes, index(size))

@@ -18,7 +18,7 @@ __all__ = ["Ranks", "is_short"]
 
 
 def is_short(isa: Isa, n: int) -> bool:
-    """Whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""
+    """Return whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""
     return n <= 48 + 3 * isa.vector_bytes // 2
 
 

@@ -49,7 +49,7 @@ def reason_of(op: FusedMatMulEpilogue | FoldedMatMul, operands: tuple[TensorType
 
 
 def reason_at(node: Node) -> str | None:
-    """Why a node is no native product with an epilogue; `None` if it is one."""
+    """Return why a node is no native product with an epilogue; `None` if it is one."""
     assert isinstance(node.op, FusedMatMulEpilogue | FoldedMatMul), "registered for them alone"
     return reason_of(node.op, tuple(v.type for v in node.present()))
 

@@ -63,7 +63,7 @@ class Lying:
     by_entry: int | None = None
 
     def is_like(self, other: Lying) -> bool:
-        """Whether code for that finds this."""
+        """Return whether code for that finds this."""
         return self == (other if self.by_row is not None else evolve(other, by_row=None))
 
 
@@ -149,7 +149,7 @@ class ProductForm:
         return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
     def _is_like(self, known: MatrixProduct) -> bool:
-        """Whether a product of some size lies and is read as this one."""
+        """Return whether a product of some size lies and is read as this one."""
         if not is_known(self.product.k):
             matching = for_any_terms(known, like=self.product) if known.k else None
         elif self.product.batch:

@@ -357,7 +357,7 @@ class _Enter:
             self.fail()
 
     def took_pool(self) -> ir.LlvmValue:
-        """Whether the pool was free; it is this call's then."""
+        """Return whether the pool was free; it is this call's then."""
         busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
         return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
 

@@ -25,7 +25,7 @@ MAX_DONATION_CHECKS = 1 << 16
 
 
 def reason_against(plan: ExecutionPlan) -> str | None:
-    """Why a native program cannot be entered directly; `None` if it can."""
+    """Return why a native program cannot be entered directly; `None` if it can."""
     donated = sum(leaf.is_donated for leaf in plan.inputs)
     param = next((leaf.name for leaf in plan.params if leaf.is_donated), None)
     if param is not None:
@@ -54,7 +54,7 @@ def _reason_against_output(plan: ExecutionPlan, output: PlannedOutput) -> str | 
 
 
 def _covers(plan: ExecutionPlan, output: PlannedOutput, at: Location) -> bool:
-    """Whether an output is all of its buffer's bytes in order."""
+    """Return whether an output is all of its buffer's bytes in order."""
     nbytes = plan.results[at.buffer.number].static_nbytes
     return at.offset == 0 and output.type.static_nbytes == nbytes and is_dense(output.type, at.strides)
 

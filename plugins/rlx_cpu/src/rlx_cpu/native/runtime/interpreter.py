@@ -68,7 +68,7 @@ FUNCTIONS: Final = (
 
 @cache
 def reason_against() -> str | None:
-    """Why native code cannot take this interpreter's arrays; `None` if it can."""
+    """Return why native code cannot take this interpreter's arrays; `None` if it can."""
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
     if "free-threading" in sys.version:  # the build's configuration also has this, but reading it takes a millisecond
@@ -137,7 +137,7 @@ def reference_count(address: int) -> int:
 
 
 def makes_arrays(function: int) -> bool:
-    """Whether the function at an address is the one that makes an array of a descriptor."""
+    """Return whether the function at an address is the one that makes an array of a descriptor."""
     kind = ctypes.PYFUNCTYPE(
         ctypes.py_object, *[ctypes.py_object] * 2, ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int, ctypes.c_void_p
     )

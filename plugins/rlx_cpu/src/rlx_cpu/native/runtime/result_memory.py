@@ -86,7 +86,7 @@ def allocating(capsule: Any) -> Iterator[None]:
 
 
 def is_taken(capsule: Any) -> bool:
-    """Whether arrays that are made under an allocator get their memory from it."""
+    """Return whether arrays that are made under an allocator get their memory from it."""
     with allocating(capsule):
         made = np.empty(WORTH, np.uint8)
     return made.ctypes.data % ALIGNMENT == 0 and handler_name(made) == "rlx"

@@ -152,7 +152,7 @@ def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[t
 
 
 def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
-    """Whether no size of a node is unknown; `known` has the answers so far."""
+    """Return whether no size of a node is unknown; `known` has the answers so far."""
     found = known.get(node)
     if found is None:
         types = (*node.types, *(value.type for value in node.present()))

@@ -43,7 +43,7 @@ MOST_DATA: Final = 1 << 20
 
 
 def reason_to_drive(step: Step) -> str | None:
-    """Why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
+    """Return why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
     for name, plan in step.nested.items():
         inner = next((s for s in plan.steps if not is_native(s.kernel)), None)
         if inner is not None:

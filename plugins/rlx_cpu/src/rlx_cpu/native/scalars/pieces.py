@@ -19,7 +19,7 @@ LANES = 16
 
 
 def has_pieces(x: ir.LlvmValue) -> bool:
-    """Whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
+    """Return whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
     return width(x) == LANES and isinstance(element_of(x.type), ir.FloatType)
 
 

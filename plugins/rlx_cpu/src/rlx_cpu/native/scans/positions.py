@@ -84,7 +84,7 @@ class PositionSearch:
         return I32 if self.n < 1 << 31 else I64
 
     def is_better(self, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
-        """Whether `x` is chosen over an earlier `y`."""
+        """Return whether `x` is chosen over an earlier `y`."""
         return self.extreme.is_better(self.builder, x, y)
 
     def later(self, best: Best, x: ir.LlvmValue, place: ir.LlvmValue) -> Best:
@@ -200,7 +200,7 @@ def blocks_of(extreme: Extreme, isa: Isa) -> int:
 
 
 def uses_threads(extreme: Extreme, isa: Isa) -> bool:
-    """Whether threads share it, for known sizes."""
+    """Return whether threads share it, for known sizes."""
     nbytes = extreme.lines * extreme.n * extreme.keys.dtype.itemsize
     return extreme.outer * blocks_of(extreme, isa) > 1 and nbytes >= isa.machine.serial_nbytes
 

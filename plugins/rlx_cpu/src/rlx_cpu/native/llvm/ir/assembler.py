@@ -122,7 +122,7 @@ class IRBuilder(Instructions):
     # ---------------------------------------------------------------------------------------- control
 
     def any_lane(self, condition: LlvmValue) -> LlvmValue:
-        """Whether a condition holds in some lane."""
+        """Return whether a condition holds in some lane."""
         if width(condition) == 1:
             return condition
         name = f"llvm.vector.reduce.or.{suffix(condition.type)}"

@@ -45,7 +45,7 @@ def dtype_of(type: Type) -> DType:
 
 
 def is_floating(type: Type) -> bool:
-    """Whether registers of this type hold floats."""
+    """Return whether registers of this type hold floats."""
     return isinstance(element_of(type), FloatType | DoubleType)
 
 
