@@ -35,7 +35,7 @@ BATCH, HEAD, QUERY, KEY = range(4)
 
 @frozen
 class ScoreTransform:
-    """What becomes of a product of a query and a key.
+    """The transformation of a product of a query and a key to a score.
 
     Attributes:
         kernel: Over batch entries, heads, queries and keys; it stores nothing.
@@ -84,7 +84,7 @@ class PlacedAttention:
 
     @property
     def dtype(self) -> DType:
-        """Of scores and sums."""
+        """Dtype of scores and sums."""
         return self.problem.dtype
 
     @property
@@ -95,7 +95,7 @@ class PlacedAttention:
 
     @property
     def features(self) -> int:
-        """Of queries and keys."""
+        """Features of queries and keys."""
         return self.problem.features
 
     @property
@@ -141,7 +141,7 @@ class PlacedAttention:
         return number < len(operands) and operands[number] is not None
 
     def head_strides(self, number: int) -> HeadStrides:
-        """Where an operand or result that has heads lies."""
+        """Return the strides of an operand or result that has heads."""
         of_keys = (1, 2, len(self.layout.operands) + 1, len(self.layout.operands) + 2)
         heads = self.op.kv_heads if number in of_keys else self.op.num_heads
         return HeadStrides.of(self.place(number), self.op.layout, heads)
@@ -169,7 +169,7 @@ class PlacedAttention:
 
     @cached_property
     def scores(self) -> ScoreTransform:
-        """What becomes of a product."""
+        """The transformation of products to scores."""
         return _Builder(self).scores()
 
 

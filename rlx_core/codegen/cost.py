@@ -23,7 +23,7 @@ _LOAD, _STORE, _EXPENSIVE, _GATHER = 4, 6, 12, 12
 """Cheap operations that take as long as a load or a store of an element, a function of it, and a load from a computed place."""
 
 _STRIDED = 4
-"""How many times as long a load takes that finds a new cache line for every element of a row."""
+"""Relative cost of a load from a different cache line for every element of a row."""
 
 
 def units(formula: Formula) -> int:

@@ -50,7 +50,7 @@ class Cut:
         return (self.size,) if self.many == self.each else (self.size, self.size - 1)
 
     def start(self, piece: int) -> int:
-        """Where a piece starts."""
+        """Return the start of a block."""
         line, part = divmod(piece, self.each) if self.pieces else (0, piece)
         return line * self.length + part * self.size - max(0, part - self.many)
 

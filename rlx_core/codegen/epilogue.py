@@ -1,6 +1,6 @@
-"""What follows a product, or anything else that makes elements one by one: functions of single elements, as expressions.
+"""Functions of single elements as expressions: epilogues of products and of other element-wise results.
 
-The meaning of an op of the loop language without loops: reads, constants and scalar ops in SSA form, in registers all the way.
+An op of the loop language without loops: reads, constants and scalar ops in SSA form, with all values in registers.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Pointwise:
     """A function of single elements, as the loop language has it.
 
     Attributes:
-        op: Whose meaning it is.
+        op: The op.
         terms: That meaning as steps; what no result needs is not among them.
-        results: Which of them are results.
+        results: The terms that are results.
     """
 
     op: Op
@@ -116,7 +116,7 @@ def pointwise(
     Args:
         table: The scalar functions of the target.
         op: The op.
-        types: Of the operands.
+        types: Types of the operands.
         numbers: Operands that are a known number everywhere.
     """
     formula = formula_of(op, types)

@@ -107,7 +107,7 @@ class Formula:
 
     Attributes:
         extents: Sizes of the axes, possibly unknown yet.
-        rows: Which of the axes are reduced.
+        rows: The reduced axes.
         terms: The values.
         writes: One a result, or one a part of it.
     """

@@ -79,7 +79,7 @@ class Access:
 
     Attributes:
         strides: Along each axis of the kernel.
-        offset: Of the first element.
+        offset: Offset of the first element.
         chosen: Along each axis of the operand whose place is a value.
     """
 
@@ -96,7 +96,7 @@ def extents_of(formula: Formula, sizes: DimBinding) -> tuple[int, ...]:
 def accesses_of(
     formula: Formula, operands: Sequence[Place | None], results: Sequence[Place], sizes: DimBinding
 ) -> tuple[dict[int, Access | bool | int | float], list[Access]]:
-    """How a formula's kernel accesses operands and results that lie there.
+    """Return the accesses of a formula's kernel to operands and results with the given layouts.
 
     Returns:
         The loads by the numbers of their terms, a number for an operand that is a literal; and the stores.
@@ -158,7 +158,7 @@ def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
 
 
 def _positions(kernel: Kernel) -> list[dict[int, int]]:
-    """How far each position moves along axes; positions of which only the sum is used are one."""
+    """Return the stride of each position along the axes; positions of which only the sum is used are merged."""
     users: dict[int, list[int]] = {}
     for i, value in enumerate(kernel.values):
         for a in operands_of(value):

@@ -65,7 +65,7 @@ class Load:
     """An element of a buffer at `offset + Σ index[axis]·strides[axis] + Σ value·stride` bytes.
 
     Attributes:
-        buffer: Which buffer.
+        buffer: Number of the buffer.
         strides: Bytes, one an axis of the kernel; 0 along axes it does not vary with.
         offset: Bytes.
         dynamic: (value, bytes): indices that are themselves values; each is a `Bound`, so that it lies inside.
@@ -144,7 +144,7 @@ class Kernel:
     Attributes:
         name: Name of the computation.
         extents: The sizes of all axes, the grid's first.
-        grid: How many of the axes are the grid's.
+        grid: Number of axes of the grid.
         buffers: Operands, then results.
         values: In SSA form.
         stores: In order.
@@ -212,7 +212,7 @@ class Kernel:
 
     @property
     def accesses(self) -> tuple[Load | Store, ...]:
-        """Everything that touches memory: loads, then stores."""
+        """All memory accesses: loads, then stores."""
         return (*self.loads, *self.stores)
 
     @property

@@ -1,4 +1,5 @@
-"""Which ops are one loop kernel on a target, what that kernel is, and when a result may lie in the bytes of an operand."""
+"""The ops that are one loop kernel on a target, the kernel, and the conditions under which a result may reuse an operand's
+memory."""
 
 from __future__ import annotations
 

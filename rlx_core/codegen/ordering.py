@@ -29,7 +29,7 @@ class Keys:
     """The keys of elements of one dtype.
 
     Attributes:
-        dtype: Of the elements; a real one or bool.
+        dtype: Dtype of the elements; a real one or bool.
         is_descending: Whether large elements come first.
         nan_is_first: Whether NaN comes before all in either direction, not after every number that is larger.
     """
@@ -40,7 +40,7 @@ class Keys:
 
     @property
     def bits(self) -> int:
-        """Of a key, and of an element."""
+        """Bits of a key, and of an element."""
         return 8 * self.dtype.itemsize
 
     def of(self, b: Assembler[V], x: V) -> V:
@@ -114,7 +114,7 @@ class Sorting:
 
 @frozen
 class Extreme:
-    """Where the first of the elements of each line is that come first: [outer, n, inner] elements, [outer, 1, inner] positions.
+    """Positions of the first extreme of each line: [outer, n, inner] elements, [outer, 1, inner] positions.
 
     No line is empty. Sizes are known, or expressions for unknown ones.
     """
@@ -158,7 +158,7 @@ class Extreme:
 
 @frozen
 class Search:
-    """Where values would go into sorted lines: [lines, n] elements and [lines, count] values, all dense.
+    """Insertion positions of values in sorted lines: [lines, n] elements and [lines, count] values, all dense.
 
     Attributes:
         is_right: Whether a place is after equal elements, not before them.

@@ -61,7 +61,7 @@ class Place:
 
 @frozen(eq=True)
 class Layout:
-    """Where a step's operands and results lie. Equal ops with equal layouts share one function."""
+    """The layout of a step's operands and results. Equal ops with equal layouts share one function."""
 
     operands: tuple[Place | None, ...]
     results: tuple[Place, ...]

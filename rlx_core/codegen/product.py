@@ -56,7 +56,7 @@ class MatrixProduct:
     """`[*batch, m, k] @ [*batch, k, n]`.
 
     Attributes:
-        dtype: Of the result.
+        dtype: Dtype of the result.
         factors: The dtype of A and B.
         b_shape: The batch axes that B has itself, in front of its matrices, aligned with `batch`.
         is_bound: Whether B is the same in every run.
@@ -138,12 +138,12 @@ class MatrixProduct:
 
     @property
     def entries(self) -> int:
-        """How many products there are."""
+        """Number of products."""
         return prod(self.batch)
 
     @property
     def b_entries(self) -> int:
-        """How many different matrices B holds."""
+        """Number of different matrices in B."""
         return prod(self.b_shape)
 
     def folded(self) -> MatrixProduct:

@@ -100,7 +100,7 @@ def _roots(kernel: Kernel, reduces: Sequence[int], stores: Sequence[int]) -> tup
 
 
 def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
-    """Everything that a loop computes for its roots; finished reductions and kept values are only read."""
+    """Return all values that a loop computes for its roots; finished reductions and kept values are only read."""
     found: set[int] = set()
     waiting = [r for r in roots if r not in kept]
     while waiting:

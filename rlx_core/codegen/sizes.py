@@ -30,10 +30,10 @@ __all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
 LoadOrStore = TypeVar("LoadOrStore", Load, Store)
 
 Walked = Load | Store | Access
-"""What has a stride along each axis."""
+"""Objects with a stride along each axis."""
 
 Groups = tuple[tuple[int, ...], ...]
-"""Which axes of a formula are one axis of a kernel."""
+"""The axes of a formula that are fused to one axis of a kernel."""
 
 
 @frozen(eq=False)
@@ -71,7 +71,7 @@ class SizedKernel:
 
     @lazy
     def _expected(self) -> list[tuple[int | SizeSymbol, ...]]:
-        """Of each access the strides, the offset and the factors of chosen indices: numbers, or symbols."""
+        """Return the strides, the offset and the factors of data-dependent indices of each access: numbers, or symbols."""
 
         def named(number: Dim) -> int | SizeSymbol:
             if not isinstance(number, Expr):
@@ -185,8 +185,8 @@ def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | 
 
 
 def sized_layout(node: Node, layout: Layout) -> Layout:
-    """Where operands and results lie for all sizes: their types are those of a node with unknown sizes, and strides that
-    depend on one are symbols.
+    """Return the layout for all sizes: its types are those of a node with unknown sizes, and strides that depend on one are
+    symbols.
     """
     numbers = count()
 

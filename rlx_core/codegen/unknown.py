@@ -10,7 +10,7 @@ from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols, symbol
 __all__ = ["PREFIX", "said", "unknown"]
 
 PREFIX: Final = "_rlx_"
-"""What their names begin with; a program whose own sizes are called so is compiled for each size."""
+"""Prefix of their names; a program with sizes of such names is compiled for each size."""
 
 
 def unknown(name: str) -> int:

@@ -20,7 +20,7 @@ from rlx_core.system.records import frozen
 __all__ = ["LAST_PLACE", "NO_FAULT", "SITE_WORDS", "Report", "fault_of", "first_error", "put_report", "report_of"]
 
 NO_FAULT = 0xFFFFFFFF
-"""What all words hold as long as no index was outside."""
+"""The value of all words as long as no index was out of range."""
 
 LAST_PLACE = 0xFFFFFFFE
 """Represents this point and all after it; the index there is not known."""

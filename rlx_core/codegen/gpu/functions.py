@@ -86,7 +86,7 @@ def assembled(
 
 @contextmanager
 def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator[None]:
-    """What follows runs for every one of `total` shares of work, whose number is `name`, a group at a time."""
+    """Loop over `total` shares of work, whose number is `name`, distributed over groups."""
     kind = index_type(total)
     if total <= groups:
         b.writer.line(b.language.declared(kind, name, b.language.group))

@@ -34,7 +34,7 @@ from rlx_core.system.records import frozen
 __all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language"]
 
 BufferKind = Literal["offset", "pointer", "words"]
-"""How a launch passes a buffer: as memory and a byte offset, as an address that includes it, or as an offset in words."""
+"""The form in which a launch passes a buffer: memory and a byte offset, an address that includes it, or an offset in words."""
 
 
 @frozen
@@ -68,7 +68,7 @@ class Language:
         name: The user-visible name: "opencl", "cuda".
         suffix: Suffix of a source file.
         dtypes: Element types that a kernel may access; others are refused by name.
-        buffers: How a launch passes them.
+        buffers: The form in which a launch passes them.
         base: Text that every module starts with: types and qualifiers.
         fragments: Functions, by name, that a module contains if it uses them.
         builtins: Scalar ops that the language computes itself, by their full name, with their guarantees.

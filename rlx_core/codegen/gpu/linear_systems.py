@@ -72,7 +72,7 @@ class _System:
         self.t.memory.store(self.rows, self.problem.dtype, self.at(row, column), value)
 
     def barrier(self) -> None:
-        """What threads wrote is seen by all."""
+        """Emit a barrier that makes all threads' writes visible."""
         self.t.writer.line(self.t.language.memory_barrier)
 
     def bring(self) -> None:

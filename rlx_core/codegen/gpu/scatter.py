@@ -36,7 +36,7 @@ from rlx_core.system.records import frozen
 __all__ = ["OwnedScatter", "print_scatter", "refusal"]
 
 Outside = Literal["drop", "clip", "report"]
-"""What becomes of an update whose index lies outside: nothing, the nearest element, or nothing but a fault."""
+"""The effect of an update whose index is out of range: none, an update of the nearest element, or only a fault."""
 
 _COMBINE: dict[str, Combine] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -82,7 +82,7 @@ class OwnedScatter:
 
     @property
     def lines(self) -> int:
-        """How often there are `count` indices."""
+        """Number of groups of `count` indices."""
         return prod(self.extents[a] for a in self.batch)
 
     @property

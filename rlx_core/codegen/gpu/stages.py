@@ -30,7 +30,7 @@ class Stage:
     Attributes:
         parts: If set, the first axis counts this many parts of the rows.
         origins: For each value, its number in the complete kernel; `None` for values that only the partition needs.
-        flat_axes: How many of the grid's last axes are rows of the whole kernel.
+        flat_axes: Number of the grid's last axes that are rows of the complete kernel.
     """
 
     kernel: Kernel
@@ -41,7 +41,7 @@ class Stage:
 
 @frozen
 class Staged:
-    """What computes a kernel, and the bytes of each workspace, whose numbers follow those of the kernel's buffers."""
+    """The stages that compute a kernel, and the bytes of each workspace, whose numbers follow those of the kernel's buffers."""
 
     stages: tuple[Stage, ...]
     workspaces: tuple[int, ...] = ()
@@ -174,7 +174,8 @@ class _Stager:
         axis: Callable[[int], int],
         reduced: frozenset[int] = frozenset(),
     ) -> Stage:
-        """What `stores` need, in other axes; values that are `known` are loaded, and of those the `reduced` reduced."""
+        """Return the computation of `stores`, in other axes; values that are `known` are loaded, and the `reduced` ones
+        reduced."""
         kernel = self.kernel
         needed: set[int] = set()
         waiting = [s.value for s in stores]

@@ -1,4 +1,4 @@
-"""How a kernel is walked on a GPU: which threads compute which points, and what of a row stays in registers.
+"""The iteration scheme of a kernel on a GPU: the mapping of points to threads, and the values of a row kept in registers.
 
 point       a thread computes one point of the grid, or a few neighbours whose bytes are whole words
 row_thread  a thread computes a row: short rows, and rows whose neighbours are neighbours in memory
@@ -32,7 +32,7 @@ Walk = Literal["point", "row_thread", "row_group"]
 
 @frozen(kw_only=True)
 class Machine:
-    """What schedules depend on of a device. None of it is how many units a device has, so that sums keep their order.
+    """Parameters of a device for schedules. The number of its units is not included, so that sums keep their order.
 
     Attributes:
         group: Threads of a group, a power of two.
@@ -84,7 +84,7 @@ class Schedule:
         items: With rows in registers, how many runs of `lanes` a thread has; 0 where a row is read again.
         part: With a first axis that counts parts of rows, the runs of `lanes` in one; else 0.
         kind: The type of an index.
-        flat_axes: How many of the grid's last axes are rows of a whole kernel of which this is a stage.
+        flat_axes: Number of the grid's last axes that are rows of the complete kernel, of which this is a stage.
     """
 
     walk: Walk
@@ -104,7 +104,7 @@ class Schedule:
 
 
 def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
-    """How a kernel is launched; `parts` is the size of its first axis where that counts parts of rows."""
+    """Return the launch of a kernel; `parts` is the size of its first axis if that counts parts of rows."""
     walk = walk_of(kernel, machine) if kernel.row_axes else "point"
     lanes = _lanes(kernel, machine, walk)
     kind = index_type(index_count(kernel, parts))

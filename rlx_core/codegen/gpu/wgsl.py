@@ -29,7 +29,7 @@ _WRITES_BELOW_WORDS = ("rlx_set_byte", "rlx_set_half")
 
 @frozen(kw_only=True)
 class Wgsl(Language):
-    """What WGSL spells otherwise than the C family."""
+    """WGSL, where its syntax differs from the C family."""
 
     def type(self, dtype: DType) -> str:
         if dtype is bool_:

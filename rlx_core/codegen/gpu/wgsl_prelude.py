@@ -1,4 +1,4 @@
-"""What WGSL has no word for, as functions: access to words, bits of floats, narrow floats, and whole numbers of 64 bits."""
+"""Functions that WGSL does not have: access to words, bits of floats, narrow floats, and 64-bit integers."""
 
 from __future__ import annotations
 
@@ -262,4 +262,4 @@ WIDE_FRAGMENTS = {
     "rlx_sdiv64": _wide("sdiv", _SIGNED_WIDE.format("{0}", "/", "{1}")),
     "rlx_srem64": _wide("srem", _SIGNED_WIDE.format("{0}", "%", "{1}")),
 }
-"""What takes many steps on pairs, for devices with whole numbers of 64 bits; they are in no standard, but in wgpu."""
+"""Slow operations on pairs, for devices with 64-bit integers, which are an extension of wgpu."""

@@ -32,7 +32,7 @@ class Box:
         axes: The outermost first.
         to, start: Bytes from the beginning of the result, and of the operand.
         operand: The operand that is read; `None` for zeros.
-        result: Which result is written.
+        result: Number of the result that is written.
     """
 
     axes: tuple[Axis, ...]
@@ -43,7 +43,7 @@ class Box:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return prod(axis.count for axis in self.axes)
 
 
@@ -53,7 +53,7 @@ class AxisRun:
 
     Attributes:
         axes: (count, step in the result, step in the operand); several where the stretch repeats or has gaps.
-        to, start: Where it begins in the result, and in the operand.
+        to, start: Start in the result, and in the operand.
         is_fill: Whether it shows no element of the operand.
     """
 

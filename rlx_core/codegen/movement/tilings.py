@@ -66,7 +66,7 @@ def _shape(place: Place) -> tuple[int, ...]:
 
 @tiling(Narrow, Expand, Transpose, Diagonal)
 def viewed(op: Any, layout: Layout) -> list[Box]:
-    """What would be a view, copied."""
+    """Return the boxes that copy a view."""
     x, y = _first(layout)
     shape, rank = _shape(x), len(_shape(x))
     offset, source = 0, x.strides

@@ -23,7 +23,7 @@ from rlx_core.ops import activation
 __all__ = ["FUNCTIONS", "gelu", "slope_from", "slope_of_gelu"]
 
 BIAS, UP = 127, 64
-"""Of exponents in f32; and by how much those of a decaying function are raised, so that none is below the smallest."""
+"""Bias of exponents in f32; and the offset of a decaying function's exponents that avoids underflow."""
 
 # erf(√s)/√s - 1 on s <= 0.921875²: 4e-10
 ERF = (0.12837917, -0.37612635, 0.11283702, -0.026859703, 0.0052017157, -0.0008149807, 8.3978018e-05)

@@ -40,14 +40,14 @@ __all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
 
 @frozen
 class GammaFormat:
-    """What depends on how many digits and powers a float has; numbers are in two pieces where the second matters.
+    """Parameters that depend on the precision and the exponent range of a float; numbers are sums of two where required.
 
     Attributes:
         log: ln x.
         largest: ln Γ of the next number is infinite.
         offset: (ln 2π - 1)/2.
         log_pi: ln π.
-        zero: Where ψ is 0 on the right.
+        zero: The zero of ψ for positive x.
         orders: Orders of derivatives that there is code for: their factorials are exact.
     """
 
@@ -108,7 +108,7 @@ def cotangent(b: Assembler[V], z: V) -> Pair[V]:
 
 
 def finite(b: Assembler[V], lost: V) -> V:
-    """What was lost, or 0 next to the pole, where a step may be infinite and then lost nothing."""
+    """Return a rounding error, or 0 next to the pole, where a step may be infinite and then has no error."""
     return b.select(b.fcmp_ordered("<", b.fabs(lost), b.constant(lost, math.inf)), lost, b.constant(lost, 0.0))
 
 

@@ -24,7 +24,7 @@ __all__ = ["DOUBLE", "SINGLE"]
 
 @frozen
 class InverseFormat:
-    """What depends on how many digits and powers a float has.
+    """Parameters that depend on the precision and the exponent range of a float.
 
     Attributes:
         pi: π in two pieces, each rounded.

@@ -123,4 +123,4 @@ ROWS: dict[type[Op], Row] = {
     bitwise.bitwise_right_shift.op: Row(shift, INTEGERS),
     arithmetic.pow.op: Row(power, INTEGERS),
 }
-"""Of floats `pow` is a function (`powers.py`)."""
+"""For floats `pow` is a function (`powers.py`)."""

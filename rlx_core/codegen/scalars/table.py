@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 """From an assembler and registers of one dtype to a register of that dtype."""
 
 DTYPES = (bool_, *INTEGERS, *FLOATS)
-"""What scalar code knows; f16 and bf16 are f32 in registers."""
+"""Dtypes of scalar code; f16 and bf16 are f32 in registers."""
 
 
 @frozen
@@ -55,7 +55,7 @@ class ScalarTable:
         name: Name of the code in refusals.
         dtypes: Dtypes of the target's registers, and narrow floats in its memory.
         rows: Rows by op.
-        functions: By op and the dtype of their registers.
+        functions: Functions by op and the dtype of their registers.
     """
 
     name: str

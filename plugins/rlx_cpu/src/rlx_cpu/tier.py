@@ -1,4 +1,4 @@
-"""Which tier serves this machine: native code if llvmlite is there and knows the processor, NumPy otherwise.
+"""Selection of the tier: native code if llvmlite is installed and supports the processor, NumPy otherwise.
 
 The one place that imports the native tier, so that without llvmlite nothing of it is touched, and the one that reads the
 backend's options.

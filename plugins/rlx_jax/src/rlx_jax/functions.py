@@ -21,7 +21,7 @@ def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = Non
     Args:
         function: Anything that `jax.make_jaxpr` takes.
         args: One for each argument: a pytree of arrays, or a pytree of `rlx.spec`s or `jax.ShapeDtypeStruct`s.
-        name: What reports and errors call the model; by default the function's name.
+        name: Name of the model in reports and errors; by default the function's name.
 
     Raises:
         UnsupportedError: The jaxpr has primitives without an rlx equivalent; all are named, with the lines that use them.

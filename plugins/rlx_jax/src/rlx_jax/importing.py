@@ -1,4 +1,4 @@
-"""What `from_jax` does: the jaxpr of a function, walked when the model is traced."""
+"""Implementation of `from_jax`: the jaxpr of a function, walked when the model is traced."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Handler = Callable[..., Any]
 """From an equation and its operands to its result, or to a list of results where the primitive has several."""
 
 HANDLERS: dict[str, Handler] = {}
-"""By the name of a primitive; `rlx_jax.handlers` fills it when it is imported."""
+"""Name of a primitive → handler; `rlx_jax.handlers` fills it when it is imported."""
 
 INSTEAD = {
     "pure_callback": "call what is outside of JAX beside the model, or rlx.pure_callback",

@@ -35,7 +35,7 @@ class Part:
 
 @frozen(eq=False, repr=False)
 class PartedReport:
-    """What was compiled, part by part, and what runs on the host between parts.
+    """The reports of the compiled parts, and the steps on the host between them.
 
     Attributes:
         name: The model.
@@ -91,7 +91,7 @@ class PartedFunction(Bundled):
 
     @property
     def report(self) -> PartedReport:
-        """What was compiled, and what runs on the host."""
+        """The reports of the compiled parts, and the steps on the host."""
         stages = (each.node if isinstance(each, HostStep) else each.program.report for each in self.stages)
         return PartedReport(self.name, tuple(stages))
 

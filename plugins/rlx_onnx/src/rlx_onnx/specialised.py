@@ -61,7 +61,7 @@ class Specialising:
 
 @frozen(eq=False, repr=False)
 class SpecialisedReport:
-    """What was compiled, for which sizes.
+    """The reports of the compiled programs, by their sizes.
 
     Attributes:
         name: The model.
@@ -115,7 +115,7 @@ class SpecialisedFunction(Bundled):
 
     @property
     def report(self) -> SpecialisedReport:
-        """What was compiled so far, and is kept."""
+        """The reports of the programs that are compiled and cached."""
         programs = {sizes: self._programs.get(sizes) for sizes in self._programs.keys()}  # noqa: SIM118  (it is no mapping)
         kept = {sizes: each.report for sizes, each in programs.items() if each is not None}
         return SpecialisedReport(self.name, self._from.why, kept)

@@ -1,4 +1,4 @@
-"""What of ATen has a handler: `python -m rlx_torch.coverage` prints the table of the README."""
+"""Table of the ATen ops with a handler: `python -m rlx_torch.coverage` prints the table of the README."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[
     """The model of an exported program whose ops all have handlers.
 
     Args:
-        program: What `torch.export` made.
+        program: The result of `torch.export`.
         name: For reports and errors.
         symbols: Names of symbolic sizes by torch's name for them.
 
@@ -211,9 +211,9 @@ def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: 
 
 
 def _ranges(program: torch.export.ExportedProgram) -> list[tuple[int, int, int, int]]:
-    """What torch requires of sizes: which leaf of the inputs, which axis, and the bounds of it.
+    """Return torch's constraints on sizes: index of the input leaf, axis, and bounds.
 
-    That a size is at least 2 is torch's way of not asking about 1, and no bound.
+    A minimum of 2 is only torch's specialisation of size 1, and no bound.
     """
     sizes: dict[str, tuple[int, int]] = {}
     for place, value in enumerate(_user_values(program)):

@@ -33,7 +33,7 @@ def from_torch(
         module: The module, or an exported program.
         args: Example inputs; their dtypes and sizes are the model's. Not for an exported program.
         kwargs: Example inputs by name.
-        dynamic_shapes: Which sizes are symbols, as `torch.export` takes them; `torch.export.Dim("batch")` becomes `batch`.
+        dynamic_shapes: Symbolic sizes, as `torch.export` takes them; `torch.export.Dim("batch")` becomes `batch`.
         name: Name in reports and errors; by default the module's class.
 
     Raises:

@@ -146,7 +146,7 @@ class Walk:
         return rlx.asarray(array_of(found))
 
     def _blank(self, like: Any) -> Any:
-        """Something of the type of a result that was refused, so that the walk finds what else there is."""
+        """Return a placeholder of the type of a refused result, so that the walk can collect further refusals."""
         if isinstance(like, torch.Tensor):
             kind = type_of(like, self.symbols)
             return rlx.zeros(kind.shape, dtype=kind.dtype)
@@ -154,7 +154,7 @@ class Walk:
 
 
 class _Refused:
-    """What handlers refused on one walk: uses and what would serve, by operation."""
+    """The refusals of handlers on one walk: uses and alternatives, by operation."""
 
     def __init__(self) -> None:
         self.uses: dict[str, list[str]] = {}

@@ -36,7 +36,7 @@ class Cotangents:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Those of the problem, then m, 1/Σ and δ of each query, and dw where the bias has a cotangent."""
+        """The problem's buffers, then m, 1/Σ and δ of each query, and dw if the bias has a cotangent."""
         names = ("largest", "inverses", "weighted") + ("dw",) * self.problem.has_bias
         return (*self.problem.buffers, *(Buffer(name, self.problem.dtype) for name in names))
 

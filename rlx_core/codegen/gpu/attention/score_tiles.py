@@ -41,7 +41,7 @@ _ARRAYS = {"largest": 1, "shrinking": 1, "totals": 1, "weighted": 1}
 """Shared arrays of one element a query; the others are tiles."""
 
 NAMES = {QUERY: ("query0", "head"), KEY: ("key0", "group_head")}
-"""Where a tile begins along an axis of scores, and of which head it is."""
+"""Names of a tile's start along an axis of scores, and of its head."""
 
 Sums = list[list[Register]]
 
@@ -111,7 +111,7 @@ class ScoreTiles:
 
     @property
     def dtype(self) -> DType:
-        """Of scores and sums."""
+        """Dtype of scores and sums."""
         return self.problem.dtype
 
     @property
@@ -163,7 +163,7 @@ class ScoreTiles:
 
     @contextmanager
     def each_tile(self, axis: int) -> Iterator[None]:
-        """What follows runs for every tile of queries, or of keys, of every head that has them; the names of where it is."""
+        """Loop over every tile of queries, or of keys, of every head that has them; defines the names of its position."""
         batch, heads, *_ = self.problem.sizes
         heads = heads if axis == QUERY else self.problem.kv_heads
         start, head = NAMES[axis]
@@ -180,7 +180,7 @@ class ScoreTiles:
 
     @contextmanager
     def each_sharer(self) -> Iterator[None]:
-        """What follows runs for every head of queries that shares a head of keys."""
+        """Loop over every head of queries that shares a head of keys."""
         sharing = self.problem.sharing
         with self.loop("sharer", "0u", f"{sharing}u"):
             self.let("head", f"group_head * {sharing}u + sharer")
@@ -338,7 +338,7 @@ class ScoreTiles:
         return self.score(dot, query, key)
 
     def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
-        """What becomes of a product: -inf where there is no such query or key, and for cotangents the slope of the cap."""
+        """Return the score of a product: -inf without such a query or key; and for cotangents the derivative of the cap."""
         b, scores = self.b, self.problem.scores
         score = b.variable(b.literal(self.held, -inf), "score")
         needs_slope = self.problem.is_backward and scores.slope is not None

@@ -1,4 +1,4 @@
-"""Where the extreme of a line is: the smallest key of the line, and then the first place that has it.
+"""Position of a line's extreme: the smallest key of the line, and then the first position that has it.
 
 Both are minima of whole numbers, so that the order in which threads meet changes nothing. Of few long lines every part finds its
 own first, and these are the next line.

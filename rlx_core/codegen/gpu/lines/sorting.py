@@ -67,7 +67,7 @@ class _Cut:
 
     @property
     def tiles(self) -> int:
-        """Of a line."""
+        """Tiles of a line."""
         return -(-self.size // self.width)
 
     @property
@@ -171,7 +171,7 @@ class _Plan:
         return t.done("sort_tiles")
 
     def _own(self, t: Template, i: str, item: int, each: int, width: int) -> tuple[str, str]:
-        """Where a thread's element is in shared memory, and the number of its tile among those of all lines."""
+        """Return the index of a thread's element in shared memory, and the number of its tile among those of all lines."""
         at = t.number(f"{item * t.group}u + {t.thread}", "p")
         return at, t.number(f"{t.wide(i)} * {each}u + {at} / {width}u", "tile", t.kind)
 

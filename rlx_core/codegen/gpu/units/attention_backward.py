@@ -176,7 +176,7 @@ class _Printing:
         h.await_copies(0)
 
     def _factors(self, tiles: tuple[HeadTile, HeadTile]) -> tuple[HeadTile, ...]:
-        """Those of the tiles that are multiplied with tiles of the other axis."""
+        """Return the tiles that are multiplied with tiles of the other axis."""
         return tiles if self.has_products else tiles[:1]
 
     # ------------------------------------------------------------------------------------------ sums
@@ -197,7 +197,7 @@ class _Printing:
                 h.weigh(f"sums{number}", f"{weights}[0]", self.walked[place], "part")
 
     def _weigh(self) -> None:
-        """Of `scores` p is made, of `products` du; 0 where there is no such query or key."""
+        """Compute p from `scores`, and du from `products`; 0 without such a query or key."""
         h, t, b = self.h, self.t, self.t.b
         with h.each_of(1) as (place, row):
             walked = f"part + {h.column}"

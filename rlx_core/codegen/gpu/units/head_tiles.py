@@ -1,4 +1,4 @@
-"""Which attention matrix units compute, and its tiles of queries, keys and values in shared memory."""
+"""The attention problems that matrix units support, and their tiles of queries, keys and values in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_
 SUBGROUPS: Final = 4
 
 KEYS: Final = 64
-"""Of a tile of the forward pass, at most."""
+"""Maximum number of keys in a tile of the forward pass."""
 
 FEWEST_KEYS: Final = 16
 
@@ -26,7 +26,7 @@ WIDEST: Final = 128
 
 
 def unit_for_attention(problem: PlacedAttention, language: Language, machine: Machine) -> MatrixUnit | None:
-    """What multiplies queries, keys and values, if the language and the machine have such a thing and their features suit it."""
+    """Return the unit for queries, keys and values, if the language and the machine have one and it supports their features."""
     return language.matrix_unit if unit_refusal(problem, language, machine) is None else None
 
 
@@ -61,7 +61,8 @@ def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -
 
 
 def _shared_nbytes(problem: PlacedAttention, unit: MatrixUnit, keys: int) -> int:
-    """Of a group: the rows that it owns, which lie where those of keys will, values, and statistics of the tile's queries."""
+    """Return the shared memory of a group: its own rows, which overlap later keys, values, and statistics of the tile's
+    queries."""
     stored, own = problem.problem.stored, SUBGROUPS * unit.size
 
     def elements(features: int, positions: int) -> int:

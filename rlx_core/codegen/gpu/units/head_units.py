@@ -36,7 +36,7 @@ class HeadUnits:
 
     @property
     def type(self) -> str:
-        """Of an element in shared memory."""
+        """Type of an element in shared memory."""
         return spelled(stored_dtype(self.t.problem.problem.stored))
 
     def done(self, stem: str, tiles: Sequence[HeadTile], arrays: Sequence[str] = ()) -> Function:

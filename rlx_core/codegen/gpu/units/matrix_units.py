@@ -50,7 +50,7 @@ class MatrixUnit:
 _LANE = "const u32 lane = rlx_thread() % 32u;"
 
 _ALONG = "lane % 16u * step + lane / 16u * 8u"
-"""Where a thread's eight elements begin, if the four blocks of a matrix follow one another down its rows."""
+"""Start of a thread's eight elements, if the four blocks of a matrix follow one another down its rows."""
 
 _ACROSS = "(lane % 8u + lane / 16u * 8u) * step + lane / 8u % 2u * 8u"
 """The same, if they follow one another along its rows."""

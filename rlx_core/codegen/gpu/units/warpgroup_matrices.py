@@ -22,7 +22,7 @@ PANEL: Final = 64
 """Elements of two bytes in a row of shared memory: a wider tile consists of several consecutive panels."""
 
 _SUMS: Final = COLUMNS // 2
-"""Of a thread: 64 rows by so many columns on 128 threads."""
+"""Sums of a thread: 64 rows by `COLUMNS` columns on 128 threads."""
 
 _NAMES = ", ".join(f"%{i}" for i in range(_SUMS))
 

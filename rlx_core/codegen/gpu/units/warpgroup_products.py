@@ -24,7 +24,7 @@ from rlx_core.system.records import define, frozen
 __all__ = ["WarpgroupTiles", "print_warpgroup_product", "refusal_of_sizes", "warpgroup_refusal", "warpgroup_tiles_of"]
 
 THREADS: Final = 128
-"""Of a warpgroup."""
+"""Threads of a warpgroup."""
 
 ROWS: Final = 64
 """Rows of one instruction, and depth of a tile."""
@@ -67,7 +67,7 @@ def refusal_of_sizes(extents: tuple[int, ...], depth: int, machine: Machine) -> 
     """Return why a product is too small, too narrow or not aligned enough to pay, as "needs …" would continue.
 
     Args:
-        extents: Of the result, batch axes first.
+        extents: Extents of the result, batch axes first.
     """
     *batch, m, n = extents
     per_copy = COPIED // 2

@@ -24,7 +24,7 @@ Transform = Callable[[Any, np.ndarray, np.ndarray], None]
 
 @kernels.register(Fft, dtypes=COMPLEX, in_place=(0,), accepts_strides=True, tier=LIBRARY, name="pocketfft")
 def complex_to_complex(op: Any, x: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
-    """As many axes as are listed in one call; the first pass reads the operand, the others the result."""
+    """All listed axes in one call; the first pass reads the operand, the others the result."""
     transforms()[0](op, x, out)
 
 

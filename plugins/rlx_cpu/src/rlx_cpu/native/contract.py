@@ -94,7 +94,7 @@ class OperandView:
 
     @property
     def count(self) -> int:
-        """How many packs there are."""
+        """Number of packs."""
         return prod(self.shape[: self.rounds])
 
     def of(self, array: np.ndarray) -> np.ndarray:
@@ -108,12 +108,12 @@ class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
     Attributes:
-        operand: Which operand; its place `is_bound`.
+        operand: Index of the operand; its place `is_bound`.
         nbytes: Bytes of the packed buffer.
-        form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
+        form: Its arrangement: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
         sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
-        view: What of the operand is packed; all of it by default.
+        view: The part of the operand that is packed; all of it by default.
     """
 
     operand: int
@@ -151,9 +151,9 @@ class HoistedPack:
     """An operand in another arrangement, made by native code before the first round of the loop that its step is in.
 
     Attributes:
-        operand: Which operand; its place `is_held`.
+        operand: Index of the operand; its place `is_held`.
         nbytes: Bytes of the packed buffer.
-        function: What makes it: called as the step's own function, over parts.
+        function: The function that packs it: called as the step's own function, over parts.
     """
 
     operand: int
@@ -300,10 +300,10 @@ class EmitSized(Protocol):
 
 
 class Emitters(Protocol):
-    """Who knows the emitters of a program's kernels."""
+    """The emitters of a program's kernels."""
 
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
 
     def sized(self, kernel: str) -> EmitSized | None:
-        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""
+        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""

@@ -1,4 +1,4 @@
-"""Which primitive ops have native code for which dtypes, as a table, with the reason where one has none.
+"""Table of the native kernels of primitive ops by dtype, with the reason where there is none.
 
 python -m rlx_cpu.native.coverage
 """

@@ -254,7 +254,7 @@ _assumed: Final = [MACHINE]
 
 
 def assumed() -> CpuMachine:
-    """What programs that are compiled now are made for."""
+    """Return the machine parameters for programs that are compiled now."""
     return _assumed[-1]
 
 

@@ -24,7 +24,7 @@ def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None
     Args:
         matrix: The operand, of any strides.
         widths: Columns of each panel.
-        out: As many bytes as the panels of all matrices take.
+        out: Output with the bytes of the panels of all matrices.
     """
     k, n = matrix.shape[-2:]
     entries = matrix.reshape(-1, k, n)

@@ -66,7 +66,7 @@ class Problem:
 
 
 def larger_problems() -> Iterator[Problem]:
-    """What samples are too small for: vectors unrolled, panels packed, sums in blocks, work in parts."""
+    """Yield problems for which samples are too small: vectors unrolled, panels packed, sums in blocks, work in parts."""
     for op in (*LONG, *IDIOMS):
         for dtype in ("f32", "f64", "bf16"):
             two = op in (arithmetic.hypot.op, arithmetic.atan2.op, arithmetic.logaddexp.op)
@@ -171,7 +171,7 @@ def layout_of(node: Node, bound: Sequence[int]) -> Layout:
 
 
 def hashes(isa: Isa) -> dict[str, str]:
-    """By kernel the hash of all that it emits for an instruction set."""
+    """Return kernel → hash of all code that it emits for an instruction set."""
     digests: dict[str, Any] = {}
     for kernel, emit, node, bound in problems():
         module = ir.Module("replay")
@@ -193,7 +193,7 @@ def print_table(columns: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def read_table(text: str) -> dict[str, dict[str, str]]:
-    """By instruction set and kernel what was printed."""
+    """Return instruction set → kernel → printed hash."""
     (_, *names), *rows = (line.split() for line in text.splitlines())
     return {name: {kernel: found[i] for kernel, *found in rows} for i, name in enumerate(names)}
 

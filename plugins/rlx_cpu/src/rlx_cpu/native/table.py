@@ -31,7 +31,7 @@ __all__ = ["PREFIX", "NativeMeaning", "NativeTable", "WithGuests", "adopted", "i
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
 STEP_BACK = 100
-"""How far the NumPy rows step back. Native rows stay at 0, so that a plugin's row that asks to come first still does."""
+"""Reduction of the NumPy rows' priority. Native rows have priority 0, so a plugin's row of higher priority precedes them."""
 
 _E = TypeVar("_E", bound=Emit)
 
@@ -111,7 +111,7 @@ class NativeTable:
         return self._emitters.get(kernel)
 
     def sized(self, kernel: str) -> EmitSized | None:
-        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""
+        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""
         self._fill()
         return self._sized.get(kernel)
 

@@ -1,4 +1,5 @@
-"""How many threads this process may use, by its CPU affinity and the quotas of its control groups; and how one is started."""
+"""The number of threads that this process may use, by its CPU affinity and the quotas of its control groups; thread
+creation."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def usable_cpus(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int:
     """Return the number of CPUs that this process may keep busy, at least 1; a quota of 1.5 CPUs counts as 2.
 
     Args:
-        root: Where control groups are mounted.
+        root: Mount point of control groups.
         membership: The file that lists the groups of the process.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""How long steps take one thread, roughly: enough to tell a program that is over before another thread has begun.
+"""Estimates of the time of steps on one thread: enough to detect programs that end before another thread has started.
 
 To wake a sleeping thread takes 50 to 800 µs, to share a step among threads that are awake about half a microsecond.
 """

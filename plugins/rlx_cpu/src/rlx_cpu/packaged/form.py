@@ -38,8 +38,8 @@ class PackedProgram:
     Attributes:
         words: The number of words of the table.
         steps: Its steps, by number; they have no code yet.
-        microseconds: How long each takes one thread, roughly.
-        arguments: Which words are addresses in which buffer.
+        microseconds: Estimated time of each on one thread.
+        arguments: For each buffer, the words that are addresses in it.
     """
 
     plan: PackedPlan

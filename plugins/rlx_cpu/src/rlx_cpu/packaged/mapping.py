@@ -17,7 +17,7 @@ __all__ = ["MappedCode"]
 
 _READ, _EXECUTE = 1, 4
 _MOST_NBYTES: Final = 1 << 31
-"""Of an image, whose parts find each other by distances of 32 bits."""
+"""Maximum size of an image, whose parts refer to each other by distances of 32 bits."""
 
 
 class MappedCode:
@@ -50,7 +50,7 @@ class MappedCode:
         self._protect(image.table, size - image.table, _READ)
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
+        """Return the address of a function; KeyError if no function has that name."""
         return self._start + self._exports[function]
 
     def _protect(self, offset: int, nbytes: int, rights: int) -> None:
@@ -70,7 +70,7 @@ def _mprotect() -> Callable[[int, int, int], int]:
 
 
 def address_of(name: str) -> int:
-    """Where one of the functions is that native code may call.
+    """Return the address of one of the functions that native code may call.
 
     Raises:
         FormatError: Native code calls no function of that name, or this system has none.

@@ -69,12 +69,12 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
 
 @define(eq=False)
 class Writer:
-    """What programs for one instruction set have in common: their functions, each emitted once.
+    """The shared state of programs for one instruction set: their functions, each emitted once.
 
     Attributes:
-        isa: What they are for, as portable code.
-        table: Who knows the emitters.
-        keep: Where bytes go.
+        isa: The instruction set, as portable code.
+        table: The emitters.
+        keep: Stores bytes.
     """
 
     isa: Isa
@@ -104,7 +104,7 @@ class Writer:
         return image_form(linked([generate(str(module_of(name, self.isa)), self.isa)]), self.keep)
 
     def _emitted(self, lir: Lir) -> dict[int, Emitted]:
-        """What each step calls, by its number."""
+        """Return the function of each step, by its number."""
         functions, calls = functions_of(lir)
         found: list[Emitted] = []
         with yielding():

@@ -39,7 +39,7 @@ from rlx_core.ops import (
 __rlx_library__ = True  # errors point at the line that called us
 
 DTYPES = (f32, f64, c64, c128)
-"""What LAPACK computes in. Narrower floats and integers are refused: casting them is the caller's decision."""
+"""Dtypes of LAPACK. Narrower floats and integers are refused: casting them is the caller's decision."""
 
 EPSILON = {f32: 2.0**-23, c64: 2.0**-23, f64: 2.0**-52, c128: 2.0**-52}
 

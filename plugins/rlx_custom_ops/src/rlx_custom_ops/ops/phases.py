@@ -1,4 +1,4 @@
-"""Which one of the eigenvectors that differ by a phase is meant, and what that adds to their derivatives.
+"""Normalisation of the phases of eigenvectors and singular vectors, and its contribution to their derivatives.
 
 Eigenvectors and singular vectors are unique up to a factor of modulus 1 each. We take the one whose *pivot* is real and
 positive: its first element of at least nine tenths of the largest modulus. So all kernels agree, and complex vectors have

@@ -48,7 +48,7 @@ class TriangularSolve(Op):
         a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
 
     Attributes:
-        lower: Which triangle holds `a`; the other one may hold anything.
+        lower: Whether `a` is the lower triangle; the other triangle is ignored.
         operation: op(a) is a itself ("none"), its "transpose", or its "adjoint" (the conjugate transpose).
         unit_diagonal: The diagonal is taken to be 1 and is not read.
 

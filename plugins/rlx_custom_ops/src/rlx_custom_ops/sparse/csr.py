@@ -36,7 +36,7 @@ class Csr:
     Args:
         data: The elements, row after row: [e], an array or a value.
         indices: Their columns, ascending in each row: [e].
-        indptr: Where each row begins, and where the last one ends: [m + 1].
+        indptr: Index of each row's first element, and the end of the last row: [m + 1].
         shape: Rows and columns.
 
     Raises:

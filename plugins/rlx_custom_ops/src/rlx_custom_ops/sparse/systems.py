@@ -111,7 +111,7 @@ def factor(op: Any, a: Any, index: tuple[int, ...]) -> Any:
 
 
 def not_factored(op: Any, index: tuple[int, ...], error: RuntimeError) -> LinearAlgebraError:
-    """What SuperLU means by a `RuntimeError`, which it raises for pivots of 0."""
+    """Return the error for SuperLU's `RuntimeError`, which it raises for pivots of 0."""
     if op.method == "cholesky":
         return NotPositiveDefiniteError(f"{op.name}: {which(index)} is not positive definite: a pivot is exactly 0")
     return SingularMatrixError(f"{op.name}: {which(index)} is singular: a pivot is exactly 0 (SuperLU: {error})")

@@ -35,11 +35,11 @@ TYPES: Final = {
     **dict.fromkeys(("double", "float64"), "f8"),
 }
 COEFFICIENTS: Final = (0, 3, 8, 15)
-"""How many the bands above the first have, up to the third."""
+"""Numbers of coefficients of the bands above the first, up to the third."""
 
 
 class Header(NamedTuple):
-    """What stands before the numbers of a file."""
+    """The header of a file."""
 
     encoding: str
     vertices: int

@@ -50,7 +50,7 @@ def while_loop(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("platform_index")
 def platform_index(equation: Equation) -> np.int32:
-    """Which branch of `lax.platform_dependent` is taken: the CPU's, or that for all."""
+    """The branch of `lax.platform_dependent` that is taken: the CPU's, or the default."""
     platforms = equation["platforms"]
     named = [n for n, each in enumerate(platforms) if each is not None and "cpu" in each]
     return np.int32(named[0] if named else platforms.index(None))

@@ -81,7 +81,7 @@ def start_of(
     shape: tuple[Any, ...],
     windows: Any,
 ) -> tuple[list[Any], Any]:
-    """Where each window starts, one array an axis of the operand, and which windows lie inside if that matters."""
+    """Return the starts of each window, one array per axis of the operand, and which windows are inside if that matters."""
     mode = getattr(equation["mode"], "name", str(equation["mode"]))
     points = equation.sizes.shape(equation.operands[1].shape[:-1])
     starts: list[Any] = [None] * len(shape)

@@ -110,8 +110,8 @@ def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
 
 
 def _matrix_of(matvec: Any, consts: int) -> tuple[int, tuple[int, ...], int, int] | None:
-    """Of a program that multiplies its last input by a matrix: the matrix' place among the inputs, its batch axes and the axis
-    that is summed, and that axis of the unknown. `None` if it does something else."""
+    """Analyse a program that multiplies its last input by a matrix: return the matrix' position among the inputs, its batch
+    axes and the summed axis, and that axis of the unknown. `None` if it does something else."""
     first, *rest = matvec.eqns
     moves = all(each.primitive.name in ("transpose", "reduce_sum") and not each.params.get("axes") for each in rest)
     if first.primitive.name != "dot_general" or not moves or len(matvec.invars) != consts + 1:

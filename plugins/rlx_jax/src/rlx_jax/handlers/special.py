@@ -22,12 +22,12 @@ LOOPS = {
     "igamma_grad_a": (jax.lax.igamma_grad_a, special.igamma_grad_a_impl),
     "regularized_incomplete_beta": (jax.lax.betainc, special.regularized_incomplete_beta_impl),
 }
-"""By name: the function, which has a derivative, and the program that JAX makes of it."""
+"""Name → the function, which has a derivative, and JAX's implementation as a program."""
 
 
 @handles(*LOOPS)
 def incomplete(equation: Equation, *x: Any) -> Any:
-    """As JAX computes it, in f32 at least."""
+    """Compute the function as JAX does, in f32 at least."""
     wide = np.promote_types(equation.results[0].dtype, np.float32)
     function, loops = LOOPS[equation.name]
 

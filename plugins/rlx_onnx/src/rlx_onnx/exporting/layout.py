@@ -1,4 +1,4 @@
-"""How ops are written that move elements, read them by number, or go over windows of them."""
+"""Export of ops that move elements, index them, or compute over windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ops of rlx are written, each as operations of ONNX that mean the same."""
+"""Export of ops of rlx, each as equivalent operations of ONNX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How complex numbers and Fourier transforms are written: complex values are tensors of pairs, real parts first, as for DFT."""
+"""Export of complex numbers and Fourier transforms: complex values are tensors of pairs, real parts first, as for DFT."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def real_fft(w: Writer, node: Any, x: str) -> Any:
 
 @emits("rlx.inverse_real_fft")
 def inverse_real_fft(w: Writer, node: Any, z: str) -> Any:
-    """By the whole spectrum: onnxruntime has no inverse of half of one."""
+    """Emit the transform of the full spectrum: onnxruntime has no inverse of half of one."""
     n, (*others, last) = node.op.n, node.op.axes
     if not isinstance(n, int):
         raise UnsupportedError(f"real numbers of a spectrum, {n} of them, are not written", hint="a size that is known")

@@ -26,7 +26,7 @@ ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
 Emit = Callable[..., Any]
 
 TABLE: Final[dict[str, Emit]] = {}
-"""What writes an op, by the op's full name; `operations` fills it."""
+"""Full name of an op → function that exports it; `operations` fills it."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -45,7 +45,7 @@ class Writer:
     """Collects the parts of an ONNX graph.
 
     Attributes:
-        nodes, initializers: What was written so far.
+        nodes, initializers: The nodes and initializers written so far.
         symbols: A symbol → the input and the axis that have its size.
     """
 

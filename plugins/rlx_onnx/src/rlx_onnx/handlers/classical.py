@@ -217,7 +217,7 @@ def _leaves_of(forest: Forest, x: Any) -> Any:
 
 
 def _weights(node: OnnxNode, forest: Forest, kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each leaf adds to each result, and which results it has anything for: `[nodes, results]`."""
+    """Return the contribution of each leaf to each result, and whether it has one: `[nodes, results]`."""
     listed = [node.get(f"{kind}_{name}", []) for name in ("treeids", "nodeids", "ids")]
     weights = _floats(node, f"{kind}_weights", [])
     if {len(each) for each in listed} != {weights.size}:

@@ -139,7 +139,7 @@ def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
 
 @handles("NonZero", finds_sizes=True)
 def nonzero(node: OnnxNode, x: Any) -> Any:
-    """Where elements are not 0, as index tuples in columns."""
+    """The positions of elements that are not 0, as index tuples in columns."""
 
     def places(data: np.ndarray) -> tuple[np.ndarray, ...]:
         return (np.array(np.nonzero(np.atleast_1d(data)), np.int64),)

@@ -98,7 +98,7 @@ def _scanned(step: Callable[..., Any], first: tuple[Any, ...], z: Any, lengths: 
 
 
 def _weights(node: OnnxNode, w: Any, r: Any, b: Any, direction: int, gates: int) -> tuple[Any, Any, Any, Any]:
-    """Of one direction, `[in, gates·hidden]` and `[hidden, gates·hidden]`, and both biases."""
+    """Return the weights of one direction, `[in, gates·hidden]` and `[hidden, gates·hidden]`, and both biases."""
     if w.ndim != 3 or r.ndim != 3:
         raise FormatError(f"{node}: its weights have {w.ndim} and {r.ndim} axes, not 3")
     size = gates * r.shape[2]

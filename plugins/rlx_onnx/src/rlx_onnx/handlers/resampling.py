@@ -71,7 +71,7 @@ def _crops(node: OnnxNode) -> bool:
 
 
 def _scale(node: OnnxNode, own: Any, wanted: Any = None, scale: float | None = None) -> float:
-    """By how much an axis grows; of one of unknown size, a whole number."""
+    """Return the scale factor of an axis; an integer for an axis of unknown size."""
     if isinstance(own, int) and (scale is not None or isinstance(wanted, int)):
         return wanted / own if scale is None else scale
     by = wanted // own if scale is None else scale
@@ -96,7 +96,7 @@ def _by_policy(node: OnnxNode, own: list[Any], wanted: list[Any]) -> tuple[list[
 
 
 def _places(node: OnnxNode, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
-    """Where the cells of the result lie among those of an axis."""
+    """Return the positions of the result's cells among those of an axis."""
     mode = node.choice(
         "coordinate_transformation_mode",
         "half_pixel" if node.op == "Resize" else "asymmetric",

@@ -88,7 +88,7 @@ def _loaded(model: Any, inputs: Mapping[str, Any] | None, known: Mapping[str, An
 
 
 def called(model: Any) -> str:
-    """What errors call a model: the name of its file or of its graph."""
+    """Return a model's name in errors: the name of its file or of its graph."""
     if isinstance(model, onnx.ModelProto):
         return model.graph.name or "model"
     return Path(model).name
@@ -284,7 +284,7 @@ def _is_parameter(value: Any) -> bool:
 
 
 def rlx_name(array: np.ndarray) -> str:
-    """What rlx calls an array's dtype; nothing for texts."""
+    """Return the name of an array's dtype in rlx; empty for texts."""
     return dtype_of(array.dtype).name if array.dtype.kind in "biufcV" else ""
 
 

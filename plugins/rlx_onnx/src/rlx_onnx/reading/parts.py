@@ -78,7 +78,7 @@ def _untraceable(walked: Walked) -> Callable[..., Any]:
 
 
 class _PartPlan:
-    """Which node is in which part, and what parts hand on."""
+    """The assignment of nodes to parts, and the values passed between parts."""
 
     def __init__(self, walked: Walked) -> None:
         self.walked = walked

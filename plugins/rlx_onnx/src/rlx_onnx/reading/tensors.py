@@ -63,7 +63,7 @@ _LARGEST: Final = 2**40
 
 
 def element_name(element: int) -> str:
-    """What ONNX calls an element type: `FLOAT16`."""
+    """Return ONNX's name of an element type: `FLOAT16`."""
     known: dict[int, str] = {number: name for name, number in TensorProto.DataType.items()}
     return known.get(element, f"type {element}")
 

@@ -56,7 +56,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "ImageDecoder": "decoded pictures as an input",
     "TreeEnsemble": "the ensemble as comparisons and sums",
 }
-"""What would serve in place of operations that this package leaves out."""
+"""Alternatives to operations that this package does not support."""
 
 
 @frozen

@@ -119,7 +119,7 @@ def decided(relation: str, a: Any, b: Any) -> bool:
 
 
 def traced(value: Any) -> Any:
-    """What rlx's functions take: sizes become values of the program."""
+    """Return a value as an argument of rlx's functions: sizes become values of the program."""
     if not is_sizes(value):
         return value
     parts = [rlx.asarray(each, dtype=rlx.i64) for each in value.ravel()]

@@ -23,7 +23,7 @@ def _solve(a: Any, b: Any, left: bool = True) -> Any:
 
 @aten("_linalg_check_errors")
 def check_errors(info: Any, name: str, *, is_matrix: bool) -> None:
-    """Nothing: what fails is an error when it runs."""
+    """Do nothing: failures are errors at run time."""
 
 
 @aten("cholesky_solve")

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Here:
-    """Where a walk is: the node that is being handled, and the key that numbers are drawn from."""
+    """The state of a walk: the current node, and the key for random numbers."""
 
     def __init__(self, key: random.Key | None = None) -> None:
         self.node: Any = None

@@ -78,7 +78,7 @@ def _max_pool_places(axes: int) -> Any:
 
 
 def _first_places(x: Any, values: Any, w: _Windows) -> Any:
-    """Of every window the first cell that equals the largest, or is NaN."""
+    """Return the first cell of every window that equals the largest, or is NaN."""
     axes = len(w.kernel)
     cells = x.shape[-axes:]
     best: Any = None

@@ -1,4 +1,4 @@
-"""Which dtype operands meet in, by torch's rules: a tensor has more say than a scalar of the same category.
+"""Type promotion by torch's rules: a tensor has priority over a scalar of the same category.
 
 rlx promotes `i64 + f32` to f64 as NumPy does, torch to f32; so handlers cast by these rules, and rlx has nothing left to promote.
 """

@@ -62,7 +62,7 @@ class BackwardCut:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """What the unknown numbers are for known sizes."""
+        """Values of the unknown numbers for known sizes."""
         dealt = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
         return {**dealt, **numbers(_KEY_ROWS, self.key_rows)}
 
@@ -138,7 +138,7 @@ class BackwardPlan(AttentionPlan):
 
     @property
     def segments(self) -> int:
-        """Into how many parts an item is cut."""
+        """Number of segments of an item."""
         return self.dealt.segments
 
     @property

@@ -29,7 +29,7 @@ class BackwardProducts:
 
     Args:
         plan: The choices.
-        name: What functions' names begin with.
+        name: Prefix of functions' names.
     """
 
     def __init__(self, plan: BackwardPlan, name: str) -> None:

@@ -34,7 +34,7 @@ __all__ = ["Backward"]
 
 @frozen(eq=False)
 class Pointers:
-    """Where the operands and results begin, by their positions, and the memory that threads share."""
+    """Start addresses of the operands and results, by their positions, and the memory shared by threads."""
 
     operands: Mapping[int, ir.LlvmValue]
     results: Mapping[int, ir.LlvmValue]
@@ -58,12 +58,12 @@ class SharedHead:
     memory: dict[str, ir.LlvmValue]
 
     def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a head of an operand begins."""
+        """Return the start address of a head of an operand."""
         at = plan.operand(position)
         return offset(b, self.pointers.operands[position], (self.batch, at.batch), (head, at.head))
 
     def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a head of a result begins."""
+        """Return the start address of a head of a result."""
         at = plan.result(position)
         return offset(b, self.pointers.results[position], (self.batch, at.batch), (head, at.head))
 
@@ -114,7 +114,7 @@ class Backward:
         return ir.Function(self.plan.simd.module, KERNEL, name)
 
     def _clear(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> None:
-        """Nothing attends to anything: all cotangents are 0."""
+        """Set all cotangents to 0, for an attention without keys or queries."""
         plan, p = self.plan, self.plan.problem
         zero = number(plan.simd, 0.0)
         for i, (heads, positions, features) in enumerate(

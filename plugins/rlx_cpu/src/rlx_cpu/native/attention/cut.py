@@ -1,4 +1,4 @@
-"""How attention is cut up: a head's queries into row tiles and its keys into panels, as in a matrix product."""
+"""The blocking of attention: a head's queries into row tiles and its keys into panels, as in a matrix product."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AttentionCut:
 
     @property
     def parts(self) -> int:
-        """Into how many parts the items are cut: heads that share keys stay together where there are enough of them."""
+        """Number of parts of the items: heads that share keys stay together if there are enough of them."""
         shared = self.problem.batch * self.problem.kv_heads
         return max(1, min(MOST_PARTS, shared if shared >= self.sizes.fewest_parts else self.items))
 

@@ -155,7 +155,7 @@ def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir
 def _sum(
     b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, column: ir.LlvmValue
 ) -> ir.LlvmValue:
-    """Where the sums of a row are, from `column` on."""
+    """Return the address of the sums of a row, from `column` on."""
     return offset(b, tile.sums, (row, plan.sum_nbytes), (column, plan.simd.itemsize))
 
 

@@ -32,7 +32,7 @@ class ByPosition:
     Attributes:
         words: The elements in memory and in registers.
         panels: Its features in vectors.
-        tiles: How many tiles of the left side read all of it.
+        tiles: Number of tiles of the left side that read all of it.
     """
 
     words: Words
@@ -99,7 +99,7 @@ class ByPosition:
     def panel(
         self, b: ir.IRBuilder, head: ir.LlvmValue, start: ir.LlvmValue, position: ir.LlvmValue, vectors: int
     ) -> ir.LlvmValue:
-        """Where the panel that begins with vector `start` has its row `position`."""
+        """Return the address of row `position` of the panel that begins with vector `start`."""
         if self.is_direct:
             column = times(b, start, self.simd.lanes)
             return offset(b, head, (column, self.strides.feature), (position, self.strides.position))

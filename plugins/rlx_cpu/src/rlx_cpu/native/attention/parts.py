@@ -42,7 +42,7 @@ def fitting_dtypes(node: Node) -> bool:
 
 @frozen(eq=False)
 class ScoreRows:
-    """Which rows of scores: of a batch entry and a head, from query `first` on."""
+    """A range of rows of scores: batch entry, head, and first query."""
 
     batch: ir.LlvmValue
     head: ir.LlvmValue
@@ -106,7 +106,7 @@ class Logits:
 
     @property
     def _integer(self) -> ir.IntType:
-        """What holds every position that scores compare: half as wide as addresses, but for a window beyond all bounds."""
+        """The integer type of positions in scores: half as wide as addresses, except for a window beyond all bounds."""
         sizes, terms = self.problem.sizes, self.problem.scores.kernel.values
         if not all(map(is_known, sizes)):
             return I32  # the binding checks the range

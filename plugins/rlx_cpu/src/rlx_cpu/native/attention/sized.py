@@ -43,7 +43,7 @@ class AttentionForm:
     """Attention for all sizes.
 
     Attributes:
-        layout: Where operands and results lie, for all sizes.
+        layout: Layout of operands and results, for all sizes.
     """
 
     op: Attention

@@ -74,8 +74,8 @@ class Body:
     Attributes:
         lir: The plan.
         steps: Its steps with elements, in order.
-        words: How many addresses there are.
-        table: Where they stand, once there is a function for them.
+        words: Number of addresses.
+        table: The table of addresses, once there is a function for them.
         statuses: The status words of steps, and what these report.
     """
 
@@ -199,7 +199,7 @@ class Body:
         return self._base(b, at, room, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
 
     def placed(self, number: int) -> Alias:
-        """Where an output lies."""
+        """Return the location of an output."""
         return placement(self.lir.graph.outputs[number], self.lir.aliases)
 
     def is_input(self, number: int, source: int) -> bool:

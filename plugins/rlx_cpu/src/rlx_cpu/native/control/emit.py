@@ -199,7 +199,7 @@ def _numbered(steps: Iterable[Fault]) -> tuple[list[Fault], dict[Fault, int]]:
 
 
 def origins(op: Op, plan: Lir, layout: Layout) -> list[InputOrigin]:
-    """Where the inputs of one of an op's graphs come from."""
+    """Return the origins of the inputs of one of an op's graphs."""
     bound = [place is not None and place.is_bound for place in layout.operands]
     count = len(plan.graph.inputs)
     if isinstance(op, If):

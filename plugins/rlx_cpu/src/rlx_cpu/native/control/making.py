@@ -60,7 +60,7 @@ class Bodies:
         """The body of a plan, its functions in the module.
 
         Args:
-            origins: Of its graph's inputs.
+            origins: Origins of its graph's inputs.
         """
         sources = dict(zip(lir.graph.inputs, origins, strict=True))
         steps: list[BodyStep] = []
@@ -86,7 +86,7 @@ class Bodies:
         return Body(lir, tuple(steps), words, constants)
 
     def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> tuple[int, int]:
-        """Which pack of the outer step a step's pack is, or is a round's of, and the bytes from one round's to the next's."""
+        """Return the outer step's pack that contains a step's pack, and the latter's stride in bytes per iteration."""
         value = step.node.operands[pack.operand]
         assert value is not None, "a pack is of an operand that is there"
         at = placement(value, lir.aliases)
@@ -119,7 +119,7 @@ class Bodies:
 
 
 def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> Layout:
-    """Where the operands and results of a body's step lie, and which of them are the same, or others, in every round or run."""
+    """Return the layout of a body's step, with the operands that are invariant or indexed in the loop, or bound."""
 
     def known(value: Value | None) -> Place | None:
         if value is None:

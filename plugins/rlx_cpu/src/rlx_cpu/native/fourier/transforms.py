@@ -46,9 +46,9 @@ class TransformRows:
     """Rows that are transformed each for itself.
 
     Attributes:
-        count: How many.
+        count: Number of rows.
         n: Elements of a row.
-        dtype: Of real and imaginary parts.
+        dtype: Dtype of real and imaginary parts.
     """
 
     count: int

@@ -59,8 +59,8 @@ class Chains:
     """Code that adds updates up.
 
     Attributes:
-        dtype: Of the elements; those of two bytes are added in f32 and rounded once.
-        inner: Of those, in a row.
+        dtype: Dtype of the elements; elements of two bytes are added in f32 and rounded once.
+        inner: Elements in a row.
         workspace: Memory for heads and links.
         is_nontemporal: Whether whole vectors go past the caches.
     """

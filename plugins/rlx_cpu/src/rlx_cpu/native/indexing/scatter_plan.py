@@ -25,7 +25,7 @@ def mode_of(op: Any) -> str:
 
 @frozen
 class ScatterCut:
-    """How a result is shared out.
+    """The partition of a result over threads.
 
     Attributes:
         block: Elements of a block of columns.
@@ -69,7 +69,7 @@ class Scattering:
         return cls(problem, mode, element, inner, operands, op.name.rpartition(".")[2])
 
     def cut(self, machine: CpuMachine) -> ScatterCut:
-        """How it is shared out, for known sizes."""
+        """Return the partition for known sizes."""
         sizes, lines = machine.indexing, self.problem.lines
         is_whole = lines >= sizes.fewest_units or self.inner < 2 * sizes.columns
         block = self.inner if is_whole else sizes.columns

@@ -54,7 +54,7 @@ _NBYTES_PER_CODE: Final = 8
 
 @frozen
 class Processor:
-    """What code is for.
+    """The target of code.
 
     Attributes:
         features: LLVM's feature string.
@@ -84,7 +84,7 @@ def _llvm_version() -> object:
 @cache
 @protected
 def triple() -> str:
-    """What LLVM calls this machine."""
+    """Return LLVM's triple of this machine."""
     found: str = llvm.get_process_triple()
     return found
 
@@ -92,7 +92,7 @@ def triple() -> str:
 @cache
 @protected
 def host_name() -> str:
-    """What LLVM calls this machine's processor."""
+    """Return LLVM's name of this machine's processor."""
     found: str = llvm.get_host_cpu_name()
     return found
 
@@ -168,7 +168,7 @@ class ExecutionEngine:
 
     @protected
     def address(self, function: str) -> int:
-        """Where a function starts; 0 if none has that name."""
+        """Return the address of a function; 0 if no function has that name."""
         return int(_engines[self._key].get_function_address(function))
 
     def __del__(  # defaults, because globals go first at the end
@@ -297,7 +297,7 @@ class _CodegenPipeline:
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
 
     def code(self, module: llvm.ModuleRef) -> bytes:
-        """What `TargetMachine.emit_object` does."""
+        """Return the object code, as `TargetMachine.emit_object` does."""
         with ffi.OutputString() as error:
             made = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(self.machine, module, 1, error)
             if not made:

@@ -53,8 +53,8 @@ KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
 platforms it is then in a register that is not read."""
 
 CALLED = ir.FunctionType(VOID, [POINTER, I64, I64, I64, I64])
-"""How every step's function is called: after the arguments of `KERNEL`, the address of the threads that wait for work
-(`llvm.team`), 0 where one thread is alone. Only functions that hold graphs take it."""
+"""The type with which every step's function is called: after the arguments of `KERNEL`, the address of the team of waiting
+threads (`llvm.team`), 0 for a single thread. Only functions with nested graphs use it."""
 
 OUTER = '"rlx-outer"'
 """An attribute of functions that do little but call others which take long: their machine code is made in half the time."""

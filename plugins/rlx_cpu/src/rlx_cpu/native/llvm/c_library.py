@@ -14,7 +14,7 @@ MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
     *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
-"""What kernels call a lane at a time."""
+"""Functions that kernels call for each lane."""
 
 IMPLICIT = (
     *("memcpy", "memset", "memmove"),

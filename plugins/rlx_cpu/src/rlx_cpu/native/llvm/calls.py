@@ -133,7 +133,7 @@ _servers: dict[object, float] = {}
 """Every server, with the time at which it was started; once it runs, infinity. One without memory to begin with stays in it."""
 
 _generation = 0
-"""How many forks this process has behind it."""
+"""Number of forks between the first process and this one."""
 
 _is_over = False
 

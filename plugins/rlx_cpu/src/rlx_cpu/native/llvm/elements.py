@@ -18,7 +18,7 @@ __all__ = ["for_memory", "held_type", "load_elements", "pieces", "store_elements
 
 
 def held_type(dtype: DType, lanes: int = 1) -> Any:
-    """What registers hold of elements of `dtype`."""
+    """Return the register type of elements of `dtype`."""
     return memory_type(dtype.accumulator, lanes)
 
 

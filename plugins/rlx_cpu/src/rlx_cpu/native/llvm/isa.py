@@ -100,7 +100,7 @@ PORTABLE: Final = {
     "neon": "generic",
     "sse2": "x86-64",
 }
-"""What all processors with a set have in common, as LLVM calls it: the levels of the x86-64 psABI."""
+"""LLVM's name of the common baseline of all processors with a set: the levels of the x86-64 psABI."""
 
 
 def available(host: Host | None = None) -> tuple[Isa, ...]:

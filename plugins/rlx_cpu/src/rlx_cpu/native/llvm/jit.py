@@ -69,7 +69,7 @@ class JitCode:
             self._stored = None
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name.
+        """Return the address of a function; KeyError if no function has that name.
 
         Raises:
             RuntimeError: LLVM did not take the code.

@@ -35,7 +35,7 @@ def features(isa: Isa, host: Host) -> str:
 
 
 def machine_words(isa: Isa) -> str:
-    """Everything about the machine and the compiler that changes the code of a text."""
+    """Return all properties of the machine and the compiler that affect the code of a text."""
     return _words(isa, this_host())
 
 
@@ -45,12 +45,12 @@ def _words(isa: Isa, host: Host) -> str:
 
 
 def triple_for(isa: Isa) -> str:
-    """What LLVM calls the machines that an instruction set's portable code is for."""
+    """Return LLVM's triple of the targets of an instruction set's portable code."""
     return f"{isa.arch}-unknown-linux-gnu"
 
 
 def processor(isa: Isa) -> Processor:
-    """What code of an instruction set is for: this machine, or every machine that has the set."""
+    """Return the target of an instruction set's code: this machine, or every machine that has the set."""
     _initialise()
     host = this_host()
     if isa.cpu is None:

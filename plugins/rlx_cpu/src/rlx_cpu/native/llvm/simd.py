@@ -104,7 +104,7 @@ class Simd:
     """Vectors of one dtype.
 
     Args:
-        module: Where intrinsics are declared.
+        module: Module in which intrinsics are declared.
         isa: Decides how many lanes a vector has.
         dtype: f32 or f64.
     """
@@ -230,7 +230,7 @@ class Simd:
         return b.extract_element(value, ir.LlvmConstant(I32, 0))
 
     def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
-        """As many vectors as lanes, as a matrix, transposed."""
+        """Return the transposition of a square matrix with one vector per row."""
         assert len(rows) == self.lanes, "a square block"
         return transposed(b, rows)
 

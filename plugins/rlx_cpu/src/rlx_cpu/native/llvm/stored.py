@@ -121,7 +121,7 @@ class Stored:
 
     @property
     def _element(self) -> Any:
-        """What memory is accessed as: 16 bits are an integer, whatever they mean, and a bool is a byte."""
+        """The type of memory accesses: an integer for any 16-bit dtype, and a byte for a bool."""
         return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
     @property

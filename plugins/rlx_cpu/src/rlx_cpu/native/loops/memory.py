@@ -219,6 +219,6 @@ class KernelBuffers:
 
 
 def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
-    """Which lanes a shuffle takes."""
+    """Return the mask of a shuffle."""
     found = list(lanes)
     return ir.LlvmConstant(ir.VectorType(I32, len(found)), found)

@@ -95,7 +95,7 @@ class Loops:
             self.part(number)
 
     def write_totals(self) -> None:
-        """What follows such a prologue: partial results combined and stored."""
+        """Emit the kernel after such a prologue: combine and store partial results."""
         self._open()
         with self._share(self.shape.units) as unit:
             self.total(unit)
@@ -359,7 +359,7 @@ class Loops:
         return b.if_then(b.icmp_signed("==", at.chunk, sized(b, shape.chunks - 1)))
 
     def _bounds(self, at: At, axis: int, size: int | ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
+        """Return the bounds of a loop over `size` steps: the complete range, or that of its chunk."""
         b, shape = self.builder, self.shape
         limit = size if isinstance(size, ir.LlvmValue) else sized(b, size)
         if at.chunk is None or axis != shape.first_row_axis:

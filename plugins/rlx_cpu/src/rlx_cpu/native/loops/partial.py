@@ -21,7 +21,7 @@ __all__ = ["Partials"]
 
 @frozen(eq=False)
 class Partials:
-    """Where partial results lie: for each row or strip of rows, for each reduction and vector, one slot a chunk."""
+    """Memory of partial results: for each row or strip of rows, for each reduction and vector, one slot per chunk."""
 
     builder: ir.IRBuilder
     shape: Shape

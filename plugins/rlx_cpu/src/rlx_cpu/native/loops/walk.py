@@ -1,8 +1,8 @@
-"""How a kernel is walked: which axis has the lanes, which units threads share out, and where in a unit code stands.
+"""The iteration scheme of a kernel: the lane axis, the units that are distributed over threads, and positions in a unit.
 
-The *lane axis* is the one along which memory is contiguous. Where it is an axis of the row, a unit is one row and reductions
-end with a fixed tree over lanes; where it is an axis of the grid, a unit is one vector of rows, side by side, and reductions
-stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
+The *lane axis* is the one along which memory is contiguous. If it is an axis of the row, a unit is one row and reductions end
+with a fixed tree over lanes; if it is an axis of the grid, a unit is one vector of adjacent rows, and reductions stay in lanes.
+An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class Shape:
         return max(self.lanes, ALIGNMENT // narrowest)
 
     def prefetch_distance(self, load: Load, loop: int) -> int:
-        """How many bytes ahead a load prefetches, in which loop over a row; 0 unless it walks more memory than caches hold, front
-        to back, unit after unit. Where several loops find a row in a cache, the second prefetches the next row."""
+        """Return a load's prefetch distance in bytes, in one loop over a row; 0 unless it reads more memory than caches hold
+        sequentially, unit after unit. If later loops read the row from a cache, the second prefetches the next row."""
         if self.is_sized:
             is_line = self.is_told_chunks and self.is_in_row and len(self.kernel.row_axes) == 1
             return self.sizes.prefetch_nbytes if is_line and load.strides[self.lane] == load.dtype.itemsize else 0
@@ -162,8 +162,9 @@ class Shape:
 
     @cached_property
     def nontemporal(self) -> tuple[Store, ...]:
-        """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
-        end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
+        """Stores to large results that are nontemporal: each row has the alignment of the result's start in its line, and is
+        written completely in vectors without conversion (LLVM fuses narrowing and stores, for which there is no nontemporal
+        form)."""
         found: list[Store] = []
         for store in self.kernel.stores if self.is_in_row and not self.is_sized else ():
             dtype = self.kernel.buffers[store.buffer].dtype
@@ -208,7 +209,7 @@ class Shape:
 
     @cached_property
     def rows_at_once(self) -> int:
-        """How many short rows of an element-wise kernel a unit takes."""
+        """Number of short rows of an element-wise kernel in a unit."""
         if self.block is None or not self.outer or self.crossing is not None or not self.has_known_lanes:
             return 1
         return rows_at_once(self.kernel, self.outer[-1], self.lane, self.lanes) if self.size <= self.block else 1
@@ -431,9 +432,9 @@ class At:
 
     Attributes:
         index: The position on each axis that has one, as i64; for the lane axis that of the first lane.
-        active: How many of the lanes exist; all except in a tail. An LLVM value if that is not known.
+        active: Number of lanes that exist; all except in a tail. An LLVM value if that is not known.
         slot: The place of this vector in rows of kept values, counted in vectors.
-        chunk: Which chunk of the row this is, where rows are cut.
+        chunk: Index of the row's chunk, if rows are cut.
         tile: The row and the column of this vector in the tiles of transposed loads.
         steps: Constant offsets added to the position on an axis.
     """

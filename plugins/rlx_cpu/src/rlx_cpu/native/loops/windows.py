@@ -26,12 +26,12 @@ _MOST_SUMS = 10
 
 @frozen
 class LaneWindows:
-    """How a unit takes places side by side.
+    """The adjacent positions of a unit.
 
     Attributes:
-        axis: The axis of the grid along which they lie.
-        places: How many a unit has; the last along the axis may have fewer.
-        vectors: How many vectors of the lane axis it has at each.
+        axis: The axis of the grid along which they are adjacent.
+        places: Number of positions in a unit; the last unit along the axis may have fewer.
+        vectors: Number of vectors of the lane axis at each.
         row_axis: The axis of the row whose steps are written out.
     """
 

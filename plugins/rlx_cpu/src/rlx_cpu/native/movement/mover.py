@@ -163,7 +163,7 @@ class Mover:
         return transposed(b, rows)
 
     def _until(self, first: ir.LlvmValue, side: int, end: int) -> ir.LlvmValue:
-        """Where a tile of `side` that begins at `first` ends: at `end` at the latest."""
+        """Return the end of a tile of `side` that begins at `first`: at most `end`."""
         b = self.builder
         after = b.add(first, index(side))
         return after if end % side == 0 else b.select(b.icmp_signed("<", after, index(end)), after, index(end))

@@ -27,7 +27,7 @@ LONGEST_STEP = 8
 
 
 class Stores(Enum):
-    """How a row is written: by ordinary stores, or past the caches (see `nontemporal`)."""
+    """The kind of a row's stores: ordinary or nontemporal (see `nontemporal`)."""
 
     ORDINARY = auto()
     NONTEMPORAL = auto()
@@ -37,7 +37,8 @@ class Stores(Enum):
 
 
 def stores_of(isa: Isa, to: int, outer: Sequence[Axis], nbytes: int) -> Stores:
-    """How rows of `nbytes` go past the caches that begin `to` bytes and steps along `outer` axes after a cache line."""
+    """Return the kind of nontemporal stores for rows of `nbytes` that begin `to` bytes and steps along `outer` axes after a
+    cache line."""
     if all(step % CACHE_LINE == 0 for step in (to, *(axis.to for axis in outer))):
         return Stores.NONTEMPORAL
     return Stores.NONTEMPORAL_WITHIN if nbytes >= isa.machine.movement.aligned_row_nbytes else Stores.ORDINARY
@@ -61,7 +62,7 @@ class Rows:
 
     @property
     def alignment(self) -> int:
-        """What every access may count on: 8 bytes may be a complex number of two floats."""
+        """The alignment of every access: 8 bytes may be a complex number of two floats."""
         return min(self.itemsize, 4)
 
     @property

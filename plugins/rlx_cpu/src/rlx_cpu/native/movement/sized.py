@@ -186,7 +186,7 @@ def axes_within(box: Box, step: int, most: int) -> tuple[Axis, ...] | None:
 
 
 def kind_of(box: Box, itemsize: int) -> Kind:
-    """What its rows are."""
+    """Return the kind of a box's rows."""
     if box.operand is not None and is_transposed(box.axes, itemsize):
         return box.axes[-2:]
     last = box.axes[-1]

@@ -33,7 +33,7 @@ class Digit:
 
     Attributes:
         shift: Its lowest bit.
-        width: How many.
+        width: Number of bits.
         first: The number of its first counter.
     """
 
@@ -68,7 +68,7 @@ class Radix:
 
     @property
     def digits(self) -> tuple[Digit, ...]:
-        """Of a key, or of each half of a long one."""
+        """The digits of a key, or of each half of a long one."""
         bits = min(self.keys.bits, 32)
         count = -(-bits // (11 if self.is_wide else 8))
         widths = [bits // count + (k < bits % count) for k in range(count)]

@@ -60,7 +60,7 @@ class Ranks:
         return 2 * self.keys_nbytes
 
     def place(self, b: ir.IRBuilder, scratch: ir.LlvmValue, i: ir.LlvmValue) -> ir.LlvmValue:
-        """Where element `i` goes, after `count`."""
+        """Return the position of element `i` in the sorted row, after `count`."""
         found = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
         return b.zext(found, index(0).type) if self.keys.bits < 64 else found
 

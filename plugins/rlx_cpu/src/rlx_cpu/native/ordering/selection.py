@@ -30,7 +30,7 @@ class PositionList:
     """A list of positions under construction.
 
     Attributes:
-        words: Where it is.
+        words: Its address.
         count: A variable: how many there are.
     """
 

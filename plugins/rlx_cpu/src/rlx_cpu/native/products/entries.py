@@ -1,4 +1,4 @@
-"""Where the products of a batch find their matrices, in generated code."""
+"""Offsets of the matrices of a batch of products, in generated code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def walk(b: ir.IRBuilder, number: ir.LlvmValue, axes: Axes) -> ir.LlvmValue:
 
 
 def b_entry(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue) -> ir.LlvmValue:
-    """Which of B's own matrices product `entry` takes."""
+    """Return the index of the matrix of B that product `entry` uses."""
     if not all(map(is_known, product.batch)):
         return entry if product.b_shape == product.batch else index(0)
     strides, step = [], 1

@@ -31,10 +31,10 @@ __all__ = [
 
 @frozen(eq=False)
 class TileElements:
-    """Which elements a vector holds: `row`, and columns from `column` on.
+    """Position of a vector's elements: `row`, and columns from `column` on.
 
     Attributes:
-        batch: Which product of a batch.
+        batch: Index of the product in a batch.
         mask: The lanes that exist; `None` for all.
         tile: The first row of its tile, and `ahead`, how many rows after that it is.
     """

@@ -103,7 +103,7 @@ def emit_product(
     """The product of the first two operands into the first result, then `epilogue`.
 
     Args:
-        axes: How many axes of the first are summed over, where it is no matrix.
+        axes: Number of summed axes of the first operand, if it is no matrix.
         keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
     """
     a, b = layout.operands[:2]

@@ -93,7 +93,7 @@ class CommonWork:
         """Do a part's share of the items.
 
         Args:
-            name: Of the function that calls.
+            name: Name of the calling function.
             kernels: The inner loops by rows and vectors.
         """
         common, tiles = common_of(self.kind), self.plan.blocks

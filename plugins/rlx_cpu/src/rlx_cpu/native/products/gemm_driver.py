@@ -185,6 +185,6 @@ class GemmEmitter:
         return GemmBuffers(buffers, a, source, c, shared, own, panels)
 
     def _kept(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
-        """Where panels are that are kept for many calls: after the workspace, if there is one."""
+        """Return the address of panels that are kept for many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
         return pointer_at(b, buffers, first + self.plan.has_memory)

@@ -133,11 +133,11 @@ def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 def epilogue_of(
     op: ElementwiseRegion, node: Node, layout: Layout, rows: int, line: int = 0, *, prefetched_nbytes: int | None = None
 ) -> MakeEpilogue:
-    """What makes the stage of a region.
+    """Return the function that creates the stage of a region.
 
     Args:
-        rows: Of a batch entry of the product.
-        line: Of one of its lines, with which tiles end; 0 where rows are not in lines.
+        rows: Rows of a batch entry of the product.
+        line: Rows of one of its lines, at whose end tiles end; 0 without lines.
         prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
     """
     others = layout.operands[2:]
@@ -192,7 +192,7 @@ class Tensor:
         strides: Bytes for each of them, 0 where the tensor is repeated.
         rows: Rows of one of the product's batch entries.
         line: Rows of one of its lines, with which tiles end; 0 where rows are not in lines.
-        pointer: Where it starts.
+        pointer: Its start address.
     """
 
     place: Place

@@ -24,14 +24,14 @@ from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of,
 __all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
 
 Panels = Literal["ahead", "held", "shared", "packed", "direct"]
-"""Where panels of B come from: packed when it was bound, before the loop around the product, by all threads before, by each
+"""The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
 thread for itself, or not packed."""
 
 AT_HAND: Final = ("ahead", "held", "shared")
-"""Where panels of all of B are packed before any item is begun."""
+"""Cases in which panels of all of B are packed before any item is started."""
 
 Rows = Literal["direct", "copied", "packed"]
-"""What A's rows are read from: where they lie, rows of words, or tiles `[k, rows]`."""
+"""The source of A's rows: in place, rows of words, or tiles `[k, rows]`."""
 
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
@@ -151,7 +151,7 @@ class ProductPlan:
 
     @property
     def lines(self) -> int:
-        """How many lines the rows are in."""
+        """Number of lines of the rows."""
         return prod(size for size, _ in self.product.lines)
 
     @property
@@ -225,7 +225,7 @@ class ProductPlan:
 
     @property
     def panels(self) -> Panels:
-        """Where the inner loop finds B."""
+        """The source of B in the inner loop."""
         if self.sources is not None:
             return self.sources.panels
         p = self.product
@@ -257,7 +257,7 @@ class ProductPlan:
 
     @property
     def form(self) -> str:
-        """How a bound B is packed."""
+        """The form in which a bound B is packed."""
         return "pairs" if self.words.is_pair else "panels"
 
     @property

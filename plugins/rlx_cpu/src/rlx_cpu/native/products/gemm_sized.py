@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
-"""What follows the product of a node, of unknown size or not, whose operands lie somewhere."""
+"""Returns the epilogue of a node's product, of unknown size or not, with a given layout."""
 
 
 @frozen
 class Lying:
-    """Where an epilogue finds a tensor: bytes from a row of the product to the next, and from a column to the next.
+    """The layout of a tensor for an epilogue: bytes from a row of the product to the next, and from a column to the next.
 
     Attributes:
         by_row: `None` where there is one row.
@@ -244,9 +244,9 @@ def of_one_entry(known: MatrixProduct, like: MatrixProduct) -> MatrixProduct:
 
 
 def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None:
-    """Where code for all sizes that are read as this one finds its factors; `None` where that is the same for all.
+    """Return the factors' sources for all sizes with the same sources as this one; `None` if they are the same for all.
 
-    It is as in code for the size, but for rows whose distance changes: an item copies them.
+    The sources are as in code for the size, except rows whose stride changes: an item copies them.
     """
     if plan.is_bound and not known.batch:
         return None
@@ -286,7 +286,7 @@ def _has_known_terms(node: Node) -> bool:
 
 
 def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a product of unknown rows is cut."""
+    """Return the plan of a product of unknown rows."""
     known, lanes, b = plan.product, plan.words.simd.lanes, node.operands[1]
     assert b is not None, "a product has two operands"
     if not b.type.is_static:
@@ -299,7 +299,7 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 
 def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a product of unknown terms is cut."""
+    """Return the plan of a product of unknown terms."""
     known, words = plan.product, plan.words
     b = node.operands[1]
     assert b is not None, "a product has two operands"
@@ -315,7 +315,7 @@ def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 
 def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a batch of an unknown number of products is cut."""
+    """Return the plan of a batch of an unknown number of products."""
     known = plan.product
     sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
     if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":

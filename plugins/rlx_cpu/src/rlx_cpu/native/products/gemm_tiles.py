@@ -51,12 +51,12 @@ IN_FLIGHT: Final = 8
 
 
 EXACT: Final = 0.7
-"""How much smaller a tile may be that leaves nothing over: the loop is as fast while there are more products than loads."""
+"""Relative size of a smaller tile that is preferred because it leaves no remainder: products must still outnumber loads."""
 
 
 @frozen
 class Blocks:
-    """How one product is done.
+    """The blocking of one product.
 
     Attributes:
         rows: Tiles down M.

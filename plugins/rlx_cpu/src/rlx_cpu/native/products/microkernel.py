@@ -31,13 +31,13 @@ Masks = list["ir.LlvmValue | None"] | None
 """The lanes of each vector of B that there are; `None` for all of all."""
 
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
-"""Of arguments."""
+"""Types of the arguments."""
 
 SIGNATURE = ir.FunctionType(VOID, TYPES)
-"""Of a function without a pitch."""
+"""Signature of a microkernel without a pitch."""
 
 NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run", "pitch")
-"""What arguments are called in the text of a module."""
+"""Names of the arguments in the text of a module."""
 
 
 def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
@@ -135,7 +135,7 @@ class MicrokernelArguments(NamedTuple):
         column: ir.LlvmValue,
         **more: ir.LlvmValue,
     ) -> MicrokernelArguments:
-        """Of a product whose sums wait in C, that prefetches nothing and whose epilogue reads nothing; the last block of K."""
+        """Return the arguments of a product with sums in C, without prefetching and epilogue operands; the last block of K."""
         yes, zero, nowhere = ir.LlvmConstant(I1, 1), index(0), ir.LlvmConstant(POINTER, None)
         plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere, zero)
         return plain._replace(**more)
@@ -143,14 +143,14 @@ class MicrokernelArguments(NamedTuple):
 
 @frozen(eq=False)
 class GemmTile:
-    """Where the code of a tile is: its arguments, and the columns at which its vectors start, with the lanes that exist."""
+    """Context of a tile's code: its arguments, the first columns of its vectors, and the lanes that exist."""
 
     at: MicrokernelArguments
     starts: tuple[ir.LlvmValue, ...]
     masks: tuple[ir.LlvmValue | None, ...]
 
     def spot(self, b: ir.IRBuilder, i: ir.LlvmValue, j: int) -> TileElements:
-        """Which elements vector `j` of row `i` holds."""
+        """Return the position of the elements in vector `j` of row `i`."""
         first = self.at.row
         return TileElements(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
 
@@ -436,7 +436,7 @@ class Microkernel:
         return offset(b, c, i * by_row, j * self.simd.lanes * by_column)
 
     def _waiting(self, b: ir.IRBuilder, tile: GemmTile, i: int, j: int) -> tuple[ir.LlvmValue, ir.LlvmValue | None]:
-        """Where a vector of partial sums waits, and which lanes there are."""
+        """Return the address of a vector of partial sums, and its mask."""
         if self.result.sums_stride is None:
             return self._place(b, tile.at.c, i, j), tile.masks[j]
         return offset(b, tile.at.sums, i * self.result.sums_stride + j * self.simd.nbytes), None

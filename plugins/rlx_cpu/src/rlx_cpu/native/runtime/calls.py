@@ -22,7 +22,7 @@ class Call:
     Attributes:
         function: Its address.
         first: Bytes from the table's start to its buffers.
-        parts: Into how many parts its work is best cut; 0 for one a thread.
+        parts: Preferred number of parts; 0 for one per thread.
         is_threaded: Whether threads share it.
         polls: Whether it looks for signals, which the caller alone may be sent.
     """
@@ -51,7 +51,7 @@ def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
 
 
 def team_for(words: np.ndarray, table: int, threads: int, spin_us: int) -> Team:
-    """How an entry gets the threads of a pool for the run of some words, on the table at an address."""
+    """Return an entry's access to the threads of a pool for the run of some words, on the table at an address."""
     start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
     return Team(
         control_for(threads, spin_us), threads, start, finish, leave,

@@ -22,11 +22,11 @@ class ProgramCode(Protocol):
     """Machine code in this process."""
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
+        """Return the address of a function; KeyError if no function has that name."""
 
 
 codes: dict[str, ProgramCode] = {}
-"""The modules that are here, by name."""
+"""The loaded modules, by name."""
 
 
 def bring(modules: Mapping[str, ProgramCode]) -> None:

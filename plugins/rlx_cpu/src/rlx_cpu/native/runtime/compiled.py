@@ -27,7 +27,7 @@ __all__ = ["CompiledSteps", "NativeStep", "RunSettings", "Settings"]
 
 @frozen
 class RunSettings:
-    """How a program runs.
+    """Settings with which a program runs.
 
     Attributes:
         threads: The number of threads that run it.
@@ -45,7 +45,7 @@ class RunSettings:
 
 @frozen
 class Settings(RunSettings):
-    """How a program is compiled and runs.
+    """Settings with which a program is compiled and runs.
 
     Attributes:
         isa: The instruction set that it is compiled for.
@@ -94,7 +94,7 @@ class NativeStep:
         return evolve(self, code=code)
 
     def address_of(self, name: str) -> int:
-        """Where one of its functions is, once it is compiled."""
+        """Return the address of one of its functions, once it is compiled."""
         assert self.code is not None, "what runs has code"
         return self.code.address(name)
 
@@ -104,7 +104,7 @@ class CompiledSteps:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
-        codes: What has the functions of its steps.
+        codes: Code with the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
         for_all: The steps of a bound template, by number, whose functions another size calls too.
     """

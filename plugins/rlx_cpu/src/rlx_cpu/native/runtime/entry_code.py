@@ -120,7 +120,7 @@ class _Enter:
             self.put(data, places)
 
     def reference(self, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where the reference to an argument's NumPy array is, and whether that is in a `HostArray`."""
+        """Return the address of the reference to an argument's NumPy array, and whether that is in a `HostArray`."""
         b = self.b
         place = address(b, self.args, b.shl(number, _word(3)))
         given = b.load(place, typ=POINTER, align=8)
@@ -128,11 +128,11 @@ class _Enter:
         return b.select(is_wrapped, self.elements(given), place), is_wrapped
 
     def elements(self, wrapper: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a `HostArray` has the reference to its NumPy array."""
+        """Return the address of a `HostArray`'s reference to its NumPy array."""
         return address(self.b, wrapper, self.word(Word.ELEMENTS_OFFSET))
 
     def taken_at(self, number: ir.LlvmValue) -> ir.LlvmValue:
-        """Where the call's reference to an argument's NumPy array is."""
+        """Return the address of the call's reference to an argument's NumPy array."""
         return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, _word(3)))
 
     def expect_no_overlap(self) -> None:
@@ -444,7 +444,7 @@ class _Enter:
         return self.b.icmp_signed("==", x, y)
 
     def go_on_if(self, condition: ir.LlvmValue, otherwise: ir.Block) -> None:
-        """What follows runs if the condition holds; else control goes to `otherwise`."""
+        """Continue if the condition is true; otherwise branch to `otherwise`."""
         following = self.function.append_basic_block("on")
         self.b.cbranch(condition, following, otherwise)
         self.b.position_at_end(following)

@@ -84,7 +84,7 @@ def ends(
     Args:
         program: Its name, for errors about donated arguments.
         words: For the buffers of inputs and results, the addresses of words that hold theirs, with bytes to add.
-        address: Where the other buffers lie in the entry's frame.
+        address: Returns the addresses of the other buffers in the entry's frame.
     """
     inputs = [
         EntryArgument(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))

@@ -21,7 +21,7 @@ class Word(IntEnum):
     """Bytes from the start of a `HostArray` to the reference to its NumPy array."""
     NOT_IMPLEMENTED = auto()
     INPUTS = auto()
-    """How many arguments there must be."""
+    """Required number of arguments."""
     INPUT_RECORDS = auto()
     """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
     TAKEN = auto()
@@ -44,7 +44,7 @@ class Word(IntEnum):
     CALL_RECORDS = auto()
     """For each: the address of its function, and of its buffers' addresses."""
     COPIES = auto()
-    """How many results are copied when all else is done."""
+    """Number of results that are copied at the end."""
     COPY_RECORDS = auto()
     """For each: address of the word with the destination, of the word with the source, bytes."""
     STATUSES = auto()
@@ -69,7 +69,7 @@ class Word(IntEnum):
 
 
 class Mode(IntEnum):
-    """Who runs a program."""
+    """The threads that run a program."""
 
     TINY = 0
     """The caller; the interpreter's lock is held."""

@@ -1,7 +1,7 @@
-"""What native code may count on in this interpreter: where the fields of arrays and tuples are, and which functions it calls.
+"""Properties of the interpreter on which native code depends: offsets of fields of arrays and tuples, and called functions.
 
-The layouts are those of CPython's and NumPy's stable interfaces. They are not believed but checked: once a process, objects whose
-fields are known are read through these offsets, and whatever does not match is the reason for doing without.
+The layouts are those of CPython's and NumPy's stable interfaces. They are verified once per process: objects whose fields are
+known are read through these offsets, and a mismatch is the reason for not using native entries.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ARRAY: Final = ArrayFields
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
 NEW_ARRAY: Final = "rlx_new_array"
-"""What native code calls NumPy's `PyArray_NewFromDescr`, which has no symbol."""
+"""Name in native code of NumPy's `PyArray_NewFromDescr`, which has no symbol."""
 
 SET_ALLOCATOR: Final = "rlx_set_allocator"
 """Name in native code of NumPy's `PyDataMem_SetHandler`, which returns the previous handler."""
@@ -154,7 +154,7 @@ def word(address: int) -> int:
 
 @cache
 def api_table() -> int | None:
-    """Where NumPy's table of functions is."""
+    """Return the address of NumPy's table of functions."""
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

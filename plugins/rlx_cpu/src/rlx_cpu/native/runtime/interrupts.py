@@ -51,7 +51,7 @@ def status_rows(polls: list[bool]) -> np.ndarray:
 
 
 def clear(rows: np.ndarray) -> None:
-    """Nothing is reported any more."""
+    """Reset the status words."""
     rows[:, :2] = 0, NO_NUMBER
 
 

@@ -94,7 +94,7 @@ class NativeCode(Code):
 
     Args:
         compiled: The functions of its steps, and their words in the table.
-        arguments: Which words are addresses in which buffer.
+        arguments: For each buffer, the words that are addresses in it.
         packs: The operands that are packed when they are bound.
         takes_longer: Estimates the time of steps.
         reason_on_host: Returns why a step does not run as native code.
@@ -297,7 +297,7 @@ class NativeCode(Code):
         )
 
     def mode(self, runs: Sequence[Run]) -> Mode:
-        """Who runs a program, by how long it takes one thread."""
+        """Return the threads that run a program, by its estimated time on one thread."""
         threads, speed = self.native.settings.threads, self.native.settings.machine.speed
         if threads > 1 and any(run.uses_threads for run in runs):
             return Mode.SHARED
@@ -322,7 +322,7 @@ def _store(words: Any, arguments: Sequence[tuple[int, int]], at: Address) -> Non
 
 
 def arguments_of(compiled: CompiledSteps, locations: Locations) -> Arguments:
-    """Which words of the table are addresses in which buffer."""
+    """Return, for each buffer, the words of the table that are addresses in it."""
     arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
         step = locations.lir.steps[number]

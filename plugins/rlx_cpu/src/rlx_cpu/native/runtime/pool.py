@@ -34,7 +34,7 @@ class ThreadPool:
     """`size` threads, the caller included.
 
     Args:
-        size: How many.
+        size: Number of threads.
         spin_us: How long a worker waits for a run before it parks.
         control: A block of `control_block(size)` that others know already.
     """
@@ -66,7 +66,7 @@ class ThreadPool:
         """Run `count` steps with all threads, or alone if another run has them.
 
         Args:
-            record: Where each thread writes `RECORD_WORDS` a step, thread after thread; 0 for no record.
+            record: Address to which each thread writes `RECORD_WORDS` per step, thread after thread; 0 for no record.
         """
         runtime, control = self._runtime, self._control.ctypes.data
         if not runtime.take(control):

@@ -40,4 +40,4 @@ HOME = 8
 """In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
 
 STATE_BYTES: Final = 16
-"""Of a step in a run: which parts are claimed, and how many are done."""
+"""Bytes of the state of a step in a run: the claimed parts, and the number of completed ones."""

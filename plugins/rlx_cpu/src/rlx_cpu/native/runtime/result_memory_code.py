@@ -149,7 +149,7 @@ class _AllocatorCode:
         return address(b, state, 8 * which)
 
     def slot(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where the start and the bytes of a slot's block are written."""
+        """Return the addresses of the start and of the bytes of a slot's block."""
         at = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
         return at, address(b, at, 8)
 

@@ -162,7 +162,7 @@ def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
 
 @frozen(eq=False)
 class Fixed:
-    """Where the function of a step is kept, once it is made."""
+    """The cache entry of a step's function."""
 
     kept: dict[Hashable, tuple[Emitted, JitCode]]
     key: Hashable

@@ -104,7 +104,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
-    """What each step calls, by its number, for those steps that have native code."""
+    """Return the function of each step, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
     return {number: made for number, made in pairs if made is not None}
 

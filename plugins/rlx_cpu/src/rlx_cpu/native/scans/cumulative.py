@@ -158,7 +158,7 @@ class ScanLine:
         return whole
 
     def _square(self, carries: Sequence[ir.LlvmValue], at: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
-        """As many places as lines."""
+        """Process a square block, with as many positions as lines."""
         b, pitch = self.builder, self.n * self.size
         first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order
         here = b.add(at, b.mul(first, index(self.size)))

@@ -195,7 +195,7 @@ class Elimination:
         """Replace the matrix by its factors, and apply the inverse of the lower one to the right sides.
 
         Args:
-            pivots: Where the rows that the pivots came from are stored, as i64.
+            pivots: Address of the rows from which the pivots came, as i64.
         """
         b, n = self.b, self.rows.n
         with counting(b, 0, n) as c:

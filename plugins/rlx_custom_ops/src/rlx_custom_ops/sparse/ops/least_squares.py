@@ -178,8 +178,8 @@ def lsqr(
 
     Args:
         a: Any sparse matrix [m, n].
-        damp: How much the length of x counts, from 0.
-        x0: Where it starts, [n] or [n, k]: of several solutions, and with `damp`, the one nearest to it; 0 if absent.
+        damp: Weight of the length of x, from 0.
+        x0: Start, [n] or [n, k]: of several solutions, and with `damp`, the one nearest to it is returned; 0 if absent.
 
     Raises:
         ShapeError: b or x0 has other dims.

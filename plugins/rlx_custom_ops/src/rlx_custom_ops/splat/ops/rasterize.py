@@ -90,8 +90,8 @@ class Rasterize(Op):
 
     Attributes:
         width, height: Pixels; the centre of the first one is (½, ½).
-        alpha_cutoff: What covers less is left out.
-        transmittance_threshold: Where less light comes through, nothing more is added.
+        alpha_cutoff: Splats with a lower coverage are omitted.
+        transmittance_threshold: Transmittance below which further splats are omitted.
 
     Source:
         Kerbl et al. 2023, "3D Gaussian splatting for real-time radiance field rendering", arXiv:2308.04079, section 6 and

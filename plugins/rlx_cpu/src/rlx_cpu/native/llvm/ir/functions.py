@@ -134,7 +134,7 @@ class Block:
     """Instructions that run one after the other, and where control goes then.
 
     Attributes:
-        lines: Of all instructions but the last.
+        lines: Lines of all instructions except the last.
         end: The last one's, once there is one.
     """
 

@@ -57,7 +57,7 @@ def integer_like(type: Type) -> Any:
 
 
 def suffix(type: Any) -> str:
-    """How intrinsics spell a type: `v16f32`."""
+    """Return the suffix of a type in names of intrinsics: `v16f32`."""
     if isinstance(type, VectorType):
         return f"v{type.count}{suffix(type.element)}"
     found = _FLOATS.get(type.__class__)

@@ -1,4 +1,4 @@
-"""What instructions make and take: names, constants, and the two kinds of values that are spelt late."""
+"""Values: results of instructions, constants, and the two kinds of values that are formatted late."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LlvmValue:
 
     @property
     def typed(self) -> str:
-        """As operands of some instructions are spelt."""
+        """The text of an operand with its type."""
         return f"{self.type.text} {self.text}"
 
     def __repr__(self) -> str:
