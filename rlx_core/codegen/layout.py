@@ -39,8 +39,7 @@ def whole_kernel(
     results: Sequence[Place],
     sizes: DimBinding = DimBinding(),  # noqa: B008  # immutable
 ) -> Kernel:
-    """Return the same kernel with all axes of the formula, whose unknown sizes are bound by `sizes`: its results' axes, then
-    rows."""
+    """Return the same kernel with all axes of the formula, its results' first, then rows; `sizes` binds unknown sizes."""
     order = axes_of(formula)
     new = {old: i for i, old in enumerate(order)}
     loads, written = accesses_of(formula, operands, results, sizes)

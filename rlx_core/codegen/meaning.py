@@ -1,5 +1,4 @@
-"""The ops that are one loop kernel on a target, the kernel, and the conditions under which a result may reuse an operand's
-memory."""
+"""The ops that are one loop kernel on a target, the kernel, and when a result may reuse an operand's memory."""
 
 from __future__ import annotations
 

@@ -140,8 +140,7 @@ class Extreme:
         return self.outer * self.inner
 
     def is_better(self, b: Assembler[V], x: V, y: V) -> V:
-        """Return whether an element is chosen over an earlier one, both in registers: the comparison of their keys, in fewer
-        steps."""
+        """Return whether an element is chosen over an earlier one, in registers: the comparison of keys, in fewer steps."""
         dtype = self.keys.dtype
         relation: Relation = ">" if self.keys.is_descending else "<"
         if not dtype.is_float:

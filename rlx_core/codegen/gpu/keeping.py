@@ -23,7 +23,7 @@ def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[
 
 
 def kept_values(kernel: Kernel, nests: Sequence[Nest], depth: int, kept: Collection[int]) -> tuple[int, ...]:
-    """Return the values that a loop computes and later loops need, near the loads: loads, and expensive values.
+    """Return values that a loop computes and later loops need, as close to their use as possible: loads and expensive values.
 
     Cheap values are recomputed from those; values `kept` by an earlier loop are available already.
     """

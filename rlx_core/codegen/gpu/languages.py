@@ -258,8 +258,7 @@ class Language:
         return f"rlx_exchange({name}, {distance}u)"
 
     def fault(self, site: int, place: str, index: str) -> str:
-        """Return the statement that reports a place and the index there, of 64 bits; of those reported at a site the first
-        stays."""
+        """Return the statement that reports a place and the index there, of 64 bits; a site keeps the lowest place."""
         return f"rlx_fault(status, site + {site}u, {place}, {index});"
 
     def kernel(

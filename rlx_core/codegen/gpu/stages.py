@@ -137,7 +137,8 @@ class _Stager:
         )
 
     def _second(self, partial: Mapping[int, int], once: Sequence[Store], *, goes_on: bool) -> Stage:
-        """The totals of all parts: stored if the kernel goes on after them, and what is stored once a row of them."""
+        """Return the stage of the totals of all parts: stored if the kernel goes on after them, together with per-row
+        results."""
         kernel = self.kernel
         known = self._finished((0,))
         for r, buffer in partial.items():
@@ -174,8 +175,7 @@ class _Stager:
         axis: Callable[[int], int],
         reduced: frozenset[int] = frozenset(),
     ) -> Stage:
-        """Return the computation of `stores`, in other axes; values that are `known` are loaded, and the `reduced` ones
-        reduced."""
+        """Return the computation of `stores`, in other axes; `known` values are loaded, and the `reduced` ones reduced."""
         kernel = self.kernel
         needed: set[int] = set()
         waiting = [s.value for s in stores]

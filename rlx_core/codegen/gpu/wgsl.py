@@ -220,8 +220,7 @@ def _wrapped(dtype: DType, text: str) -> str:
 
 
 def _below(dtype: DType) -> int:
-    """Return log2 of an element's bytes, at most of a word: the number of low bits of a byte address below an element's
-    index."""
+    """Return log2 of an element's bytes, at most of a word: the number of low address bits below an element's index."""
     return min(dtype.itemsize, 4).bit_length() - 1
 
 

@@ -75,8 +75,7 @@ IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
 
 
 def standard_table(name: str, dtypes: tuple[DType, ...] = DTYPES) -> ScalarTable:
-    """Return the table of a target whose registers and memory support `dtypes`; without f64 it has only functions computed in
-    f32."""
+    """Return the table of a target whose registers and memory support `dtypes`; without f64 only functions computed in f32."""
     if f64 in dtypes:
         return ScalarTable(name, dtypes, ROWS, {**SINGLE, **DOUBLE})
     return ScalarTable(name, dtypes, {**ROWS, **gamma.SINGLE_ROWS}, {**SINGLE, **WITHOUT_DOUBLES})

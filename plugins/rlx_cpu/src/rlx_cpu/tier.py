@@ -149,8 +149,7 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any], *, 
 
 
 def settings_of(template: Lir, options: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of a template's programs: those of its first size, so that CPUs are not counted again for each
-    size."""
+    """Return the settings of a template's programs: those of its first size, so CPUs are not counted again for each size."""
     kept = _settings.get(template)
     if kept is None or kept[0] != options:
         kept = _settings[template] = dict(options), settings(options)
@@ -178,8 +177,7 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
 
 @contextmanager
 def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
-    """Context in which compiled native code is stored in `objects`, including the runtime, whose compilation is started if
-    necessary."""
+    """Context in which compiled native code is stored in `objects`, including the runtime, compiled if necessary."""
     if not is_native(options):
         yield
         return

@@ -74,8 +74,7 @@ class FixedLeaves:
         self.leaves = leaves
 
     def whole(self, tree: Any) -> Any:
-        """Return an argument from its arrays: `tree` is a result of `parted`, or has other leaves in the places of its
-        arrays."""
+        """Return an argument from its arrays: `tree` is a result of `parted`, or has other leaves in place of its arrays."""
         found, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is None)
         leaves = [given if fixed is None else fixed for given, fixed in zip(found, self.leaves, strict=True)]
         return jax.tree_util.tree_unflatten(structure, leaves)

@@ -63,8 +63,7 @@ class Cotangents:
     # ------------------------------------------------------------------------------------ statistics
 
     def store_statistics(self, t: ScoreTiles, query: str, most: Register, total: Register, weighted: Register) -> None:
-        """Store m, 1/Σ and δ of a query, from Σ and Σ·δ. If it sees no key and its result is the mean over all keys, m is
-        -inf."""
+        """Store m, 1/Σ and δ of a query, from Σ and Σ·δ. For a query without visible keys and a uniform result, m is -inf."""
         b, p = t.b, self.problem
         inverse = b.fdiv(b.constant(total, 1.0), total)
         if p.empty_row != "nan":

@@ -35,8 +35,7 @@ __all__ = ["print_unit_cotangents"]
 _Q, _K, _V, _DY = range(4)
 
 _SUMMED = {_Q: ("products", 0), _K: ("products", 0), _V: ("scores", 1)}
-"""The factors of a cotangent's sum: the weight matrix (du in place of dp, p in place of scores), and the operand looped
-over."""
+"""The factors of a cotangent's sum: the weights (du in place of dp, p in place of scores), and the operand looped over."""
 
 WIDEST_TOGETHER = 192
 """Maximum number of features of keys and values for which the sums and factors of both fit into a thread's registers."""

@@ -61,8 +61,7 @@ def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -
 
 
 def _shared_nbytes(problem: PlacedAttention, unit: MatrixUnit, keys: int) -> int:
-    """Return the shared memory of a group: its own rows, which overlap later keys, values, and statistics of the tile's
-    queries."""
+    """Return a group's shared memory: its own rows, overlapping later keys, values, and statistics of the tile's queries."""
     stored, own = problem.problem.stored, SUBGROUPS * unit.size
 
     def elements(features: int, positions: int) -> int:

@@ -89,8 +89,7 @@ def _enough(machine: Machine) -> int:
 
 
 def warpgroup_tiles_of(problem: TiledProduct, machine: Machine) -> WarpgroupTiles:
-    """Return the tiles: two warpgroups if there is enough work, and the maximum number of stages that fit into shared
-    memory."""
+    """Return the tiles: two warpgroups if there is enough work, and as many stages as fit into shared memory."""
     *batch, m, n = problem.kernel.extents
     tall = prod(batch) * -(-m // (2 * ROWS)) * -(-n // COLUMNS)
     count = 2 if m > ROWS and tall >= _enough(machine) and machine.group >= 2 * THREADS else 1

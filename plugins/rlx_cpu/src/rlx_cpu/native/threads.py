@@ -1,5 +1,4 @@
-"""The number of threads that this process may use, by its CPU affinity and the quotas of its control groups; thread
-creation."""
+"""Thread creation, and the number of usable threads by the process's CPU affinity and control group quotas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Writing programs: the functions of their native steps as one image, and each program as a form that refers to them by
-name."""
+"""Writing programs: the functions of their native steps as one image, and each program as a form that names them."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ def turned(vectors: Any, rates: Any) -> Any:
 
 
 def twist(vectors: Any, g: Any) -> Any:
-    """Return the sensitivity of a cotangent to the phase of each column: the transpose of `turned` with respect to the
-    rates."""
+    """Return the sensitivity of a cotangent to the phase of each column: the transpose of `turned` in the rates."""
     return imag(sum(conjugate(vectors) * g, axis=-2))
 
 

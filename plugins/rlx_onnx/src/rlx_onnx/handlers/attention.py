@@ -66,8 +66,7 @@ def _padded(mask: Any, keys: Any) -> Any:
 
 
 def _allowed(node: OnnxNode, q: Any, k: Any, before: Any, lengths: Any) -> Any:
-    """Return the keys visible to a query by position: `[queries, keys]`, or `[batch, 1, queries, keys]` with lengths; `None`
-    for all."""
+    """Return the keys visible to a query: `[queries, keys]`, or `[batch, 1, queries, keys]` with lengths; `None` for all."""
     is_causal = bool(node.get("is_causal", 0))
     left, right = node.get("left_window_size", -1), node.get("right_window_size", -1)
     keys = rlx.expand_dims(rlx.arange(k.shape[2]), axis=0)

@@ -54,8 +54,7 @@ def eye_like(node: OnnxNode, x: Any) -> Any:
 
 @handles("Range", takes_sizes=True, grows=True)
 def steps(node: OnnxNode, start: Any, limit: Any, delta: Any) -> Any:
-    """`start`, `start + delta`, … up to but without `limit`; the size is determined on the host if the operands are
-    computed."""
+    """`start`, `start + delta`, … up to but without `limit`; with computed operands the size is determined on the host."""
     sizes = any(map(is_sizes, (start, limit, delta)))
     own = rlx.i64 if sizes else dtype_of(start.dtype)
     if node.is_computed(0, 1, 2):

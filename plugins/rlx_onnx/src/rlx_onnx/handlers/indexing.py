@@ -97,8 +97,7 @@ def scattered(node: OnnxNode, x: Any, tuples: Any, updates: Any) -> Any:
 
 @handles("OneHot", grows=True)
 def one_hot(node: OnnxNode, indices: Any, depth: Any, values: Any) -> Any:
-    """The second value at the given positions, the first elsewhere, along a new axis whose size may be determined on the
-    host."""
+    """The second value at the given positions, the first elsewhere, along a new axis, whose size may be data-dependent."""
     size = node.dim(1, "depth")
     axis = node.get("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis

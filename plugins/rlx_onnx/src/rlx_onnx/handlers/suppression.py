@@ -59,8 +59,7 @@ def suppressed(
 
 
 def _kept(corners: np.ndarray, areas: np.ndarray, order: np.ndarray, count: int, edge: float) -> np.ndarray:
-    """Return the boxes that remain, from boxes in order of their scores: the first, then the first that does not overlap it,
-    etc."""
+    """Return the boxes that remain, from boxes sorted by score: each overlaps no earlier remaining one."""
     kept: list[int] = []
     while order.size and len(kept) < count:
         best, order = order[0], order[1:]

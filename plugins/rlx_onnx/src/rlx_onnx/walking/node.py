@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST", "OnnxNode"]
 
 MOST: Final = 1 << 24
-"""Maximum number of elements that a handler creates while a model is read: positions, weights, windows. Invalid sizes exceed
-it."""
+"""Maximum number of elements that a handler creates while a model is read: positions, weights, windows."""
 
 
 class OnnxNode:

@@ -77,8 +77,7 @@ def _of_number(x: Any) -> DType:
 
 
 def _outranked(higher: DType, lower: DType) -> DType:
-    """Return the promotion of a dtype of higher priority with one of lower: another dtype only if the latter's category is
-    higher."""
+    """Return the promotion of a dtype of higher priority and one of lower, which matters only if its category is higher."""
     if _RANK[lower.kind] <= _RANK[higher.kind]:
         return higher
     if lower.kind == "complex" and higher.kind == "float":

@@ -1,5 +1,5 @@
-"""Attention backward as a native kernel: `backward_tiles.py` has the per-thread code, `sized_backward.py` the dynamic-shape
-form."""
+"""Attention backward as a native kernel: `backward_tiles.py` has the per-thread code, `sized_backward.py` is for dynamic
+shapes."""
 
 from __future__ import annotations
 

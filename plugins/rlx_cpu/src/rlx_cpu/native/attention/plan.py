@@ -1,5 +1,4 @@
-"""Shared decisions of attention forward and backward before code generation: element types, and layouts of operands and
-results."""
+"""Shared decisions of attention forward and backward before code generation: element types and layouts."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Stages:
         return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
     def run(self, b: ir.IRBuilder, source: Interleaved, rooms: Sequence[Planes], to: Interleaved, scale: float) -> None:
-        """Run all stages of one transform, from `source` through `rooms` alternately to `to`; each result is multiplied by
+        """Run all stages of one transform, from `source` through `rooms` alternately to `to`; results are multiplied by
         `scale`."""
         s, turn = 1, 0
         here: Memory = source

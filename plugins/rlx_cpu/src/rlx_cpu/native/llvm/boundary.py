@@ -268,8 +268,7 @@ def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
 
 
 def _hurry(module: llvm.ModuleRef, outer: str) -> None:
-    """Compile the functions with attribute `outer` without optimisation. Other passes must have run before: they skip
-    `optnone`."""
+    """Disable optimisation of functions with attribute `outer`. Run other passes before: they skip `optnone` functions."""
     for function in module.functions:
         if not function.is_declaration and outer.encode() in function.attributes:
             function.add_function_attribute("noinline")

@@ -110,8 +110,7 @@ class Stored:
     def store_row(
         self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, column: ir.LlvmValue, size: Dim
     ) -> None:
-        """Store elements with a stride of `stride` bytes in a row of `size` from `column` on; lanes beyond its end are
-        omitted."""
+        """Store elements with a stride of `stride` bytes in a row of `size` from `column` on, up to its end."""
         if stride != self.itemsize:
             self.store_spread(b, value, place, stride, b.sub(sized(b, size), column))
             return

@@ -48,8 +48,7 @@ class KernelBuffers:
     loop: int = 0
     """Index of the current loop over a row."""
     found: dict[tuple[Load | Store, int, int], ir.LlvmValue] | None = None
-    """Values loaded so far, by access and offset in bytes and lanes from its position; `None` if memory may have changed
-    since."""
+    """Values loaded so far, by access and offset in bytes and lanes; `None` if memory may have changed since."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.LlvmValue:
         """The byte offset of an access at the first lane."""

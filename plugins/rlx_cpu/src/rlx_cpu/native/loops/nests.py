@@ -161,8 +161,7 @@ class Loops:
         self.store(self.shape.plan.finish, at, self.values.fixed)
 
     def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.LlvmValue]]:
-        """Emit the reductions of several vectors of rows in one loop over the row; return the values known at each
-        afterwards."""
+        """Emit the reductions of several vectors of rows in one loop; return the values known at each afterwards."""
         known: list[dict[int, ir.LlvmValue]] = []
         totals: list[dict[int, list[ir.LlvmValue]]] = []
         for at in ats:
@@ -189,8 +188,7 @@ class Loops:
 
     @contextmanager
     def _shared(self) -> Iterator[None]:
-        """Context in which each location is loaded once: all loads are at one position up to constant steps, before any
-        store."""
+        """Context in which each location is loaded once: loads are at one position up to constant steps, before any store."""
         before = self.memory
         self.memory = self.values.memory = evolve(before, found={})
         yield

@@ -37,8 +37,7 @@ class Stores(Enum):
 
 
 def stores_of(isa: Isa, to: int, outer: Sequence[Axis], nbytes: int) -> Stores:
-    """Return the kind of nontemporal stores for rows of `nbytes` that begin `to` bytes and steps along `outer` axes after a
-    cache line."""
+    """Return the kind of stores of rows of `nbytes` with an offset of `to` bytes and steps along `outer` to a cache line."""
     if all(step % CACHE_LINE == 0 for step in (to, *(axis.to for axis in outer))):
         return Stores.NONTEMPORAL
     return Stores.NONTEMPORAL_WITHIN if nbytes >= isa.machine.movement.aligned_row_nbytes else Stores.ORDINARY

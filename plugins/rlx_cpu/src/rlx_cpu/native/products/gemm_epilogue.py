@@ -258,8 +258,7 @@ def moving_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int,
 
 
 def row_offset(b: ir.IRBuilder, number: ir.LlvmValue, moving: Sequence[tuple[int, int]]) -> ir.LlvmValue:
-    """Return the offset in bytes of the row with this number: one multiplication for uniform strides, else a walk over the
-    axes."""
+    """Return the byte offset of the row with this number: one product for uniform strides, else a walk over the axes."""
     if not is_uneven(moving):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.LlvmValue = index(0)

@@ -100,8 +100,7 @@ class Item:
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 
     def _next_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
-        """Return the address of the panel that is read next: one of the item, the first of its next block, or another
-        item's."""
+        """Return the address of the next panel to be read: one of the item, the first of its next block, or another item's."""
         first, end = self.panel_range
         after = b.add(panel, index(1))
         is_next = b.icmp_signed("<", after, end)

@@ -52,7 +52,7 @@ FULL_STEP = 12
 """Fused products of a step for which loop overhead is negligible: two steps per iteration are as fast as four."""
 
 SHARERS = 2
-"""The same if the number of tiles is unknown: two tiles, for few rows, fetch all of a panel that is in memory."""
+"""Tiles that share the prefetching of a panel if their number is unknown: two, as for few rows, fetch all of it from memory."""
 
 DEEP = 128
 """Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
@@ -312,7 +312,7 @@ class ProductPlan:
 
     @property
     def parks_sums(self) -> bool:
-        """Whether partial sums are stored separately: in the result they would be rounded, strided, or overwrite operands still
+        """Whether partial sums are stored separately: in C they would be rounded, strided, or overwrite operands still
         needed."""
         is_fit = self.result.is_same and self.product.c.by_column == self.result.itemsize
         return self.splits_depth and (self.keeps_result or not is_fit)

@@ -213,8 +213,7 @@ def product_of(layout: Layout) -> MatrixProduct:
 
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
-    """Return a product without its number of rows; its row strides are those of `like` if there are too few rows to infer
-    them."""
+    """Return a product without its number of rows, with the row strides of `like` if there is at most one row."""
     apart = like if known.m <= 1 and like is not None else known
     a, c = evolve(known.a, by_row=apart.a.by_row), evolve(known.c, by_row=apart.c.by_row)
     return evolve(known, m=_ROWS, a=a, c=c)

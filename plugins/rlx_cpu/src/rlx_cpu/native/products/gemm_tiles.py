@@ -51,7 +51,7 @@ IN_FLIGHT: Final = 8
 
 
 EXACT: Final = 0.7
-"""Relative size of a smaller tile that is preferred because it leaves no remainder: products must still outnumber loads."""
+"""Minimum relative size of a smaller tile without remainder that is preferred: products must still outnumber loads."""
 
 
 @frozen

@@ -44,7 +44,7 @@ class GemmBuffers:
 
 @frozen(eq=False)
 class ItemPlace:
-    """The position of an item: batch entry, groups of row tiles and of panels, and the group of items that read the same
+    """The position of an item: batch entry, groups of row tiles and panels, and the group of items that read the same
     panels."""
 
     entry: ir.LlvmValue

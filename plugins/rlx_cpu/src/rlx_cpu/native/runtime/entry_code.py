@@ -341,8 +341,8 @@ class _Enter:
                 self.run_alone()
 
     def run_with_all(self) -> None:
-        """Run all steps with the pool, without the interpreter's lock; if it is not available, through the Python object
-        `WORK`."""
+        """Run all steps with the pool, without the interpreter's lock; through the Python object `WORK` if it is not
+        available."""
         b, failed = self.b, variable(self.b, I1)
         b.store(ir.LlvmConstant(I1, 0), failed, align=1)
         with b.if_else(self.took_pool()) as (together, otherwise):

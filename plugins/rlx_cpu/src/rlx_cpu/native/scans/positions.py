@@ -189,7 +189,7 @@ def extreme_of(op: Op, layout: Layout) -> Extreme:
 
 
 def lanes_of(extreme: Extreme, isa: Isa) -> int:
-    """Return the lanes. Positions need as much register space as elements: bytes use 16 lanes, or a row would use all
+    """Return the lanes. Positions are as wide as elements in registers: bytes use 16 lanes, or a row would fill all
     registers."""
     return min(isa.lanes(extreme.keys.dtype), max(isa.vector_bytes // 4, 1))
 
