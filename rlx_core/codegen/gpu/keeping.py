@@ -11,7 +11,7 @@ __all__ = ["kept_values", "uniform_values"]
 
 
 def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[int, ...]:
-    """Values that a loop needs, that are one a row, and that are not known yet; operands first."""
+    """Values that a loop needs, that are one per row, and that are not known yet; operands first."""
     found: set[int] = set()
     waiting = _roots(kernel, nest)
     while waiting:

@@ -55,7 +55,7 @@ class Values:
     scalars: ScalarTable
     memory: Memory = field(init=False)
     kept: dict[int, list[str]] = field(factory=dict)
-    """The arrays of a value that a finished loop kept, one a lane, or one for all lanes."""
+    """The arrays of a value that a finished loop kept, one per lane, or one for all lanes."""
     varies_lane: tuple[bool, ...] = field(init=False)
     rows: range = field(init=False)
     """The axes that are rows, of this kernel or of the whole of which it is a stage."""

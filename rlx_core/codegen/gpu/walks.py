@@ -129,7 +129,7 @@ def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
 
 
 def walk_of(kernel: Kernel, machine: Machine) -> Walk:
-    """A thread a row where rows are short or neighbouring rows are neighbours in memory; else a group a row."""
+    """A thread per row if rows are short or adjacent rows are contiguous in memory; else a group per row."""
     inner = len(kernel.extents) - 1
     if kernel.row_size <= machine.short_row:
         return "row_thread"

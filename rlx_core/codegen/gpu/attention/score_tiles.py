@@ -193,7 +193,7 @@ class ScoreTiles:
         return self.loop(name, "start", "end", self.size if step is None else step)
 
     def each_query(self) -> AbstractContextManager[None]:
-        """Lines for each row `t` of a tile, a thread a row."""
+        """Lines for each row `t` of a tile, a thread per row."""
         return self.loop("t", self.language.thread, f"{self.size}u", self.group)
 
     def own_place(self) -> None:

@@ -42,7 +42,7 @@ def is_small_matrix(node: Node) -> bool:
 
 @native.register(Qr, dtypes="f32 f64", when=is_small_matrix, accepts_strides=False, priority=1)
 def reflections(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """Householder reflections (Golub & Van Loan, algorithms 5.1.1 and 5.2.1), a thread a matrix.
+    """Householder reflections (Golub & Van Loan, algorithms 5.1.1 and 5.2.1), a thread per matrix.
 
     They are applied to the columns of an identity too, which becomes the transpose of Q.
     """

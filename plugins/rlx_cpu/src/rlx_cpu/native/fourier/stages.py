@@ -27,7 +27,7 @@ __all__ = ["Interleaved", "Planes", "Stages"]
 
 @frozen(eq=False)
 class Number:
-    """Complex numbers, one a lane."""
+    """Complex numbers, one per lane."""
 
     re: ir.LlvmValue
     im: ir.LlvmValue

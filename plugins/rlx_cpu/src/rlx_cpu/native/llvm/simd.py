@@ -136,7 +136,7 @@ class Simd:
         return splat(b, scalar, self.lanes)
 
     def positions(self, b: ir.IRBuilder, start: ir.LlvmValue) -> ir.LlvmValue:
-        """`start, start + 1, …`, one a lane."""
+        """`start, start + 1, …`, one per lane."""
         lanes = ir.LlvmConstant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
         return b.add(self.splat(b, start), lanes)
 
@@ -235,7 +235,7 @@ class Simd:
         return transposed(b, rows)
 
     def sums(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
-        """The sum of each of as many vectors as lanes, one a lane: halves on halves, as in `reduce`, all at once."""
+        """The sum of each of as many vectors as lanes, one per lane: halves on halves, as in `reduce`, all at once."""
         assert len(rows) == self.lanes, "a square block"
         half = self.lanes // 2
         kind = ir.VectorType(I32, self.lanes)

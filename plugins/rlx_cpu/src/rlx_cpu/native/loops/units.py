@@ -69,7 +69,7 @@ class Units:
                 body([At({**index, shape.lane: start}, left)], None)
 
     def side_by_side(self, index: dict[int, ir.LlvmValue], piece: ir.LlvmValue, body: Body) -> None:
-        """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
+        """A strip of vectors of rows, one row per lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
         width = shape.strip * shape.lanes
         start = scaled(b, piece, width)

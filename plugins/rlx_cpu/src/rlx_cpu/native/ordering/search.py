@@ -49,7 +49,7 @@ class Bisection:
         return self.search.keys
 
     def find(self, row: ir.LlvmValue, values: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
-        """The places of neighbouring values, one a lane."""
+        """The places of neighbouring values, one per lane."""
         b = self.builder
         wanted = load_keys(b, self.keys, values, lanes)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)

@@ -102,7 +102,7 @@ class EpilogueOperand:
 
 
 def add(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Add an operand: a bias has one number a column, a residual one for every element."""
+    """Add an operand: a bias has one number per column, a residual one for every element."""
     repeated: dict[str, ir.LlvmValue] = {}
 
     def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
@@ -122,7 +122,7 @@ def scale(simd: Simd, factor: float) -> Stage:
 
 
 def multiply(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Multiply by an operand: one number a row, say."""
+    """Multiply by an operand: one number per row, say."""
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 
 

@@ -35,7 +35,7 @@ class Call:
 
 
 def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
-    """The words of a run, a row a call; see `STEP_WORDS`."""
+    """The words of a run, a row per call; see `STEP_WORDS`."""
     words = np.zeros((len(calls), STEP_WORDS), np.int64)
     is_serial, head = False, 0
     for i, each in enumerate(calls):

@@ -74,7 +74,7 @@ class FixupResponse(IntEnum):
 def replaced(b: ir.IRBuilder, x: ir.LlvmValue, answers: Mapping[FixupClass, FixupResponse]) -> ir.LlvmValue:
     """Replace x by a value for each class of x, in one instruction; x itself for classes without an answer."""
     name, mask = "llvm.x86.avx512.mask.fixupimm.ps.512", ir.LlvmConstant(ir.IntType(LANES), 0xFFFF)
-    # Four bits a kind, from the lowest up.
+    # Four bits per kind, from the lowest up.
     table = constant(
         ir.VectorType(I32, LANES), sum(answers.get(kind, FixupResponse.ITSELF) << 4 * kind for kind in FixupClass)
     )

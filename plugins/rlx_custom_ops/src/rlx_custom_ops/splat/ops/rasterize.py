@@ -79,10 +79,10 @@ def tiles() -> Any:
 class Rasterize(Op):
     """The picture of splats that are given from the nearest to the farthest, composited over nothing.
 
-    In the pixel whose centre is d away from the centre of splat i, it covers a_i = min(0.99, opacity exp(-½ dᵀ conic d)) of the
-    splats behind it; it is omitted where that is below `alpha_cutoff`, where |d| is above its radius, and where less than
-    `transmittance_threshold` comes through the splats before it. With T_i = Π_{j < i} (1 - a_j) the picture is Σ T_i a_i
-    color_i, and covered by Σ T_i a_i. Derivatives treat the omitted splats as constant; radii have none.
+    In the pixel whose centre is d away from the centre of splat i, it covers a_i = min(0.99, opacity exp(-½ dᵀ conic d)) of
+    everything behind it; it is omitted where that is below `alpha_cutoff`, where |d| is above its radius, and where less than
+    `transmittance_threshold` comes through the splats before it. With T_i = Π_{j < i} (1 - a_j) the picture is
+    Σ T_i a_i color_i, and covered by Σ T_i a_i. Derivatives treat the omitted splats as constant; radii have none.
 
     Shapes:
         centres: [..., n, 2]    conics: [..., n, 3]    radii, opacities: [..., n]    colors: [..., n, 3]

@@ -156,6 +156,6 @@ class Block:
 
 
 def declare(module: Module, name: str, result: Type, arguments: Sequence[Type]) -> Function:
-    """A function from elsewhere (an intrinsic, the C library), declared once a module."""
+    """A function from elsewhere (an intrinsic, the C library), declared once per module."""
     found = module.globals.get(name)
     return found or Function(module, FunctionType(result, arguments), name)
