@@ -1,9 +1,9 @@
-"""What generated code computes, as data that every target shares: no processor, no language, no row of a kernel table.
+"""The computations of generated code, as data shared by all targets, independent of processor, language and kernel table.
 
-The *loop language* says regular kernels: index spaces, loads, scalar expressions, reductions and stores, built from what ops say
-of themselves. `scalars` says what each step does to registers, and `places` where operands and results lie. What has no loop
-kernel is a problem of its own: a product, movement, attention. A backend decides how a problem is cut and brings an assembler of
-its language (`scalars.assembler`); decision 0025 says why it is split so.
+The *loop language* describes regular kernels: index spaces, loads, scalar expressions, reductions and stores, built from the
+definitions of ops. `scalars` defines each step on registers, and `places` the layouts of operands and results. A computation
+without a loop kernel is a separate kind of problem: a product, movement, attention. A backend decides how a problem is blocked
+and provides an assembler of its language (`scalars.assembler`); decision 0025 explains this separation.
 """
 
 from typing import TYPE_CHECKING

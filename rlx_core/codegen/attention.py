@@ -18,7 +18,7 @@ __all__ = ["AttentionProblem", "HeadStrides", "ScoresStrides"]
 
 @frozen
 class HeadStrides:
-    """Where an operand's elements are: bytes for a batch entry, a head, a position, a feature."""
+    """Strides of an operand in bytes: of a batch entry, a head, a position, a feature."""
 
     batch: int
     head: int
@@ -38,7 +38,7 @@ class HeadStrides:
 
 @frozen
 class ScoresStrides:
-    """Where a mask or bias is for a score: bytes for a batch entry, a head, a query, a key."""
+    """Strides of a mask or bias in bytes: of a batch entry, a head, a query, a key."""
 
     batch: int
     head: int
@@ -57,12 +57,12 @@ class ScoresStrides:
 
 @frozen
 class AttentionProblem:
-    """One attention, or its cotangents, with sizes known, or expressions in the place of those that are not.
+    """One attention, or its cotangents, with known sizes, or with expressions for unknown ones.
 
     Attributes:
-        op: What else is asked for: masks, cap, scale.
+        op: The op, which has the masks, cap and scale.
         stored: The dtype of operands and results.
-        dtype: Of scores and sums.
+        dtype: The dtype of scores and sums.
         width: Features of a value.
     """
 

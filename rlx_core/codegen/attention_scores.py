@@ -1,7 +1,7 @@
-"""What becomes of a product of a query and a key, in the loop language, and where all that attention touches lies.
+"""Attention scores from products of queries and keys, in the loop language, and the layouts of all operands of attention.
 
-It is said once: scale, cap, bias, then hidden keys are -inf. Every target prints it as it prints an epilogue, and the
-slope of the cap with it.
+This is the only definition: scale, cap, bias, then hidden keys are -inf. Every target prints it as it prints an epilogue,
+together with the derivative of the cap.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH, HEAD, QUERY, KEY = range(4)
 
 @frozen
 class ScoreTransform:
-    """What becomes of a product of a query and a key.
+    """The transformation of a product of a query and a key to a score.
 
     Attributes:
         kernel: Over batch entries, heads, queries and keys; it stores nothing.
@@ -84,7 +84,7 @@ class PlacedAttention:
 
     @property
     def dtype(self) -> DType:
-        """Of scores and sums."""
+        """Dtype of scores and sums."""
         return self.problem.dtype
 
     @property
@@ -95,7 +95,7 @@ class PlacedAttention:
 
     @property
     def features(self) -> int:
-        """Of queries and keys."""
+        """Features of queries and keys."""
         return self.problem.features
 
     @property
@@ -125,7 +125,7 @@ class PlacedAttention:
 
     @property
     def empty_row(self) -> EmptyRow:
-        """What a query is given that sees no key. Where no key can be hidden, scores that are all -inf are no numbers."""
+        """The result for a query that sees no key. If no key can be hidden, a softmax of scores that are all -inf is NaN."""
         if not self.sizes[KEY]:
             return "zero"
         return self.op.empty_row if self.may_hide else "nan"
@@ -141,7 +141,7 @@ class PlacedAttention:
         return number < len(operands) and operands[number] is not None
 
     def head_strides(self, number: int) -> HeadStrides:
-        """Where an operand or result that has heads lies."""
+        """Return the strides of an operand or result that has heads."""
         of_keys = (1, 2, len(self.layout.operands) + 1, len(self.layout.operands) + 2)
         heads = self.op.kv_heads if number in of_keys else self.op.num_heads
         return HeadStrides.of(self.place(number), self.op.layout, heads)
@@ -159,7 +159,7 @@ class PlacedAttention:
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Operands, then results; a kernel that stores one says so."""
+        """Return operands, then results; a kernel that stores a result marks it as written."""
         operands = [
             Buffer(f"x{i}", p.type.dtype, alignment=p.alignment) if p else Buffer(f"x{i}", f32)
             for i, p in enumerate(self.layout.operands)
@@ -169,7 +169,7 @@ class PlacedAttention:
 
     @cached_property
     def scores(self) -> ScoreTransform:
-        """What becomes of a product."""
+        """The transformation of products to scores."""
         return _Builder(self).scores()
 
 

@@ -1,7 +1,7 @@
 """Powers, and trigonometric and hyperbolic functions with their inverses, of complex numbers by parts.
 
 The inverse ones are those of Hull, Fairgrieve and Tang 1997, "Implementing the complex arcsine and arccosine functions using
-exception handling", without its exceptions: what would overflow is computed by what the function tends to.
+exception handling", without its exceptions: where an intermediate would overflow, the function's asymptote is computed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
 __all__ = ["FORMULAS"]
 
 _FAR: Final = 1e9
-"""From this modulus on 1 is nothing beside a square, in every dtype."""
+"""From this modulus on, adding 1 to a square changes nothing, in every dtype."""
 
 _STEEP: Final = 20.0
-"""Of real parts beyond it, the hyperbolic tangent's is ±1."""
+"""For real parts beyond it, the hyperbolic tangent's real part is ±1."""
 
 
 def scaled(z: Parts, factor: float) -> Parts:
@@ -57,7 +57,7 @@ def turned_back(z: Parts) -> Parts:
 
 
 def logarithm_of_one_more(z: Parts) -> Parts:
-    """Near 0 by what the square of |1 + z| differs from 1."""
+    """Return log(1 + z); near 0 it is computed from |1 + z|² - 1."""
     is_near = ordered(z)[0] < 0.5
     re, im = (where(is_near, part, 0) for part in z)
     near = 0.5 * log1p(re * (2 + re) + im * im)
@@ -114,8 +114,9 @@ def hyperbolic_tangent(z: Parts) -> Parts:
 
 
 def sides(z: Parts) -> tuple[Any, Any, Any]:
-    """What the arc sine and the arc cosine of z with parts of at least 0 have in common: the tangent of the first one's real part
-    is x over the first result, which is the other one's y; then the imaginary part; and where z is far."""
+    """Return common terms of the arc sine and the arc cosine of z with non-negative parts: a denominator, the imaginary part,
+    and whether z is far. The tangent of the arc sine's real part is x over the denominator; that of the arc cosine is the
+    denominator over x."""
     x, y = (absolute(part) for part in z)
     is_far = ordered(z)[0] > _FAR
     # By halves: the modulus itself may be too large for its type, its logarithm is not.

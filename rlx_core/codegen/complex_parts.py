@@ -93,7 +93,7 @@ def square_root(z: Parts) -> Parts:
 
 
 def logarithm(z: Parts) -> Parts:
-    """Near |z| = 1 by what the square of |z| differs from 1."""
+    """Return log(z); near |z| = 1 it is computed from |z|² - 1."""
     few, is_large = quartered(z)
     size = modulus(few)
     larger, smaller = ordered(few)
@@ -193,7 +193,7 @@ EACH_PART: Final[tuple[type[Op], ...]] = (
 
 
 def of_parts(op: Any) -> tuple[Any, Any]:
-    """What an op of `EACH_PART` does to the real parts, and to the imaginary ones."""
+    """Return the ops that an op of `EACH_PART` applies to the real and to the imaginary parts."""
     if isinstance(op, indexing.Gather):
         return evolve(op, fill=op.fill.real), evolve(op, fill=op.fill.imag)
     return op, op

@@ -1,9 +1,9 @@
-"""What a loop nest costs, roughly: so that two kernels can be weighed against the one that does the work of both.
+"""A rough cost model of loop nests: it compares two kernels with the kernel that does the work of both.
 
-The unit is one cheap operation on one element, about 0.05 ns of a core with wide vectors. The model knows where a value is
-computed (at every point, or once a row), what is expensive, and what a step costs before it does anything. It does not know
-caches: a load costs the same wherever it comes from, so merging kernels that share one looks right, and never by much. It
-compares kernels and is no time: how long a step takes, at most, is a question for the backend that runs it.
+The unit is one cheap operation on one element, about 0.05 ns of a core with wide vectors. The model takes into account where a
+value is computed (at every point, or once per row), expensive functions, and the fixed cost of a step. It does not model
+caches: a load costs the same from any level, so merging kernels that share one appears profitable, but never by much. It
+compares kernels and is no time: the backend estimates how long a step takes.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from rlx_core.codegen.schedule import is_expensive
 __all__ = ["STEP", "cost_of", "points", "units"]
 
 STEP = 10_000
-"""A step of its own: its barrier and its call, about half a microsecond."""
+"""The fixed cost of a step: its barrier and its call, about half a microsecond."""
 
 _LOAD, _STORE, _EXPENSIVE, _GATHER = 4, 6, 12, 12
 """Cheap operations that take as long as a load or a store of an element, a function of it, and a load from a computed place."""
 
 _STRIDED = 4
-"""How many times as long a load takes that finds a new cache line for every element of a row."""
+"""Relative cost of a load from a different cache line for every element of a row."""
 
 
 def units(formula: Formula) -> int:
-    """How many rows there are, which is what threads can share; of an element-wise kernel, its elements."""
+    """Return how many rows there are, which is what threads can share; of an element-wise kernel, its elements."""
     return prod(n for a, n in enumerate(_sizes(formula)) if a not in formula.rows)
 
 
 def points(formula: Formula) -> int:
-    """How many elements the loops visit."""
+    """Return how many elements the loops visit."""
     return prod(_sizes(formula))
 
 
@@ -45,7 +45,8 @@ def cost_of(formula: Formula) -> int:
     everywhere, once_a_row = prod(sizes), prod(n for a, n in enumerate(sizes) if a not in rows)
     last = frozenset((_last(sizes),))
     strides = _STRIDED if _walks_columns(formula) else 1
-    # Rows across memory are walked side by side along the last axis, and what is one for all of them is computed once.
+    # Column-wise rows are processed in parallel along the last axis, and row-invariant values are computed once for all of
+    # them.
     beside = max(sizes[_last(sizes)], 1) if _walks_columns(formula) else 1
     work = 0
     for term, varies, varies_beside in zip(formula.terms, along, _varying(formula, last), strict=True):
@@ -60,13 +61,13 @@ def cost_of(formula: Formula) -> int:
 
 
 def _is_read_once(read: Read, sizes: tuple[int, ...]) -> bool:
-    """Whether every point reads an element of its own: what is read again is in a cache by then."""
+    """Return whether every point reads a different element: an element that is read again is in a cache by then."""
     moving = {axis for at in read.place for axis, _ in at.terms}
     return all(axis in moving for axis, n in enumerate(sizes) if n > 1)
 
 
 def _walks_columns(formula: Formula) -> bool:
-    """Whether a row lies across memory, so that every element of it is in another cache line."""
+    """Return whether a row lies across memory, so that every element of it is in another cache line."""
     sizes = _sizes(formula)
     return bool(formula.rows) and _last(sizes) not in formula.rows
 

@@ -1,4 +1,4 @@
-"""Lengths dealt out evenly: 17 by at most 8 are 6 + 6 + 5, not 8 + 8 + 1."""
+"""Even partitions of lengths: 17 by at most 8 are 6 + 6 + 5, not 8 + 8 + 1."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _PARTS: Final = ("size", "many", "pieces")
 
 @frozen
 class Cut:
-    """A length dealt out evenly to pieces of two sizes: `many` pieces of `size`, then the rest of `size - 1`.
+    """An even partition of a length into blocks of two sizes: `many` blocks of `size`, then blocks of `size - 1`.
 
-    There may be several such lengths, one after the other: no piece is of two of them.
+    It may partition several such lengths, one after the other: no block spans two of them.
 
     >>> cut(17, 8), cut(17, 8).start(2)
     (Cut(size=6, many=2, pieces=3, lines=1, most=0), 12)
 
     Attributes:
-        lines: How many lengths there are; `many` is of one of them, `pieces` of all.
-        most: The largest size that can occur, where the other numbers are unknown; 0 where they are known.
+        lines: Number of lengths; `many` counts the blocks of one of them, `pieces` those of all.
+        most: The largest possible size, if the other numbers are unknown; 0 if they are known.
     """
 
     size: int
@@ -50,7 +50,7 @@ class Cut:
         return (self.size,) if self.many == self.each else (self.size, self.size - 1)
 
     def start(self, piece: int) -> int:
-        """Where a piece starts."""
+        """Return the start of a block."""
         line, part = divmod(piece, self.each) if self.pieces else (0, piece)
         return line * self.length + part * self.size - max(0, part - self.many)
 
@@ -59,7 +59,7 @@ class Cut:
 
 
 def cut(length: int, most: int, lines: int = 1) -> Cut:
-    """`lines` times `length` in as few pieces as possible, none longer than `most`, sizes one apart at most."""
+    """Partition `lines` times `length` into the minimum number of blocks of at most `most`; sizes differ by at most one."""
     pieces = -(-length // most)
     if pieces == 0:
         return Cut(most, 0, 0)
@@ -68,16 +68,16 @@ def cut(length: int, most: int, lines: int = 1) -> Cut:
 
 
 def unknown_cut(name: str, most: int) -> Cut:
-    """A cut whose numbers are said later: what `numbers` has of the same name."""
+    """Return a partition with unknown numbers, whose values `numbers` returns for the same name."""
     size, many, pieces = (unknown(f"{name}_{part}") for part in _PARTS)
     return Cut(size, many, pieces, most=most)
 
 
 def numbers(name: str, known: Cut) -> dict[str, int]:
-    """By name what the numbers of an unknown cut are."""
+    """Return the values of an unknown partition's numbers, by name."""
     return {f"{name}_{part}": n for part, n in zip(_PARTS, (known.size, known.many, known.pieces), strict=True)}
 
 
 def evenly(pieces: int, most: int) -> int:
-    """The size of groups of at most `most` that leaves no small last one: 11 pieces by 8 are 6 + 5."""
+    """Return a group size of at most `most` that avoids a small last group: 11 pieces by 8 are 6 + 5."""
     return -(-pieces // max(1, -(-pieces // most)))

@@ -1,6 +1,6 @@
-"""What follows a product, or anything else that makes elements one by one: functions of single elements, as expressions.
+"""Functions of single elements as expressions: epilogues of products and of other element-wise results.
 
-The meaning of an op of the loop language without loops: reads, constants and scalar ops in SSA form, in registers all the way.
+An op of the loop language without loops: reads, constants and scalar ops in SSA form, with all values in registers.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Pointwise:
     """A function of single elements, as the loop language has it.
 
     Attributes:
-        op: Whose meaning it is.
+        op: The op.
         terms: That meaning as steps; what no result needs is not among them.
-        results: Which of them are results.
+        results: The terms that are results.
     """
 
     op: Op
@@ -71,7 +71,7 @@ class Pointwise:
         return tuple(found[i] for i in self.results)
 
     def __str__(self) -> str:
-        """As an expression of `x`, operand 0, and `read1`, …; what is used twice has a name: `t3 = exp(x); t3 * t3`."""
+        """An expression of `x`, operand 0, and `read1`, …; a value that is used twice has a name: `t3 = exp(x); t3 * t3`."""
         uses = Counter(a for t in self.terms if isinstance(t, Apply) for a in t.args)
         named: list[str] = []
         found: list[str] = []
@@ -111,12 +111,12 @@ def _without_brackets(text: str) -> str:
 def pointwise(
     table: ScalarTable, op: Op, types: tuple[TensorType, ...], numbers: Mapping[int, Number] | None = None
 ) -> Pointwise | None:
-    """An op on operands of these types; `None` if it is no function of single elements, or a step has no code.
+    """Return an op on operands of these types; `None` if it is not element-wise, or a step has no code.
 
     Args:
-        table: What the target has code for.
-        op: What is computed.
-        types: Of the operands.
+        table: The scalar functions of the target.
+        op: The op.
+        types: Types of the operands.
         numbers: Operands that are a known number everywhere.
     """
     formula = formula_of(op, types)
@@ -168,7 +168,7 @@ def region_function(
 
 
 def reason_against(table: ScalarTable, region: ElementwiseRegion, operands: Sequence[TensorType]) -> str | None:
-    """Why a product of these operands with its region is not one kernel, as "needs …" would continue; `None` if it is."""
+    """Return why a product of these operands with its region is not one kernel, as "needs …" would continue; `None` if it is."""
     dtype = operands[0].dtype
     results = region.infer(operands[0].with_shape(region.shape), *operands[2:])
     if any(t.dtype is not dtype for t in (results if isinstance(results, tuple) else (results,))):

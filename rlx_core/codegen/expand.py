@@ -1,4 +1,4 @@
-"""An op as primitives: its decomposition, and that of everything in it, down to what the loop language has words for."""
+"""Expansion of an op to primitives: recursive decomposition down to ops that the loop language can express."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
 __all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
 
 SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, NextOnGrid, Bitcast)
-"""Ops that compute each element from the elements at the same place; those that decompose are expanded first."""
+"""Ops that compute each element from the elements at the same position; those that decompose are expanded first."""
 
 REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)
 
@@ -44,20 +44,20 @@ _DEPTH = 12
 
 
 def is_word(op: Op) -> bool:
-    """Whether the loop language says this op directly."""
+    """Return whether the loop language expresses this op directly."""
     return isinstance(op, Input | Constant) or (
         isinstance(op, _WORDS) and (op.decompose is None or isinstance(op, Full))
     )
 
 
 def is_said(node: Node) -> bool:
-    """Whether a node is a word, or one of complex numbers whose parts are."""
+    """Return whether a node is a word, or one of complex numbers whose parts are."""
     return is_known(node.op) if is_complex(node) else is_word(node.op)
 
 
 @lru_cache(maxsize=2048)
 def expanded(op: Op, types: tuple[TensorType | None, ...]) -> Graph | None:
-    """The op on inputs of these types as a graph of words, or `None` if something in it is none.
+    """Return the op on inputs of these types as a graph of primitives, or `None` if some op in it is not expressible.
 
     Complex inputs and outputs are two real ones each, see `in_parts`.
     """

@@ -71,12 +71,12 @@ Place = tuple[Affine, ...]
 START = Affine(None)
 
 Steps = Generator[tuple[Value, Place], int, int]
-"""The making of a term: it asks for the terms it needs by value and place, and returns its own number."""
+"""A coroutine that creates a term: it requests the terms it needs by value and place, and returns its number."""
 
 
 @frozen
 class Read:
-    """An element of operand `operand`. `dynamic` are axes whose place is a value: (axis, value).
+    """An element of operand `operand`. `dynamic` are axes whose position is a value: (axis, value).
 
     Of a complex element it is the real part, or the imaginary one, which is part 1.
     """
@@ -107,7 +107,7 @@ class Formula:
 
     Attributes:
         extents: Sizes of the axes, possibly unknown yet.
-        rows: Which of the axes are reduced.
+        rows: The reduced axes.
         terms: The values.
         writes: One a result, or one a part of it.
     """
@@ -120,22 +120,22 @@ class Formula:
 
 
 class NoFormula(Exception):
-    """The op does not fit into one kernel; the text says why, in the words of a refusal ("needs …")."""
+    """The op does not fit into one kernel; the text is the reason, as a refusal continues it ("needs …")."""
 
 
 _PART: Final = {"": 0, **{end: k for k, end in enumerate(PARTS)}}
-"""What the name of an input ends with → which part of an operand it is."""
+"""Suffix of the name of an input → the number of the part of an operand."""
 
 _COMBINE: dict[type[Op], Combine] = {Sum: "sum", Mean: "sum", Prod: "prod", Max: "max", Min: "min"}
 
 
 @lru_cache(maxsize=2048)
 def formula_of(op: Op, types: tuple[TensorType | None, ...], *, is_for_all: bool = False) -> Formula | None:
-    """The op on operands of these types as one kernel, or `None` if it is none.
+    """Return the op on operands of these types as one kernel, or `None` if it is not one.
 
     Args:
-        is_for_all: Whether it must hold for all unknown sizes, so that code is made of it; by default it is asked only whether
-            there will be one.
+        is_for_all: Whether it must be valid for all unknown sizes, because code is generated from it; by default the caller
+            only checks whether a kernel will exist.
     """
     graph = expanded(op, types)
     if graph is None:
@@ -162,7 +162,7 @@ def _lowered(
 
 
 def _space(graph: Graph) -> tuple[Shape, tuple[int, ...]]:
-    """The index space: the operand's dims of the reductions, or the result's where there are none."""
+    """Return the index space: the operand's dims of the reductions, or the result's if there are no reductions."""
     live = _needed(graph)
     reductions = [n for n in live if isinstance(n.op, REDUCTIONS) and _axes(n)]
     if not reductions:
@@ -196,7 +196,7 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 
 def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...], is_for_all: bool) -> Place:
-    """The place of a result's element: the result has all axes, the rows' with size 1, or lacks the rows."""
+    """Return the place of a result's element: the result has all axes, the rows' with size 1, or omits the rows."""
     kept = [i for i in range(len(extents)) if i not in rows]
     if len(shape) == len(extents) and all(shape[i] == extents[i] for i in kept):
         whole = all(shape[i] == extents[i] for i in rows)
@@ -381,7 +381,7 @@ def _slid(place: Place, op: SlidingWindows, rank: int) -> Place:
 
 
 def _sized(size: Dim) -> int:
-    """A size as terms hold it; an unknown one stays an expression until `sizes.py` or whoever binds it looks at it."""
+    """Return a size as terms contain it; an unknown one remains an expression until `sizes.py` or a binding replaces it."""
     return cast(int, size)
 
 
@@ -410,7 +410,7 @@ def _groups(source: Sequence[Dim], result: Sequence[Dim]) -> Iterator[tuple[list
         old, new = [left.pop(0)], [right.pop(0)]
         while (have := product(old)) != (want := product(new)):
             is_known = isinstance(have, int) and isinstance(want, int) and have and want
-            # Only known sizes can be told to be parts of one another, but for one axis that is all of several.
+            # Only known sizes can be decomposed into factors, except for one axis that is the product of several.
             if not is_known and (left or len(old) > 1):
                 raise NoFormula("reshapes of known sizes")
             shorter, more = (old, left) if is_known and have < want else (new, right)

@@ -16,19 +16,19 @@ from rlx_core.ops.structural import expand
 __all__ = ["PARTS", "in_parts", "is_complex", "is_known"]
 
 PARTS: Final = (".re", ".im")
-"""What the names of a complex input's two parts end with."""
+"""Suffixes of the names of a complex input's two parts."""
 
 _FORMULAS: Final = {function.op: rule for function, rule in FORMULAS.items()}
 _MEASURES: Final = {function.op: rule for function, rule in MEASURES.items()}
 
 
 def is_complex(node: Node) -> bool:
-    """Whether an operand or a result is complex."""
+    """Return whether an operand or a result is complex."""
     return any(v.dtype.is_complex for v in (*node.present(), *node.results))
 
 
 def is_known(op: Op) -> bool:
-    """Whether there is a formula for the parts of this op's result."""
+    """Return whether there is a formula for the parts of this op's result."""
     return isinstance(op, (Input, Constant, MakeComplex, Cast, *EACH_PART)) or type(op) in {**_FORMULAS, **_MEASURES}
 
 

@@ -1,6 +1,6 @@
-"""Reading and writing at indices as a problem in five sizes.
+"""Gather and scatter as a problem in five sizes.
 
-Whatever the axes of an op are, batch axes are one axis here, and so are the axes before, at and after the indexed one:
+For any axes of an op, batch axes are one axis here, and so are the axes before, at and after the indexed one:
 table[b, o, n, d], cells[b, o, i, d] (what is read or written), indices[b, i].
 """
 
@@ -23,12 +23,12 @@ __all__ = ["Indexing", "fault_of"]
 
 @frozen
 class Indexing:
-    """A gather or a scatter, all dense, with sizes known, or expressions in the place of those that are not.
+    """A gather or a scatter, all dense, with known sizes, or with expressions for unknown ones.
 
     Attributes:
         batch, outer, size, count, inner: B, O, N, I and D.
-        dtype: Of the indices.
-        oob: What an index outside means. Nothing can be clipped to an axis without elements, so that is an error.
+        dtype: Dtype of the indices.
+        oob: The mode for an index out of range. With "clip", an axis without elements is an error.
     """
 
     batch: int
@@ -59,7 +59,7 @@ class Indexing:
 
     @property
     def lines(self) -> int:
-        """Pairs of b and o: each is a table of its own."""
+        """Number of pairs of b and o, each of which is a separate table."""
         return self.batch * self.outer
 
     @property
@@ -83,12 +83,12 @@ class Indexing:
     def scatter(
         self, combine: np.ufunc | None, table: np.ndarray, cells: np.ndarray, indices: np.ndarray
     ) -> np.ndarray:
-        """A dense table with cells combined into it in index order, or written over what is there without a ufunc.
+        """Return a dense table with cells combined into it in index order, or, without a ufunc, assigned.
 
-        What is combined is held in the accumulator of its dtype and rounded once.
+        Combined elements are computed in the accumulator of their dtype and rounded once.
 
         Raises:
-            IndexRangeError: An index is outside where that is a fault.
+            IndexRangeError: An index is out of range in a mode where that is a fault.
         """
         rows, inside = self._rows(indices)
         held = table.dtype if combine is None else dtype(table.dtype).accumulator.numpy
@@ -110,7 +110,7 @@ class Indexing:
 
 
 def fault_of(problem: Indexing, title: str) -> Fault | None:
-    """What to say of an index outside, if that is a fault."""
+    """Return the fault of an index out of range, if that is a fault."""
     if not problem.has_fault:
         return None
     return Fault(f"{title}: index {{}} is outside an axis of {problem.size} elements")

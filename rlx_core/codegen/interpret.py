@@ -1,6 +1,6 @@
-"""A loop kernel run with NumPy on plain bytes: the oracle that every printer is held against.
+"""Interpreter of loop kernels with NumPy on plain bytes: the oracle for tests of every printer.
 
-Values are held as registers hold them: those of f16 and bf16 as f32, which only a cast and a store round.
+Values have the dtype of registers: those of f16 and bf16 are f32, which only a cast and a store round.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def run_kernel(kernel: Kernel, buffers: Sequence[np.ndarray | None]) -> None:
 
 
 def value_of(kernel: Kernel, number: int, buffers: Sequence[np.ndarray | None]) -> np.ndarray:
-    """A value at every point of the index space; along axes that it does not vary with it has one element.
+    """Return a value at every point of the index space; along axes with which it does not vary it has one element.
 
-    Indices outside are held inside, as where they are not checked.
+    Indices out of range are clamped, as if they were not checked.
     """
     values: list[np.ndarray] = []
     with np.errstate(all="ignore"):
@@ -49,7 +49,7 @@ def value_of(kernel: Kernel, number: int, buffers: Sequence[np.ndarray | None]) 
 
 
 def outside_of(kernel: Kernel, number: int, buffers: Sequence[np.ndarray | None]) -> tuple[int, int] | None:
-    """The first point at which a checked index, the value `number`, lies outside, and the index there; `None` if there is none.
+    """Return the first point at which a checked index, the value `number`, is out of range, and the index; else `None`.
 
     Points are numbered along the grid, or along all axes if the index varies along rows.
     """

@@ -39,7 +39,7 @@ def whole_kernel(
     results: Sequence[Place],
     sizes: DimBinding = DimBinding(),  # noqa: B008  # immutable
 ) -> Kernel:
-    """The same with all axes of the formula, whose unknown sizes `sizes` says: those of its results, then its rows."""
+    """Return the same kernel with all axes of the formula, its results' first, then rows; `sizes` binds unknown sizes."""
     order = axes_of(formula)
     new = {old: i for i, old in enumerate(order)}
     loads, written = accesses_of(formula, operands, results, sizes)
@@ -78,7 +78,7 @@ class Access:
 
     Attributes:
         strides: Along each axis of the kernel.
-        offset: Of the first element.
+        offset: Offset of the first element.
         chosen: Along each axis of the operand whose place is a value.
     """
 
@@ -95,7 +95,7 @@ def extents_of(formula: Formula, sizes: DimBinding) -> tuple[int, ...]:
 def accesses_of(
     formula: Formula, operands: Sequence[Place | None], results: Sequence[Place], sizes: DimBinding
 ) -> tuple[dict[int, Access | bool | int | float], list[Access]]:
-    """How a formula's kernel accesses operands and results that lie there.
+    """Return the accesses of a formula's kernel to operands and results with the given layouts.
 
     Returns:
         The loads by the numbers of their terms, a number for an operand that is a literal; and the stores.
@@ -131,7 +131,7 @@ def accesses_of(
 
 
 def simplified(kernel: Kernel) -> Kernel:
-    """The same kernel with as few axes as it can be said with."""
+    """Return an equivalent kernel with the minimum number of axes."""
     kept = [a for a, n in enumerate(kernel.extents) if n != 1]
     reduces = any(isinstance(v, Reduce) for v in kernel.values)
     if reduces and not any(a >= kernel.grid for a in kept):
@@ -147,7 +147,7 @@ def simplified(kernel: Kernel) -> Kernel:
 
 
 def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
-    """Whether all accesses walk `outer` as the continuation of `inner`."""
+    """Return whether all accesses walk `outer` as the continuation of `inner`."""
     if (outer < kernel.grid) != (inner < kernel.grid):
         return False
     size = kernel.extents[inner]
@@ -157,7 +157,7 @@ def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
 
 
 def _positions(kernel: Kernel) -> list[dict[int, int]]:
-    """How far each position moves along axes; positions of which only the sum is used are one."""
+    """Return the stride of each position along the axes; positions of which only the sum is used are merged."""
     users: dict[int, list[int]] = {}
     for i, value in enumerate(kernel.values):
         for a in operands_of(value):
@@ -181,10 +181,10 @@ def _positions(kernel: Kernel) -> list[dict[int, int]]:
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
-    """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0.
+    """Return the kernel with each group of neighbouring axes fused; axes in no group have one point, at 0.
 
-    Nothing moves along an axis of one point, so what is read or stored there does not vary along it. Where several axes become
-    one, the position along the last of them becomes the one along all, and what the others added to it is in that.
+    There is no stride along an axis of one point, so loads and stores do not vary along it. If several axes are fused, the
+    position along the last of them becomes the fused position, which includes the others' contributions.
     """
     moving = [[axis for axis in group if kernel.extents[axis] != 1] for group in groups]
     place = {axes[-1]: i for i, axes in enumerate(moving) if axes}

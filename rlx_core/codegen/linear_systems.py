@@ -23,7 +23,7 @@ class LinearSystems:
 
     @classmethod
     def of(cls, a: TensorType, b: TensorType) -> LinearSystems:
-        """What solving `a x = b` is, by the types of both."""
+        """Return the problem of solving `a x = b`, from the types of both."""
         *leading, n, _ = a.static_shape
         stack = 1
         for size in leading:

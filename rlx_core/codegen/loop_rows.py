@@ -45,12 +45,12 @@ __all__ = ["LoopRow", "loop_rows"]
 
 @frozen
 class LoopRow:
-    """Some ops whose meaning is one loop kernel.
+    """Some ops that are computed by one loop kernel.
 
     Attributes:
-        name: Of the row.
-        in_place: Operands that a result may lie in, because each element is read before it is written.
-        is_read_in_place: Whether `meaning.is_read_in_place` must hold of a node besides.
+        name: Name of the row.
+        in_place: Operands whose memory a result may use, because each element is read before it is written.
+        is_read_in_place: Whether `meaning.is_read_in_place` is required of a node.
     """
 
     name: str

@@ -1,12 +1,12 @@
-"""The loop language: an index space, values in SSA form over it, and which of them are stored where.
+"""The loop language: an index space, values in SSA form over it, and stores.
 
 A kernel computes, for every point of its *grid*, a few loops over its *rows*: the axes that it reduces. A value *varies* over
-the rows or is one number a grid point. Reductions turn the first kind into the second, and which loop a value belongs to
-follows from that: the loop that sums `exp(x - max x)` runs after the one that found the maximum (`schedule.py`). A kernel
-without rows computes element by element.
+the rows or is one number per grid point. Reductions turn the first kind into the second, and the loop of a value follows from
+that: the loop that sums `exp(x - max x)` runs after the loop that computes the maximum (`schedule.py`). A kernel without rows
+computes element by element.
 
-Values are numbered in the order of `Kernel.values`; an operand of a value is an earlier number. The scalar operations are
-the primitive element-wise ops themselves, so that there is no second vocabulary: `Apply(exp)` means what `rlx.exp` means.
+Values are numbered in the order of `Kernel.values`; an operand of a value is an earlier number. The scalar operations are the
+primitive element-wise ops themselves, so no second set of operations is needed: `Apply(exp)` means `rlx.exp`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 Combine = Literal["sum", "prod", "max", "min"]
-"""What a reduction combines with. `max` and `min` keep NaN; a sum or product over nothing is 0 or 1."""
+"""The combining operation of a reduction. `max` and `min` propagate NaN; an empty sum is 0, an empty product 1."""
 
 
 @frozen
 class Buffer:
-    """Memory that the kernel is given: an operand or a result, which begins at a multiple of `alignment` bytes.
+    """Memory that is passed to the kernel: an operand or a result, which begins at a multiple of `alignment` bytes.
 
     Of complex elements each part is loaded and stored by itself; values are real.
     """
@@ -65,7 +65,7 @@ class Load:
     """An element of a buffer at `offset + Σ index[axis]·strides[axis] + Σ value·stride` bytes.
 
     Attributes:
-        buffer: Which buffer.
+        buffer: Number of the buffer.
         strides: Bytes, one an axis of the kernel; 0 along axes it does not vary with.
         offset: Bytes.
         dynamic: (value, bytes): indices that are themselves values; each is a `Bound`, so that it lies inside.
@@ -107,7 +107,7 @@ class Apply:
 
 @frozen
 class Bound:
-    """An index held inside 0..size-1, as i64. With `is_checked` one that lay outside is reported."""
+    """An index clamped to 0..size-1, as i64. With `is_checked` an index out of range is reported."""
 
     dtype: DType
     arg: int
@@ -142,9 +142,9 @@ class Kernel:
     """One loop kernel; see the module's docstring.
 
     Attributes:
-        name: What it computes.
+        name: Name of the computation.
         extents: The sizes of all axes, the grid's first.
-        grid: How many of the axes are the grid's.
+        grid: Number of axes of the grid.
         buffers: Operands, then results.
         values: In SSA form.
         stores: In order.
@@ -181,9 +181,9 @@ class Kernel:
         return tuple(self._varies_along(frozenset(self.row_axes)))
 
     def is_along_rows(self, store: Store) -> bool:
-        """Whether every element of a row is stored; else one number a row is.
+        """Return whether every element of a row is stored; else one number per row is.
 
-        What is one number a row may still be stored along it: a mean that is broadcast back, say.
+        A row-invariant value may be stored along the row: a mean that is broadcast, for example.
         """
         return self.varies[store.value] or any(store.strides[a] for a in self.row_axes)
 
@@ -195,7 +195,7 @@ class Kernel:
         found: list[bool] = []
         for value in self.values:
             if isinstance(value, Reduce):
-                # What is reduced over the rows still varies along the grid with its argument.
+                # A reduction over the rows still varies along the grid with its argument.
                 one = found[value.arg] and not axes.issubset(self.row_axes)
             elif isinstance(value, Load):
                 one = any(value.strides[a] for a in axes) or any(found[v] for v, _ in value.dynamic)
@@ -212,7 +212,7 @@ class Kernel:
 
     @property
     def accesses(self) -> tuple[Load | Store, ...]:
-        """Everything that touches memory: loads, then stores."""
+        """All memory accesses: loads, then stores."""
         return (*self.loads, *self.stores)
 
     @property

@@ -1,4 +1,4 @@
-"""Which ops are one loop kernel on a target, what that kernel is, and when a result may lie in the bytes of an operand."""
+"""The ops that are one loop kernel on a target, the kernel, and when a result may reuse an operand's memory."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, .
 
 
 def is_settled(op: Op, types: tuple[TensorType | None, ...]) -> bool:
-    """Whether `reason_against` says of an op on operands of unknown sizes what it says of all sizes above 0."""
+    """Return whether `reason_against` for an op on operands of unknown sizes is the same for all sizes above 0."""
     return formula_of(op, types, is_for_all=True) is not None
 
 
 def is_read_in_place(node: Node) -> bool:
-    """Whether operands of a result's dims are read only where that result is written.
+    """Return whether operands of a result's dims are read only at the position where that result is written.
 
     Where another result has more elements, all that work on those read the operand as well, whenever they come to it.
     """
@@ -60,7 +60,7 @@ def is_read_in_place(node: Node) -> bool:
 
 
 def is_settled_in_place(node: Node) -> bool:
-    """Whether `is_read_in_place` says of a node with unknown sizes what it says of all sizes above 0."""
+    """Return whether `is_read_in_place` for a node with unknown sizes is the same for all sizes above 0."""
     one = node.types[0].shape
     return (
         is_settled(node.op, node.operand_types)
@@ -70,14 +70,14 @@ def is_settled_in_place(node: Node) -> bool:
 
 
 def _is_always_or_never(shape: Shape, other: Shape) -> bool:
-    """Whether two shapes are equal for all sizes or for none."""
+    """Return whether two shapes are equal for all sizes or for none."""
     if shape == other or len(shape) != len(other):
         return True
     return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other, strict=True))
 
 
 def _written(formula: Formula, result: int) -> Element:
-    """The place of a result, which is that of both its parts."""
+    """Return the place of a result, which is also the place of both its parts."""
     return next(w.place for w in formula.writes if w.result == result)
 
 
@@ -88,7 +88,7 @@ def _is_no_larger(other: TensorType, type: TensorType) -> bool:
 
 
 def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:
-    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    """Return whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
     reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
     return all(
         not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
@@ -97,7 +97,7 @@ def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType
 
 
 def loop_kernel(node: Node, layout: Layout) -> Kernel:
-    """The kernel of a node whose operands and results lie as `layout` says."""
+    """Return the kernel of a node whose operands and results have the given layout."""
     formula = formula_of(node.op, node.operand_types)
     assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
     return check_kernel(kernel_of(formula, layout.operands, layout.results))

@@ -1,4 +1,4 @@
-"""Sorting as a problem, and the one place that knows what comes first: elements as unsigned integers of their own width.
+"""Sorting as a problem, and the definition of its order: elements as unsigned integers of the same width.
 
 Zeros of either sign are one key and so are all NaN, which come after every number; a descending order has the complements, so
 that ties stay in index order there too. Keys are made with integer instructions alone: f16 and bf16 need not be widened. Among
@@ -29,7 +29,7 @@ class Keys:
     """The keys of elements of one dtype.
 
     Attributes:
-        dtype: Of the elements; a real one or bool.
+        dtype: Dtype of the elements; a real one or bool.
         is_descending: Whether large elements come first.
         nan_is_first: Whether NaN comes before all in either direction, not after every number that is larger.
     """
@@ -40,7 +40,7 @@ class Keys:
 
     @property
     def bits(self) -> int:
-        """Of a key, and of an element."""
+        """Bits of a key, and of an element."""
         return 8 * self.dtype.itemsize
 
     def of(self, b: Assembler[V], x: V) -> V:
@@ -66,10 +66,10 @@ class Keys:
 class Sorting:
     """Lines of an operand and of its results: [outer, n, inner] and [outer, kept, inner] elements, all dense.
 
-    Sizes are known, or expressions stand in the place of those that are not.
+    Sizes are known, or expressions for unknown ones.
 
     Attributes:
-        keys: What comes first.
+        keys: The order.
         kept: Elements of a line that results have: all, or the first few in order.
         index: The dtype of positions.
         has_values: Whether the elements are a result, before their positions.
@@ -114,9 +114,9 @@ class Sorting:
 
 @frozen
 class Extreme:
-    """Where the first of the elements of each line is that come first: [outer, n, inner] elements, [outer, 1, inner] positions.
+    """Positions of the first extreme of each line: [outer, n, inner] elements, [outer, 1, inner] positions.
 
-    No line is empty. Sizes are known, or expressions stand in the place of those that are not.
+    No line is empty. Sizes are known, or expressions for unknown ones.
     """
 
     keys: Keys
@@ -140,7 +140,7 @@ class Extreme:
         return self.outer * self.inner
 
     def is_better(self, b: Assembler[V], x: V, y: V) -> V:
-        """Whether an element is chosen over an earlier one, both in registers: what comparing their keys says, in fewer steps."""
+        """Return whether an element is chosen over an earlier one, in registers: the comparison of keys, in fewer steps."""
         dtype = self.keys.dtype
         relation: Relation = ">" if self.keys.is_descending else "<"
         if not dtype.is_float:
@@ -157,7 +157,7 @@ class Extreme:
 
 @frozen
 class Search:
-    """Where values would go into sorted lines: [lines, n] elements and [lines, count] values, all dense.
+    """Insertion positions of values in sorted lines: [lines, n] elements and [lines, count] values, all dense.
 
     Attributes:
         is_right: Whether a place is after equal elements, not before them.

@@ -1,8 +1,7 @@
-"""Reading the text form of loop kernels back (`text.py` describes and prints it).
+"""Parser of the text form of loop kernels (`text.py` describes and prints it).
 
-Lines come in the order in which they are printed: buffers, values, stores. Nothing is guessed: what does not fit is a
-FormatError with its line and column, what was expected there and what was found. Whether the kernel obeys the rules of the
-language is for `check_kernel` to say.
+Lines come in the order in which they are printed: buffers, values, stores. There is no error recovery: a syntax error is a
+FormatError with its line and column, the expected token and the actual text. `check_kernel` verifies the rules of the language.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ Make: TypeAlias = Callable[[DType], Scalar]
 
 
 def parse_kernel(text: str, ops: OpTable) -> Kernel:
-    """The kernel that `print_kernel` printed.
+    """Return the kernel that `print_kernel` printed.
 
     Args:
-        text: One kernel, and nothing after it but comments.
+        text: One kernel, followed only by comments.
         ops: Op name → class, as a registry has it.
 
     Raises:
-        FormatError: The text has another form; says where.
+        FormatError: The text is not a kernel; the message has the position.
     """
     parser = KernelParser(text, ops)
     kernel = parser.kernel()
@@ -146,7 +145,7 @@ class KernelParser(Parser):
     # -- values
 
     def made(self, start: int) -> Make:
-        """What a value is, waiting for its dtype."""
+        """Return a constructor of a value that takes its dtype."""
         if self.accept("load"):
             buffer, strides, offset, dynamic = self.place()
             return lambda dtype: Load(buffer, dtype, strides, offset, dynamic)

@@ -1,4 +1,4 @@
-"""Where operands and results lie, as a kernel sees them, and what a kernel that stopped at a number has to say."""
+"""Layouts of operands and results, as a kernel sees them, and the errors of kernels that report a number."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Place:
         type: Its type, with known dims.
         strides: In bytes, one an axis; 0 where it is broadcast.
         is_bound: Whether it is a parameter or a constant, the same in every run: such an operand may be packed.
-        is_held: Whether it is the same in every round of the loop that the step is in, and so may be packed before the first.
-        is_fresh: Whether each round of that loop has a part of its own of an array here, which no cache holds yet.
-        is_inside: Whether it lies in the result already, where `Op.parts` has it.
-        literal: The bytes of the one element that all of it is, where that is known when code is made.
-        alignment: Bytes that the first element lies at a multiple of; no more than `WIDEST` is asked.
+        is_held: Whether it is invariant in the loop that contains the step, and so may be packed before the first iteration.
+        is_fresh: Whether each iteration of that loop accesses a different part of an array here, which no cache contains yet.
+        is_inside: Whether it is in the result already, at the position of `Op.parts`.
+        literal: The bytes of the one element that all of it equals, if that is known when code is generated.
+        alignment: Bytes of which the first element's address is a multiple; at most `WIDEST` is required.
     """
 
     type: TensorType
@@ -55,13 +55,13 @@ class Place:
 
     @classmethod
     def dense(cls, type: TensorType) -> Place:
-        """A row-major buffer of its own."""
+        """Return a separate row-major buffer."""
         return cls(type, dense_strides(type))
 
 
 @frozen(eq=True)
 class Layout:
-    """Where a step's operands and results lie. Equal ops with equal layouts share one function."""
+    """The layout of a step's operands and results. Equal ops with equal layouts share one function."""
 
     operands: tuple[Place | None, ...]
     results: tuple[Place, ...]
@@ -69,15 +69,16 @@ class Layout:
 
 @frozen
 class Fault:
-    """What to raise for the number that a kernel stopped at.
+    """The error to raise for the number that a kernel reported.
 
     Attributes:
-        message: With `{}` where the number goes; with `dims`, with one for each of them.
+        message: With `{}` for the number; with `dims`, one for each of them.
         error: The class, as `module:name`.
-        dims: The number is the place of an element in an array of this shape, in row-major order, and is said by its indices.
-        facts: Of the error, by label; each in the form of `message`, its fields numbered.
-        hint: As the class takes it.
-        alternatives: Of a function that meets several kinds: what is meant where the first status word is 2, 3 and so on.
+        dims: If set, the number is the position of an element in an array of this shape, in row-major order, and is shown as
+            indices.
+        facts: Facts of the error, by label; each in the form of `message`, its fields numbered.
+        hint: Hint of the error.
+        alternatives: For a function with several kinds of faults: the faults whose first status word is 2, 3 and so on.
     """
 
     message: str
@@ -89,15 +90,15 @@ class Fault:
 
     @classmethod
     def among(cls, faults: Sequence[Fault]) -> Fault | None:
-        """Those of several functions as one function's, if there are any; they have no alternatives of their own."""
+        """Return the faults of several functions as one function's, if there are any; they have no alternatives themselves."""
         return evolve(faults[0], alternatives=tuple(faults[1:])) if faults else None
 
     @classmethod
     def from_json(cls, form: Json) -> Fault:
-        """The fault that `attrs.asdict` wrote.
+        """Return the fault that `attrs.asdict` wrote.
 
         Raises:
-            FormatError: It is none.
+            FormatError: The form is no fault.
         """
         further = need(need(form, dict, "a fault").get("alternatives"), list, "alternatives")
         return evolve(cls._one(form), alternatives=tuple(map(cls._one, further)))
@@ -117,7 +118,7 @@ class Fault:
 
     @property
     def kinds(self) -> tuple[Fault, ...]:
-        """What the first status word means from 1 on."""
+        """The faults by the first status word, from 1 on."""
         return (evolve(self, alternatives=()), *self.alternatives)
 
     def __call__(self, number: int | None, place: int | None = None) -> RlxError:

@@ -1,10 +1,10 @@
-"""A matrix product as numbers: sizes, strides, and batch axes of which as many as possible have become rows.
+"""A matrix product as numbers: sizes, strides, and batch axes, merged into rows where possible.
 
 `[8, 128, 384] @ [384, 1536]` is one product of 1024 rows, not eight of 128, whenever the strides of A and of the result let
 the batch axis continue the rows and B is the same for all of them.
 
-The rows of A may be several axes that no stride makes one, and so may its terms: windows of an image are rows of terms like that.
-Then rows come in *lines* and terms in *runs*, inside of which a stride leads from one to the next.
+The rows of A may be several axes that cannot be merged by stride, and so may its terms; both occur for windows of an image.
+Rows are then grouped in *lines* and terms in *runs*, which have a uniform stride.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MatrixProduct:
     """`[*batch, m, k] @ [*batch, k, n]`.
 
     Attributes:
-        dtype: Of the result.
+        dtype: Dtype of the result.
         factors: The dtype of A and B.
         b_shape: The batch axes that B has itself, in front of its matrices, aligned with `batch`.
         is_bound: Whether B is the same in every run.
@@ -138,12 +138,12 @@ class MatrixProduct:
 
     @property
     def entries(self) -> int:
-        """How many products there are."""
+        """Number of products."""
         return prod(self.batch)
 
     @property
     def b_entries(self) -> int:
-        """How many different matrices B holds."""
+        """Number of different matrices in B."""
         return prod(self.b_shape)
 
     def folded(self) -> MatrixProduct:
@@ -173,9 +173,9 @@ class MatrixProduct:
         return self.m == 1 or all(x.batch[-1] == self.m * x.by_row for x in (self.a, self.c))
 
     def run(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        """The product with NumPy on one-dimensional `uint8` arrays, whose first byte is where the first element is.
+        """Compute the product with NumPy on one-dimensional `uint8` arrays, whose first byte is that of the first element.
 
-        Sums are held in the accumulator of the result's dtype and rounded once.
+        Sums are computed in the accumulator of the result's dtype and rounded once.
         """
         if not (self.entries and self.m and self.n):
             return
@@ -224,5 +224,5 @@ def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...
 
 
 def is_uneven(axes: Sequence[tuple[int, int]]) -> bool:
-    """Whether no one stride leads through axes that are counted as one."""
+    """Return whether no one stride leads through axes that are counted as one."""
     return any(outer != size * stride for (_, outer), (size, stride) in pairwise(axes))

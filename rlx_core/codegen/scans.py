@@ -1,4 +1,4 @@
-"""Running reductions as a problem: the lines of a dense array, and the rule by which what is carried changes along them.
+"""Running reductions as a problem: the lines of a dense array, and the update rule of the carry along them.
 
 A rule is the same for one lane and for sixteen, so a running sum adds in the order of its axis whichever way lanes lie.
 """
@@ -35,9 +35,9 @@ class ScanRule:
     """One running reduction on registers of a dtype.
 
     Attributes:
-        start: What is carried before the first element, for a dtype and for an exclusive reduction or not.
-        step: What is carried after the elements at one place; the last argument is absent where it cannot be the first.
-        show: The result from what is carried.
+        start: The carry before the first element, for a dtype and for an exclusive reduction or not.
+        step: The carry after the elements at one position; the last argument is absent if they cannot be the first.
+        show: The result from the carry.
     """
 
     start: Callable[[DType, bool], tuple[float, ...]]
@@ -46,7 +46,7 @@ class ScanRule:
 
 
 def carried(b: Assembler[V], table: ScalarTable, dtype: DType, carry: Carry[V]) -> V:
-    """What is carried is what is shown."""
+    """Return the carry as the result."""
     return carry[0]
 
 
@@ -118,7 +118,7 @@ def _highest(dtype: DType, is_exclusive: bool) -> tuple[float, ...]:
 
 
 RULES: dict[type[Op], ScanRule] = {
-    # -0 + x is x for every x; but what an exclusive sum shows first is 0.
+    # -0 + x is x for every x; but the first value of an exclusive sum is 0.
     Cumsum: ScanRule(lambda dtype, is_exclusive: (0.0 if is_exclusive or not dtype.is_float else -0.0,), add, carried),
     Cumprod: ScanRule(lambda dtype, is_exclusive: (1,), multiply, carried),
     Cummax: ScanRule(_lowest, larger, carried),
@@ -132,13 +132,13 @@ RULES: dict[type[Op], ScanRule] = {
 class ScanProblem:
     """A running reduction of `[outer, n, inner]` dense elements along the middle axis.
 
-    Sizes are known, or expressions stand in the place of those that are not.
+    Sizes are known, or expressions for unknown ones.
 
     Attributes:
-        op: Whose rule it is.
-        dtype: Of the elements; of complex ones their parts, twice as many.
+        op: The op.
+        dtype: Dtype of the elements; for complex ones of their parts, twice as many.
         is_reversed: Whether it runs from the end.
-        is_exclusive: Whether an element has no part in its own result.
+        is_exclusive: Whether an element is excluded from its result.
     """
 
     op: type[Op]
@@ -174,7 +174,7 @@ class ScanProblem:
         return self.outer * self.inner
 
     def run(self, b: Assembler[np.ndarray], table: ScalarTable, *operands: np.ndarray) -> np.ndarray:
-        """The scan of dense arrays by an assembler of arrays: what every generated scan is held against."""
+        """Compute the scan of dense arrays by an assembler of arrays: the reference for tests of every generated scan."""
         held = self.dtype.accumulator
         lines = [x.reshape(-1).view(self.dtype.numpy).reshape(self.outer, self.n, self.inner) for x in operands]
         result = np.empty((self.outer, self.n, self.inner), self.dtype.numpy)

@@ -1,8 +1,8 @@
-"""Which loops over a row a kernel needs, what each of them computes, and what is kept from one to the next.
+"""The loops over a row of a kernel, the values that each of them computes, and those kept between them.
 
-A value's *level* is the number of reductions under it: the loop of level 1 may use what the loop of level 0 reduced. Results
-are stored by the last loop, after which nothing is read, so a result may lie in the bytes of an operand. A value that is
-expensive and needed by two loops is kept in a row of scratch memory; a cheap one is computed again.
+A value's *level* is the number of reductions under it: the loop of level 1 may use the reductions of the loop of level 0.
+Results are stored by the last loop, after which nothing is read, so a result may use the memory of an operand. A value that is
+expensive and needed by two loops is kept in a row of scratch memory; a cheap one is recomputed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Nest:
 
 @frozen
 class LoopSchedule:
-    """The loops in order, then the stores of what does not vary over the row."""
+    """The loops in order, then the stores of row-invariant values."""
 
     nests: tuple[Nest, ...]
     finish: tuple[int, ...]
@@ -85,7 +85,7 @@ def schedule(kernel: Kernel) -> LoopSchedule:
         later = [_needed(kernel, _roots(kernel, g, s), kept) for g, s in plan[i + 1 :]]
         again = {v for v in now if any(v in other for other in later)}
         expensive = {v for v in again if varies[v] and is_expensive(kernel.values[v])}
-        # Only what is not itself inside another kept value needs to be kept.
+        # Only values outside of other kept values need to be kept.
         covered = {a for v in expensive for a in _needed(kernel, operands_of(kernel.values[v]), set())}
         keeps = tuple(
             sorted(v for v in expensive if v not in covered or _is_read_directly(kernel, v, later, expensive))
@@ -100,7 +100,7 @@ def _roots(kernel: Kernel, reduces: Sequence[int], stores: Sequence[int]) -> tup
 
 
 def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
-    """Everything that a loop computes for its roots; finished reductions and kept values are only read."""
+    """Return all values that a loop computes for its roots; finished reductions and kept values are only read."""
     found: set[int] = set()
     waiting = [r for r in roots if r not in kept]
     while waiting:
@@ -113,11 +113,11 @@ def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
 
 
 def is_expensive(term: object) -> bool:
-    """Whether a value costs more to compute than to keep."""
+    """Return whether a value costs more to compute than to keep."""
     return isinstance(term, Apply) and type(term.op) in _EXPENSIVE
 
 
 def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], expensive: set[int]) -> bool:
-    """Whether a later loop reads a value other than through another one that is kept."""
+    """Return whether a later loop reads a value other than through another one that is kept."""
     users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
     return any(u in other and u not in expensive for other in later for u in users)

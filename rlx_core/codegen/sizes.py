@@ -1,10 +1,10 @@
-"""Kernels whose sizes come with the call: expressions stand where other kernels have numbers, and a binding says what they are.
+"""Kernels with sizes as run-time arguments: expressions replace the numbers of other kernels, and a binding evaluates them.
 
-Which axes there are, which of them are one, what is contiguous and what is broadcast is fixed; how many elements an axis has and
-how far apart they lie is not, where that depends on a size that is not known yet. Extents are sizes of the program; strides that
-depend on such sizes are symbols of their own, because where values lie is known only once sizes are bound.
+The axes, the fused axes, contiguity and broadcasting are fixed; the extents and strides of an axis are not, if they depend on a
+size that is not known yet. Extents are sizes of the program; strides that depend on such sizes are separate symbols, because
+the layouts of values are known only once sizes are bound.
 
-The fields of such a kernel hold expressions in the place of integers. Only a printer that says so takes one.
+The fields of such a kernel contain expressions in the place of integers. Only a printer that supports this accepts one.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
 LoadOrStore = TypeVar("LoadOrStore", Load, Store)
 
 Walked = Load | Store | Access
-"""What has a stride along each axis."""
+"""Objects with a stride along each axis."""
 
 Groups = tuple[tuple[int, ...], ...]
-"""Which axes of a formula are one axis of a kernel."""
+"""The axes of a formula that are fused to one axis of a kernel."""
 
 
 @frozen(eq=False)
@@ -41,9 +41,9 @@ class SizedKernel:
     """A kernel for all sizes.
 
     Attributes:
-        formula: What it computes, for all sizes.
+        formula: The formula, for all sizes.
         kernel: With expressions.
-        groups: Which axes of the formula each of its axes is.
+        groups: For each axis of the kernel, the axes of the formula that it fuses.
     """
 
     formula: Formula
@@ -51,7 +51,7 @@ class SizedKernel:
     groups: Groups
 
     def sizes(self, layout: Layout, binding: DimBinding) -> DimBinding | None:
-        """What its expressions are made of, for operands and results that lie there; `None` where they lie in another way."""
+        """Return the values of its expressions, for operands and results with this layout; `None` if it does not match."""
         extents = extents_of(self.formula, binding)
         loads, stores = accesses_of(self.formula, layout.operands, layout.results, binding)
         accesses = [*(a for a in loads.values() if isinstance(a, Access)), *stores]
@@ -71,7 +71,7 @@ class SizedKernel:
 
     @lazy
     def _expected(self) -> list[tuple[int | SizeSymbol, ...]]:
-        """Of each access the strides, the offset and the factors of chosen indices: numbers, or symbols."""
+        """Return the strides, the offset and the factors of data-dependent indices of each access: numbers, or symbols."""
 
         def named(number: Dim) -> int | SizeSymbol:
             if not isinstance(number, Expr):
@@ -107,7 +107,7 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
         return evolve(access, strides=strides, offset=open_number() if access.offset else 0)
 
     values = tuple(
-        # What an index that data choose is multiplied by is looked up: once a row, mostly.
+        # The stride of a data-dependent index is looked up: once per row, mostly.
         evolve(opened(v), dynamic=tuple((at, open_number()) for at, _ in v.dynamic))
         if isinstance(v, Load)
         else evolve(v, axis=next(i for i, group in enumerate(groups) if v.axis in group))
@@ -131,9 +131,9 @@ def _chosen(access: Load | Store) -> tuple[int, ...]:
 
 
 def _groups(whole: Kernel, sizes: Sequence[Dim]) -> Groups:
-    """Neighbouring axes that all accesses walk as one, without those of size 1.
+    """Return groups of neighbouring axes that can be fused in all accesses, without those of size 1.
 
-    An axis that happens to have one element says nothing of how it lies, so it stays alone.
+    If an axis has only one element, its stride is arbitrary, so it remains separate.
     """
     indexed = {v.axis for v in whole.values if isinstance(v, Index)}
     is_plain = [axis not in indexed and whole.extents[axis] > 1 for axis in range(len(sizes))]
@@ -160,7 +160,7 @@ def _moving(extents: Sequence[int], group: Sequence[int]) -> list[int]:
 
 
 def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
-    """Whether all accesses walk the axes of a group as if they were one."""
+    """Return whether all accesses walk the axes of a group as if they were one."""
     return _is_one_walk(whole.extents, whole.accesses, _moving(whole.extents, group))
 
 
@@ -185,8 +185,8 @@ def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | 
 
 
 def sized_layout(node: Node, layout: Layout) -> Layout:
-    """Where operands and results lie for all sizes: their types are those of a node with unknown sizes, and strides that
-    depend on one are symbols.
+    """Return the layout for all sizes: its types are those of a node with unknown sizes, and strides that depend on one are
+    symbols.
     """
     numbers = count()
 

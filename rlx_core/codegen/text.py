@@ -1,4 +1,4 @@
-"""Loop kernels as text: what people read, what tests compare, and what `parse_kernel` reads back to the same kernel.
+"""Loop kernels as text, for people and for comparisons in tests; `parse_kernel` reads it back to the same kernel.
 
     kernel softmax grid [3] row [5]
       operand 0: x0 f32
@@ -8,8 +8,8 @@
       store %5 -> y0[g0*20 + r1*4]
       # loop 0: reduce %1
 
-Axes are numbered through grid and row; a place is bytes from where the buffer starts. `[row]` marks a value that varies over
-the row. The loops at the end are comments, because they follow from what is above them (`schedule.py`).
+Axes are numbered through grid and row; a place is bytes from the start of the buffer. `[row]` marks a value that varies over
+the row. The loops at the end are comments, because they follow from the lines above (`schedule.py`).
 """
 
 from __future__ import annotations

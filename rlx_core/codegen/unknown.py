@@ -1,4 +1,4 @@
-"""Numbers that code is told in every call, as symbols beside the sizes of the program, and what they are for some sizes."""
+"""Run-time arguments of code, as symbols in addition to the sizes of the program, and their values for known sizes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rlx_core.ir.dims import DimBinding, SizeSymbol, free_symbols, symbol
 __all__ = ["PREFIX", "said", "unknown"]
 
 PREFIX: Final = "_rlx_"
-"""What their names begin with; a program whose own sizes are called so is compiled for each size."""
+"""Prefix of their names; a program with sizes of such names is compiled for each size."""
 
 
 def unknown(name: str) -> int:
-    """A number that is told. It stands where a number would, in fields that are typed so, and refuses to be compared."""
+    """Return a number that is a run-time argument. It has the type of a number, as fields require, and refuses comparisons."""
     return cast(int, symbol(f"{PREFIX}{name}"))
 
 
 def said(**numbers: int) -> DimBinding:
-    """What the unknown numbers of these names are."""
+    """Return the binding of the unknown numbers of these names."""
     return DimBinding({_symbol(name): number for name, number in numbers.items()})
 
 

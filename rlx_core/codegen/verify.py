@@ -112,7 +112,7 @@ def _store_faults(kernel: Kernel, store: Store) -> Iterator[str]:
         yield f"there is no value {store.value}"
         return
     if not 0 <= store.buffer < len(kernel.buffers):
-        return  # said above
+        return  # reported above
     if len(store.strides) == len(kernel.extents) and 0 not in kernel.extents:
         # Threads that write parts of one word flip its bits: none may do so for another.
         axes = range(len(kernel.extents)) if kernel.is_along_rows(store) else kernel.grid_axes

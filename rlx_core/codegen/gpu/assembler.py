@@ -1,7 +1,7 @@
 """Scalar code as text: every instruction of the assembler protocol declares a name in a GPU language.
 
-Narrow floats are f32 in registers and whole numbers are unsigned words. A constant is its literal. What a language has not, or
-not exactly, is printed from what it has: the remainder of floats, bit by bit, where `fmod` is an approximation.
+Narrow floats are f32 in registers and integers are unsigned words. A constant is its literal. An operation that a language does
+not have, or not exactly, is expanded to others: for example the float remainder, bit by bit, where `fmod` is approximate.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class TextAssembler:
         return self.named(self.language.resized(x.text, x.dtype, to, is_signed=is_signed), to)
 
     def _whole_of(self, x: Register, to: DType) -> Register:
-        """Truncated, held inside the range of `to`, NaN as 0."""
+        """Return x truncated, clamped to the range of `to`, NaN as 0."""
         held, bits = register_dtype(to), 8 * to.itemsize
         is_signed = to.kind == "int"
         low, high = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
@@ -98,7 +98,7 @@ class TextAssembler:
         is_inside = self.and_(
             self.fcmp_ordered(">=" if is_signed else ">", x, self.constant(x, float(low))), self.not_(is_above)
         )
-        # What is outside is not converted at all: C leaves it open.
+        # Values out of range are not converted: the result is undefined in C.
         inside = self.select(is_inside, x, self.constant(x, 0.0))
         whole = self.named(self.language.whole_of(inside.text, x.dtype, held, is_signed=is_signed), held)
         whole = self.select(is_above, self.literal(held, high - 1), whole)
@@ -267,7 +267,7 @@ class TextAssembler:
             result = make(inner, *parameters)
             type = self.language.type
             head = self.language.function(type(result.dtype), full, [(type(p.dtype), p.text) for p in parameters])
-            # What it calls was added before it.
+            # Functions that it calls were added before it.
             self.functions[full] = "\n".join([head, *inner.writer.lines, f"  return {result.text};", "}"])
             self._results[full] = result.dtype
         return self.named(f"{full}({', '.join(a.text for a in args)})", self._results[full])
@@ -275,7 +275,7 @@ class TextAssembler:
     # ----------------------------------------------------------------------------------------- text
 
     def named(self, text: str, dtype: DType, prefix: str = "v") -> Register:
-        """An expression under a name of its own."""
+        """Assign an expression to a new name."""
         name = self.writer.fresh(prefix)
         self.writer.line(self.language.declared(self.language.type(dtype), name, text))
         return Register(name, dtype)

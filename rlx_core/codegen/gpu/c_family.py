@@ -1,4 +1,4 @@
-"""What the preludes of the C-like languages have in common."""
+"""The common parts of the preludes of the C-like languages."""
 
 from __future__ import annotations
 

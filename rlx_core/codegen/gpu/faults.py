@@ -1,9 +1,10 @@
-"""The words in which kernels report an index outside: where it was met, and what it was.
+"""The status words in which kernels report an index out of range: its position, and its value.
 
-Every checked index of a launch is a *site* of 65 words, which begin as `NO_FAULT`. A thread that meets an index outside lowers
-the first word to the number of its point, by an atomic minimum, and of the 64 others those that stand for the bits which are set
-in the index. So the first word is the first point in order, in whatever order threads ran; and a bit of that point's index was
-set exactly if its word holds the same point. It takes an atomic minimum of 32 bits, which all languages have, and no lock.
+Every checked index of a launch is a *site* of 65 words, initialised to `NO_FAULT`. A thread that reads an index out of range
+lowers the first word to the number of its point, by an atomic minimum, and those of the 64 others that correspond to bits set
+in the index. So the first word is the first point in order, independent of the order of threads; and a bit of that point's
+index was set exactly if its word contains the same point. It needs an atomic minimum of 32 bits, which all languages have, and
+no lock.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from rlx_core.system.records import frozen
 __all__ = ["LAST_PLACE", "NO_FAULT", "SITE_WORDS", "Report", "fault_of", "first_error", "put_report", "report_of"]
 
 NO_FAULT = 0xFFFFFFFF
-"""What all words hold as long as no index was outside."""
+"""The value of all words as long as no index was out of range."""
 
 LAST_PLACE = 0xFFFFFFFE
-"""Stands for this point and all after it, so that an index there is not known."""
+"""Represents this point and all after it; the index there is not known."""
 
 _BITS = 64
 
@@ -32,11 +33,11 @@ SITE_WORDS = 1 + _BITS
 
 @frozen
 class Report:
-    """An index outside.
+    """An index out of range.
 
     Attributes:
         place: The number of the point of the grid, or of the element of a row where the index varies along that.
-        index: What it was; `None` if that is not known.
+        index: Its value; `None` if that is not known.
     """
 
     place: int
@@ -44,7 +45,7 @@ class Report:
 
 
 def report_of(words: np.ndarray) -> Report | None:
-    """What the words of one site say."""
+    """Return the report in the words of one site."""
     place = int(words[0])
     if place == NO_FAULT:
         return None
@@ -55,7 +56,7 @@ def report_of(words: np.ndarray) -> Report | None:
 
 
 def put_report(words: np.ndarray, place: int, index: int) -> None:
-    """Do to the words of one site what a thread does that meets an index outside."""
+    """Write to the words of one site as a thread does that reads an index out of range."""
     bits = np.unpackbits(np.array([index], "<i8").view(np.uint8), bitorder="little").astype(bool)
     is_lowered = np.concatenate([[True], bits])
     words[is_lowered] = np.minimum(words[is_lowered], np.uint32(place))
@@ -72,7 +73,7 @@ def first_error(words: np.ndarray, faults: Sequence[Callable[[int | None, int], 
 
 
 def fault_of(kernel: Kernel, number: int) -> Fault:
-    """What to say of a checked index, a value of a kernel."""
+    """Return the fault of a checked index, a value of a kernel."""
     bound = kernel.values[number]
     assert isinstance(bound, Bound), "indices are checked where they are bound"
     return Fault(f"{kernel.name}: index {{}} is outside an axis of {bound.size} elements")

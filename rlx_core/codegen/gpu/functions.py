@@ -15,21 +15,21 @@ from rlx_core.system.records import frozen
 __all__ = ["Function", "Launch", "Printed", "assembled", "each_group"]
 
 _NAME = "RLX_NAME"
-"""Stands for the function's name until its text is known, of which the name is a hash."""
+"""Placeholder of the function's name until its text is known, of which the name is a hash."""
 
 
 @frozen
 class Launch:
-    """How often a function runs, and on what.
+    """A launch of a function: its grid and its buffers.
 
     Attributes:
         entry: The function.
         group: Threads of a group.
         groups: Groups, along one dimension.
         buffers: Numbers of the buffers that are passed, in the order of the arguments.
-        checked: What reports an index outside, each at a site of its own: values of the kernel by number. With any, the status
-            words and the number of the first site follow the buffers.
-        dynamic_nbytes: Memory that the threads of a group share besides what the function declares; the launch asks for it.
+        checked: Values of the kernel, by number, that report an index out of range, each at a separate site. If there are any,
+            the status words and the number of the first site follow the buffers.
+        dynamic_nbytes: Shared memory of a group beyond what the function declares; an argument of the launch.
     """
 
     entry: str
@@ -86,7 +86,7 @@ def assembled(
 
 @contextmanager
 def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator[None]:
-    """What follows runs for every one of `total` shares of work, whose number is `name`, a group at a time."""
+    """Loop over `total` shares of work, whose number is `name`, distributed over groups."""
     kind = index_type(total)
     if total <= groups:
         b.writer.line(b.language.declared(kind, name, b.language.group))
@@ -94,4 +94,4 @@ def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator
         return
     with b.writer.block(b.language.loop(kind, name, as_index(b.language.group, kind), f"{total}u", f"{groups}u")):
         yield
-        b.writer.line(b.language.barrier)  # nobody writes what is shared before all have read it
+        b.writer.line(b.language.barrier)  # reused in the next iteration only after all threads have read it

@@ -1,7 +1,7 @@
-"""The rule for indices that every kernel template asks: 32 bits below `INDEX_LIMIT`, else 64 bits or a typed refusal.
+"""The index type of every kernel template: 32 bits below `INDEX_LIMIT`, else 64 bits or a typed refusal.
 
-The numbers in question are those that a kernel computes: positions along an axis, numbers of points, rows or tiles, and the
-elements of a buffer that it reaches. Products of sizes that no kernel computes, such as the number of scores in attention, are
+The relevant numbers are those that a kernel computes: positions along an axis, numbers of points, rows or tiles, and the
+elements of a buffer that it accesses. Products of sizes that no kernel computes, such as the number of scores in attention, are
 not bounded. Languages whose buffers are arrays of words have no 64-bit integers, and refuse.
 """
 
@@ -46,20 +46,20 @@ def fault_place(text: str, kind: str) -> str:
 
 
 def reach(strides: Sequence[int], extents: Sequence[int], itemsize: int, offset: int = 0) -> int:
-    """Elements from the start of a buffer to the end of what is accessed; strides and offset are in bytes."""
+    """Return the elements from the start of a buffer to the end of the accessed range; strides and offset are in bytes."""
     steps = (abs(s) * (n - 1) for s, n in zip(strides, extents, strict=True) if n)
     return (offset + sum(steps)) // itemsize + 1
 
 
 def index_refusal(language: Language, *counts: int) -> str | None:
-    """Why a language cannot count so far, as "needs …" would continue."""
+    """Return why a language cannot count so far, as "needs …" would continue."""
     if language.buffers == "words" and index_type(*counts) == "u64":
         return f"fewer than {INDEX_LIMIT} elements in {language.name}"
     return None
 
 
 def length_refusal(what: str, *lengths: int) -> str | None:
-    """Why a template whose positions have 32 bits refuses axes of these lengths, as "needs …" would continue."""
+    """Return why a template whose positions have 32 bits refuses axes of these lengths, as "needs …" would continue."""
     if index_type(*lengths) == "u64":
         return f"{what} of fewer than {INDEX_LIMIT} elements, not {max(lengths)}"
     return None

@@ -1,4 +1,4 @@
-"""What a loop over a row computes before it begins, and what it keeps in registers for the loops after it."""
+"""The values that a loop over a row computes before it begins, and those kept in registers for later loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["kept_values", "uniform_values"]
 
 
 def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[int, ...]:
-    """Values that a loop needs, that are one a row, and that are not known yet; operands first."""
+    """Values that a loop needs, that are one per row, and that are not known yet; operands first."""
     found: set[int] = set()
     waiting = _roots(kernel, nest)
     while waiting:
@@ -23,9 +23,9 @@ def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[
 
 
 def kept_values(kernel: Kernel, nests: Sequence[Nest], depth: int, kept: Collection[int]) -> tuple[int, ...]:
-    """What a loop computes and later loops need, no further down than necessary: loads, and what is expensive.
+    """Return values that a loop computes and later loops need, as close to their use as possible: loads and expensive values.
 
-    What is cheap is computed again from those; what was `kept` by an earlier loop is there already.
+    Cheap values are recomputed from those; values `kept` by an earlier loop are available already.
     """
     now: set[int] = set()
     waiting = _roots(kernel, nests[depth])

@@ -1,4 +1,4 @@
-"""A loop kernel in a GPU language: whether it can be printed, and what is launched to compute it."""
+"""A loop kernel in a GPU language: whether it can be printed, and its launches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["print_loops", "refusal", "values_refusal"]
 
 
 def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
-    """Why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
+    """Return why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
     return values_refusal(kernel, language, scalars) or index_refusal(language, index_count(kernel))
 
 
 def values_refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
-    """Why the values of a kernel cannot be printed, whoever counts its points, as "needs …" would continue."""
+    """Return why the values of a kernel cannot be printed, for any numbering of its points, as "needs …" would continue."""
     for item in (*kernel.buffers, *kernel.values):
         if (reason := language.refusal(item.dtype)) is not None:
             return reason
@@ -45,7 +45,7 @@ def print_loops(kernel: Kernel, language: Language, machine: Machine, scalars: S
 
 
 def _function(stage: Stage, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
-    """One stage, whose faults are said of the whole kernel."""
+    """Return one stage, whose faults refer to the complete kernel."""
     schedule = evolve(schedule_of(stage.kernel, machine, stage.parts), flat_axes=stage.flat_axes)
     made = print_function(stage.kernel, schedule, language, machine, scalars)
     origins = [stage.origins[v] for v in made.launch.checked]

@@ -1,9 +1,9 @@
-"""What a GPU language is to the printers: how it spells types, literals, instructions, declarations and kernels.
+"""GPU languages for the printers: the syntax of types, literals, instructions, declarations and kernels.
 
-The languages of the C family (OpenCL C, CUDA C, HIP, MSL) share one spelling of bodies: `u32`, `f32`, `RLX_GLOBAL` and every
-function called `rlx_…` are given by a prelude, so that what differs between them is a table and a head. WGSL has a grammar
-of its own and overrides the methods. Integer registers hold unsigned words, as in LLVM: the instruction says whether it reads
-a sign.
+The languages of the C family (OpenCL C, CUDA C, HIP, MSL) share one syntax of bodies: `u32`, `f32`, `RLX_GLOBAL` and every
+function called `rlx_…` are defined by a prelude, so that the differences between them are a table and a head. WGSL has a
+different grammar and overrides the methods. Integer registers are unsigned words, as in LLVM: the instruction determines
+whether it is signed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rlx_core.system.records import frozen
 __all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language"]
 
 BufferKind = Literal["offset", "pointer", "words"]
-"""How a launch passes a buffer: as memory and a byte offset, as an address that includes it, or as an offset in words."""
+"""The form in which a launch passes a buffer: memory and a byte offset, an address that includes it, or an offset in words."""
 
 
 @frozen
@@ -62,29 +62,29 @@ class Argument:
 
 @frozen(kw_only=True)
 class Language:
-    """A language of the C family; `Wgsl` overrides what is spelled otherwise.
+    """A language of the C family; `Wgsl` overrides the methods that differ.
 
     Attributes:
-        name: As users say it: "opencl", "cuda".
-        suffix: Of a source file.
-        dtypes: Element types that a kernel may touch; what is missing is refused by name.
-        buffers: How a launch passes them.
+        name: The user-visible name: "opencl", "cuda".
+        suffix: Suffix of a source file.
+        dtypes: Element types that a kernel may access; others are refused by name.
+        buffers: The form in which a launch passes them.
         base: Text that every module starts with: types and qualifiers.
-        fragments: Functions that a module holds if it uses them, by name.
-        builtins: Scalar ops that the language itself computes, by their full name, with what it promises.
-        inexact: Instructions that the language has, but not exactly; what needs them exact is printed from others.
-        options: What its compiler must be told, for numbers to be right.
+        fragments: Functions, by name, that a module contains if it uses them.
+        builtins: Scalar ops that the language computes itself, by their full name, with their guarantees.
+        inexact: Instructions of the language that are not exact; where exact results are required, others are used.
+        options: Compiler options required for correct results.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
-        matrix_unit: What multiplies small matrices, where the devices of the language have it.
+        matrix_unit: The matrix unit, if devices of the language have one.
         has_warpgroups: Whether products are multiplied by warpgroups, which only some of its devices have.
         most_arguments: Buffers and numbers that a kernel may be given, where these are few.
         one_entry: Whether a module holds one kernel, because its memory is declared outside of it.
         head: The kernel's head, of `size`, `name` and `arguments`.
         argument: A buffer in the head, by how it is passed.
-        status: The words for faults in the head.
-        thread: The number of a thread in its group, as u32; `group` is that of the group.
-        barrier: What all threads of a group wait at; `memory_barrier` is where they see what the others wrote to memory, too.
-        unrolled: Before a loop of a known number of turns.
+        status: The status words in the head.
+        thread: The number of a thread in its group, as u32; `group` is the number of the group.
+        barrier: Barrier of all threads of a group; `memory_barrier` also makes their writes to global memory visible.
+        unrolled: Pragma before a loop with a known number of iterations.
         forever: The start of a loop that only a `break` ends.
     """
 
@@ -254,11 +254,11 @@ class Language:
         return f"(u32){text}", f"(u32)({text} >> 32)"
 
     def exchanged(self, name: str, distance: int) -> str:
-        """What the thread at `lane ^ distance` of the subgroup has in a register."""
+        """Return the value of a register in the thread at `lane ^ distance` of the subgroup."""
         return f"rlx_exchange({name}, {distance}u)"
 
     def fault(self, site: int, place: str, index: str) -> str:
-        """The statement that reports a place and the index there, of 64 bits; of those reported at a site the first stays."""
+        """Return the statement that reports a place and the index there, of 64 bits; a site keeps the lowest place."""
         return f"rlx_fault(status, site + {site}u, {place}, {index});"
 
     def kernel(
@@ -299,7 +299,7 @@ class Language:
         return "\n".join([base.strip(), *prelude, "", *text])
 
     def refusal(self, dtype: DType) -> str | None:
-        """Why values of a dtype cannot be computed, as "needs …" would continue."""
+        """Return why values of a dtype cannot be computed, as "needs …" would continue."""
         return None if dtype in self.dtypes else f"{dtype} in {self.name}"
 
 

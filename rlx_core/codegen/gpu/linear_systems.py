@@ -1,8 +1,8 @@
-"""Linear systems by LU with partial pivoting, a group a system.
+"""Linear systems by LU with partial pivoting, one group per system.
 
-The matrix and its right sides lie side by side in a workspace. For each column the threads of the group find its largest
-element (of equal ones the first), change rows, and subtract multiples of the pivot's row from those below; then the unknowns are
-found from the last up. Every element is written by one thread between two barriers, so results do not depend on their order.
+The matrix and its right sides are adjacent in a workspace. For each column the threads of the group select its largest element
+(of equal ones the first), exchange rows, and subtract multiples of the pivot's row from those below; back substitution follows.
+Every element is written by one thread between two barriers, so results do not depend on their order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MATRIX, _SIDES, _RESULT, _ROWS = range(4)
 
 
 def refusal(problem: LinearSystems, language: Language) -> str | None:
-    """Why systems cannot be solved, as "needs …" would continue."""
+    """Return why systems cannot be solved, as "needs …" would continue."""
     return length_refusal("systems", problem.elements) or language.refusal(problem.dtype)
 
 
 def print_systems(problem: LinearSystems, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to solve systems: buffers are the matrices, the right sides and the solutions."""
+    """Return the launches that solve systems; the buffers are the matrices, the right sides and the solutions."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.stack * problem.n * problem.k:
         return Printed(())
@@ -72,7 +72,7 @@ class _System:
         self.t.memory.store(self.rows, self.problem.dtype, self.at(row, column), value)
 
     def barrier(self) -> None:
-        """What threads wrote is seen by all."""
+        """Emit a barrier that makes all threads' writes visible."""
         self.t.writer.line(self.t.language.memory_barrier)
 
     def bring(self) -> None:
@@ -125,7 +125,7 @@ class _System:
         return largest, row
 
     def _exchange(self, c: str, pivot: str) -> None:
-        """Rows `c` and `pivot` change places, but for what is 0 already."""
+        """Exchange rows `c` and `pivot`, except for elements that are already 0."""
         t = self.t
         with t.when(f"{pivot} != {c}"), t.loop(f"{c} + {t.thread}", f"{self.problem.width}u", f"{t.group}u", "j") as j:
             upper, lower = self.load(c, j), self.load(pivot, j)
@@ -147,7 +147,7 @@ class _System:
         self.barrier()
 
     def _substitute(self, c: str) -> None:
-        """The unknown of row `c` found, and taken out of all equations above."""
+        """Compute the unknown of row `c`, and eliminate it from all equations above."""
         p, t, b = self.problem, self.t, self.t.b
         pivot = self.load(c, c)
         with t.loop(t.thread, f"{p.k}u", f"{t.group}u", "j") as j:

@@ -14,7 +14,7 @@ __all__ = ["Memory", "index_text", "is_whole_words"]
 
 
 def is_whole_words(dtype: DType, lanes: int) -> bool:
-    """Whether so many neighbours fill 1, 2 or 4 words."""
+    """Return whether so many neighbours fill 1, 2 or 4 words."""
     return lanes > 1 and lanes * dtype.itemsize in (4, 8, 16)
 
 
@@ -41,7 +41,7 @@ class Memory:
     kind: str
 
     def load(self, name: str, dtype: DType, index: str) -> Register:
-        """An element, as it is held in registers."""
+        """Load an element in its register representation."""
         held = stored_dtype(dtype)
         return self.held(self.b.named(self.b.language.loaded(name, held, index), held), dtype)
 
@@ -96,7 +96,7 @@ class Memory:
             b.writer.line(line)
 
     def held(self, bits: Register, dtype: DType) -> Register:
-        """What is held in registers of an element's stored bits."""
+        """Return the register representation of an element's stored bits."""
         if dtype is bool_:
             return self.b.icmp_unsigned("!=", bits, self.b.constant(bits, 0))
         return self.b.widened(bits, dtype) if dtype.is_narrow else bits

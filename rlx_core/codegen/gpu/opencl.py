@@ -1,7 +1,7 @@
 """OpenCL C 1.2, full profile; f64 needs the device's `cl_khr_fp64`.
 
-Without `cl_khr_fp16` halves are converted by their bits: `vload_half` wants memory that holds a half, and a `ushort` in
-registers is none, whose loads a compiler may move before its stores.
+Without `cl_khr_fp16` halves are converted by their bits: `vload_half` requires memory that contains a half, and a `ushort` in
+registers is not memory: a compiler may move such loads before its stores.
 """
 
 from __future__ import annotations

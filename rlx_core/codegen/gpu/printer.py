@@ -1,8 +1,8 @@
-"""A loop kernel and its schedule become a function of a GPU language.
+"""Prints a loop kernel with its schedule as a function of a GPU language.
 
 A row kernel is a few loops over the row (`codegen/schedule.py`). A thread combines its share of each reduction in registers; a
-group adds up the shares of its threads in a fixed order, so that every run gives the same bits. What a later loop needs again
-is kept in registers where the schedule says so, and is otherwise read or computed again.
+group adds up the shares of its threads in a fixed order, so that every run gives the same bits. Values that a later loop needs
+again are kept in registers where the schedule requires it, and otherwise loaded or computed again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Printing:
         if s.is_looped:
             with self.writer.block(self.language.loop(kind, "i", first, f"{s.shares}u", f"{total}u")):
                 self._share()
-                if is_group:  # nobody writes what is shared before all have read it
+                if is_group:  # reused in the next iteration only after all threads have read it
                     self.writer.line(self.language.barrier)
             return
         self.writer.line(self.language.declared(kind, "i", first))
@@ -116,7 +116,7 @@ class _Printing:
         self.values.store(self.kernel.stores, at)
 
     def _coordinates(self, axes: range, flat: str, prefix: str, lanes: int) -> dict[int, str]:
-        """The index along each axis that is asked for, of a number that counts runs of neighbours along the last."""
+        """Return the index along each required axis, from a number that counts vectors of neighbours along the last one."""
         found: dict[int, str] = {}
         divisor = 1
         for axis in reversed(axes):
@@ -217,7 +217,7 @@ class _Printing:
         )
 
     def _before(self, nest: Nest, outside: At) -> None:
-        """What a loop needs that is one a row is computed in front of it."""
+        """Compute the row-invariant values of a loop before it."""
         for v in uniform_values(self.kernel, nest, {*outside.uniform, *self.values.kept}):
             self.values.value(v, 0, outside)
 

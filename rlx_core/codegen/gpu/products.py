@@ -1,9 +1,9 @@
 """Products of matrices by tiles in shared memory, with what follows computed on the sums before they are stored.
 
-A group computes a tile of the result: it walks along the depth, brings tiles of both operands into shared memory in the type of
-the sums, and each thread adds up a few rows and columns of the tile in registers. Operands lie at any strides, so that a
-transposed one is none that was moved; neighbouring threads read along the axis whose elements are neighbours. What becomes of
-a sum is a loop kernel over the result's axes in which one value stands for it.
+A group computes a tile of the result: it loops over the depth, loads tiles of both operands into shared memory in the type of
+the sums, and each thread accumulates a few rows and columns of the tile in registers. Operands have any strides, so a
+transposed operand is not copied; neighbouring threads read along the contiguous axis. The epilogue of a sum is a loop kernel
+over the result's axes in which one value represents the sum.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Printing:
     def __attrs_post_init__(self) -> None:
         self.dtype = self.problem.kernel.values[self.problem.element].dtype
         t, type = self.tiles, self.b.language.type(register_dtype(self.dtype))
-        # One element more a row, so that what is written down a column lies in different banks.
+        # One additional element per row avoids bank conflicts of writes along a column.
         self.shared = [
             self.b.language.shared(type, "tile_of_lhs", t.depth * (t.rows + 1)),
             self.b.language.shared(type, "tile_of_rhs", t.depth * (t.columns + 1)),
@@ -153,7 +153,7 @@ class _Printing:
         multiplied(b, "tile_of_lhs", "tile_of_rhs", (t.rows, t.columns), t.threads, t.depth, sums)
 
     def _finish(self, r: int, c: int, element: Register, grid: dict[int, str]) -> None:
-        """What the kernel makes of one sum."""
+        """Apply the kernel to one sum."""
         b, t, kernel = self.b, self.tiles, self.values.kernel
         *batch, m, n = kernel.extents
         down, across = t.threads

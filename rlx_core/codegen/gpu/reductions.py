@@ -1,4 +1,4 @@
-"""What the threads of a group reduced, combined in a fixed order: through registers of subgroups, then through shared memory."""
+"""Combination of per-thread reductions in a fixed order: through registers of subgroups, then through shared memory."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Reductions:
 
     @property
     def exchanging(self) -> int | None:
-        """Threads that exchange registers, if the group is made of whole subgroups."""
+        """Threads that exchange registers, if the group consists of full subgroups."""
         return self.subgroup if self.subgroup is not None and self.group % self.subgroup == 0 else None
 
     def identity(self, combine: Combine, dtype: DType) -> Register:
-        """What changes nothing when it is combined."""
+        """Return the identity element of a combination."""
         if combine in ("sum", "prod"):
             return self.b.literal(register_dtype(dtype), 1 if combine == "prod" else 0)
         is_max = combine == "max"

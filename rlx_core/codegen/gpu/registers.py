@@ -1,4 +1,4 @@
-"""Registers of GPU languages: what a value is held as, how the C family spells its type, its literal and its instructions."""
+"""Registers of GPU languages: the representation of values, and the C family's syntax of types, literals and instructions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def register_dtype(dtype: DType) -> DType:
-    """What a value of `dtype` is in a register: narrow floats are f32, integers the signed type of their width."""
+    """Return the dtype of a value of `dtype` in a register: narrow floats are f32, integers the signed type of their width."""
     if dtype.is_float or dtype is bool_:
         return dtype.accumulator
     return {1: i8, 2: i16, 4: i32, 8: i64}[dtype.itemsize]
@@ -69,7 +69,7 @@ SIGNED = {"sdiv": "/", "srem": "%", "ashr": ">>"}
 
 ORDERED = {"==": "{0} == {1}", "!=": "{0} < {1} || {0} > {1}"}
 INVERSE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""Comparisons of floats as C has them see no NaN but for `!=`; what is true of NaN is the negation of the inverse."""
+"""C's float comparisons are false for NaN except `!=`; a predicate that is true for NaN is the negated inverse."""
 
 
 def spelled(dtype: DType) -> str:

@@ -51,7 +51,7 @@ def _scaled(b: Assembler[V], whole: V, exponent: V, like: V) -> V:
     field = b.sub(exponent, b.select(is_low, b.constant(exponent, 23 - 64), b.constant(exponent, 23)))
     factor = b.from_bits(b.shl(field, b.constant(field, 23)), like)
     rest = b.select(is_low, b.constant(like, 2.0**-64), b.constant(like, 1.0))
-    # Below 2**24, so that its float is made of its bits: 2**23 + whole, less 2**23.
+    # Below 2**24, so its float is constructed from its bits: 2**23 + whole, less 2**23.
     top = b.icmp_unsigned(">=", whole, b.constant(whole, 0x800000))
     low = b.and_(whole, b.constant(whole, 0x7FFFFF))
     half = b.fsub(b.from_bits(b.or_(low, b.constant(low, 0x4B000000)), like), b.constant(like, 2.0**23))

@@ -21,8 +21,8 @@ __all__ = ["LanguageTable", "scalars_of"]
 class LanguageTable(ScalarTable):
     """The shared table, with `builtins` of one language by the op's full name.
 
-    A builtin is called where its promise holds up against the shared code, and where there is no shared code in registers that
-    the language has. Ops on f64 have shared code only: what languages promise is said of f32.
+    A builtin is called if its guarantee is at least that of the shared code, and if there is no shared code in registers that
+    the language has. Ops on f64 have shared code only: the guarantees of languages are for f32.
     """
 
     builtins: Mapping[str, Builtin]
@@ -49,6 +49,6 @@ class LanguageTable(ScalarTable):
 
 @lru_cache(maxsize=16)
 def scalars_of(language: Language) -> LanguageTable:
-    """What a language has code for."""
+    """Return the scalar functions of a language."""
     shared = standard_table(language.name, tuple(d for d in DTYPES if d in language.dtypes))
     return LanguageTable(shared.name, shared.dtypes, shared.rows, shared.functions, language.builtins)

@@ -1,10 +1,10 @@
 """Scatter by owners: the thread of a result's element combines all updates that go there, in the order of the updates.
 
-No two threads write one element, so the result does not depend on the order in which threads run. Of few updates a thread reads
-every index of its batch. Many are sorted first: one launch writes the axis position of each update as its key, a stable sort puts
-updates of equal keys next to each other in their order, and a binary search for each position of the axis finds where its updates
-begin. A thread then reads the updates of its own element alone, in the same order: the bits are the same. With e elements, s of
-them along the axis and u updates of one batch this takes O(e + s log u + u log u) steps, and not O(e u).
+No two threads write one element, so the result does not depend on the order in which threads run. With few updates a thread
+reads every index of its batch. Many are sorted first: one launch writes the axis position of each update as its key, a stable
+sort puts updates of equal keys next to each other in order, and a binary search for each position of the axis returns where its
+updates begin. A thread then reads only the updates of its element, in the same order: the bits are the same. With e elements, s
+of them along the axis and u updates of one batch this takes O(e + s log u + u log u) steps, and not O(e u).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rlx_core.system.records import frozen
 __all__ = ["OwnedScatter", "print_scatter", "refusal"]
 
 Outside = Literal["drop", "clip", "report"]
-"""What becomes of an update whose index lies outside: nothing, the nearest element, or nothing but a fault."""
+"""The effect of an update whose index is out of range: none, an update of the nearest element, or only a fault."""
 
 _COMBINE: dict[str, Combine] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -46,11 +46,11 @@ class OwnedScatter:
     """`result[…, index[…, u], …]` combined with `updates[…, u, …]` for every update u; a factor's depth is along u.
 
     Attributes:
-        extents: Of the result.
+        extents: Extents of the result.
         axis: The axis of the result that indices count along.
         count: Updates of one index each.
-        buffers: Of the problem.
-        base: What the result begins with; without it, zeros.
+        buffers: Buffers of the problem.
+        base: The initial value of the result; by default zeros.
         mode: "set" keeps the last update.
     """
 
@@ -82,7 +82,7 @@ class OwnedScatter:
 
     @property
     def lines(self) -> int:
-        """How often there are `count` indices."""
+        """Number of groups of `count` indices."""
         return prod(self.extents[a] for a in self.batch)
 
     @property
@@ -100,12 +100,12 @@ class OwnedScatter:
 
 
 def refusal(problem: OwnedScatter, language: Language) -> str | None:
-    """Why a language cannot index a scatter, as "needs …" would continue."""
+    """Return why a language cannot index a scatter, as "needs …" would continue."""
     return index_refusal(language, problem.elements)
 
 
 def print_scatter(problem: OwnedScatter, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to scatter; buffers are those of the problem."""
+    """Return the launches that scatter; the buffers are those of the problem."""
     assert (reason := refusal(problem, language)) is None, f"the scatter needs {reason}"
     if not problem.points:
         return Printed(())
@@ -278,7 +278,7 @@ class _Owners:
         return t.b.resized(self._load(t, self.problem.index, places, u), i64, is_signed=is_signed)
 
     def _begun(self, t: Template, places: dict[int, str]) -> Register:
-        """What an element begins with; it changes."""
+        """Return a variable with the initial value of an element."""
         p = self.problem
         if p.base is not None:
             return t.b.variable(self._load(t, p.base, places))

@@ -11,7 +11,7 @@ __all__ = ["modules", "source_of"]
 
 
 def source_of(functions: Iterable[Function], language: Language) -> str:
-    """One module that holds these functions, what they call, and of the prelude what is used."""
+    """Return one module with these functions, the functions that they call, and the parts of the prelude that are used."""
     parts: dict[str, str] = {}
     entries: dict[str, str] = {}
     for function in functions:

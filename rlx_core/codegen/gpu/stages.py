@@ -1,10 +1,10 @@
-"""Long reductions with few rows as several kernels: parts of rows first, then what the parts add up to.
+"""Long reductions with few rows as several kernels: partial reductions of rows first, then their combination.
 
-Every loop over the row becomes two kernels. The first has one axis more, which counts parts of the row, and stores what each part
-reduces to; the second reduces over the parts. What is stored once a row the last of these stores; what is stored along the row is
-a kernel without rows, all of whose points are computed at once, so that nothing is written twice. All are kernels of the loop
-language, whose buffers are those of the whole and then its workspaces.
-How many parts there are follows from the shape alone, so that a sum keeps its order on every device.
+Every loop over the row becomes two kernels. The first has an additional axis of parts of the row, and stores the partial result
+of each part; the second reduces over the parts. Per-row results are stored by the last of these; results along the row are
+stored by a kernel without rows, all of whose points are computed at once, so that nothing is written twice. All are kernels of
+the loop language, whose buffers are those of the complete kernel and then its workspaces.
+The number of parts follows from the shape alone, so that a sum keeps its order on every device.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["Stage", "Staged", "stages_of"]
 
 @frozen
 class Stage:
-    """A kernel of its own launch.
+    """A kernel with a separate launch.
 
     Attributes:
-        parts: With it, the first axis counts so many parts of the rows.
-        origins: For each value, its number in the whole kernel; `None` for what only the cut needs.
-        flat_axes: How many of the grid's last axes are rows of the whole kernel.
+        parts: If set, the first axis counts this many parts of the rows.
+        origins: For each value, its number in the complete kernel; `None` for values that only the partition needs.
+        flat_axes: Number of the grid's last axes that are rows of the complete kernel.
     """
 
     kernel: Kernel
@@ -41,7 +41,7 @@ class Stage:
 
 @frozen
 class Staged:
-    """What computes a kernel, and the bytes of each workspace, whose numbers follow those of the kernel's buffers."""
+    """The stages that compute a kernel, and the bytes of each workspace, whose numbers follow those of the kernel's buffers."""
 
     stages: tuple[Stage, ...]
     workspaces: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ def stages_of(kernel: Kernel, machine: Machine) -> Staged:
 
 
 def _parts(kernel: Kernel, machine: Machine) -> int:
-    """Into how many parts rows are cut: those that are long and too few to occupy a device."""
+    """Return the number of parts of rows, for rows that are long and too few to occupy a device."""
     if not kernel.row_axes or not kernel.grid_size or not any(isinstance(v, Reduce) for v in kernel.values):
         return 0
     rows, size = kernel.grid_size, kernel.row_size
@@ -100,7 +100,7 @@ class _Stager:
 
     def _workspace(self, reduce: int, count: int) -> int:
         dtype = self.kernel.values[reduce].dtype
-        # What is summed of narrow floats is held in f32, and so are its parts.
+        # Sums of narrow floats are f32, and so are partial sums.
         self.buffers.append(Buffer(f"w{len(self.buffers)}", dtype.accumulator))
         self.nbytes.append(count * self.kernel.grid_size * dtype.accumulator.itemsize)
         return len(self.kernel.buffers) + len(self.buffers) - 1
@@ -137,7 +137,8 @@ class _Stager:
         )
 
     def _second(self, partial: Mapping[int, int], once: Sequence[Store], *, goes_on: bool) -> Stage:
-        """The totals of all parts: stored if the kernel goes on after them, and what is stored once a row of them."""
+        """Return the stage of the totals of all parts: stored if the kernel goes on after them, together with per-row
+        results."""
         kernel = self.kernel
         known = self._finished((0,))
         for r, buffer in partial.items():
@@ -174,7 +175,7 @@ class _Stager:
         axis: Callable[[int], int],
         reduced: frozenset[int] = frozenset(),
     ) -> Stage:
-        """What `stores` need, in other axes; values that are `known` are loaded, and of those the `reduced` reduced."""
+        """Return the computation of `stores`, in other axes; `known` values are loaded, and the `reduced` ones reduced."""
         kernel = self.kernel
         needed: set[int] = set()
         waiting = [s.value for s in stores]

@@ -29,12 +29,12 @@ class Factor:
 
 @frozen
 class TiledProduct:
-    """`Σ_k lhs[…, m, k]·rhs[…, k, n]` for every point of a kernel without rows, and what the kernel makes of it.
+    """`Σ_k lhs[…, m, k]·rhs[…, k, n]` for every point of a kernel without rows, and the kernel as its epilogue.
 
     Attributes:
         kernel: Over the batch axes, then m, then n.
-        element: The value of the kernel that is the sum; a `Const` stands in its place. Its dtype is that of the sums.
-        depth: How many products are added up.
+        element: The value of the kernel that is the sum; a `Const` is its placeholder. Its dtype is that of the sums.
+        depth: Number of products in a sum.
     """
 
     kernel: Kernel
@@ -60,7 +60,7 @@ class TiledProduct:
 
 
 def product_refusal(problem: TiledProduct, language: Language) -> str | None:
-    """Why a language cannot index a product, as "needs …" would continue."""
+    """Return why a language cannot index a product, as "needs …" would continue."""
     counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
     return index_refusal(language, index_count(problem.kernel), *counts)
 
@@ -87,11 +87,11 @@ def bring(
     threads: int,
     kinds: tuple[IndexType, IndexType],
 ) -> None:
-    """An operand's tile into the shared array `[depth, along + 1]` by all threads of a group, zeros where the operand ends.
+    """Copy an operand's tile to the shared array `[depth, along + 1]` by all threads of a group, padded with zeros.
 
     Args:
         coordinates: The other axes along which the operand moves.
-        dtype: Of the sums, in which the tile is held.
+        dtype: Dtype of the sums, which is also that of the tile.
         kinds: The types of a position and of an index into the operand.
     """
     memory, flat, place, deep = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))

@@ -22,15 +22,15 @@ __all__ = ["At", "Values"]
 
 @define(eq=False)
 class At:
-    """A run of neighbours in the text that is being written.
+    """A run of neighbours in the text under construction.
 
     Attributes:
-        coordinates: The index along each axis that something asks for, of the first of the run.
-        place: The number of the run among all, for what is reported.
+        coordinates: The index along each axis that is used, of the first element of the run.
+        place: The number of the run among all, for reports.
         row_place: The number of the point of the grid.
-        slot: Where the run stands in the thread's arrays of kept values.
-        uniform: Values that are one a row, by number.
-        run: Values that are one a run.
+        slot: Index of the run in the thread's arrays of kept values.
+        uniform: Row-invariant values, by number.
+        run: Values that are constant in a run.
         lanes: Values of each neighbour.
         words: Loaded words of the run, by the number of their load.
     """
@@ -47,7 +47,7 @@ class At:
 
 @define(eq=False)
 class Values:
-    """Computes values of one kernel where they are asked for."""
+    """Computes values of one kernel on demand."""
 
     b: TextAssembler
     kernel: Kernel
@@ -55,7 +55,7 @@ class Values:
     scalars: ScalarTable
     memory: Memory = field(init=False)
     kept: dict[int, list[str]] = field(factory=dict)
-    """The arrays of a value that a finished loop kept, one a lane, or one for all lanes."""
+    """The arrays of a value that a finished loop kept, one per lane, or one for all lanes."""
     varies_lane: tuple[bool, ...] = field(init=False)
     rows: range = field(init=False)
     """The axes that are rows, of this kernel or of the whole of which it is a stage."""
@@ -82,7 +82,7 @@ class Values:
         return len(self.kernel.extents) - 1
 
     def is_wide(self, access: Load | Store) -> bool:
-        """Whether the neighbours of a run are neighbours in memory, so that they are whole words."""
+        """Return whether the neighbours of a run are neighbours in memory, so that they are whole words."""
         dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
         return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
 

@@ -1,4 +1,4 @@
-"""How a kernel is walked on a GPU: which threads compute which points, and what of a row stays in registers.
+"""The iteration scheme of a kernel on a GPU: the mapping of points to threads, and the values of a row kept in registers.
 
 point       a thread computes one point of the grid, or a few neighbours whose bytes are whole words
 row_thread  a thread computes a row: short rows, and rows whose neighbours are neighbours in memory
@@ -32,7 +32,7 @@ Walk = Literal["point", "row_thread", "row_group"]
 
 @frozen(kw_only=True)
 class Machine:
-    """What schedules depend on of a device. None of it is how many units a device has, so that sums keep their order.
+    """Parameters of a device for schedules. The number of its units is not included, so that sums keep their order.
 
     Attributes:
         group: Threads of a group, a power of two.
@@ -84,7 +84,7 @@ class Schedule:
         items: With rows in registers, how many runs of `lanes` a thread has; 0 where a row is read again.
         part: With a first axis that counts parts of rows, the runs of `lanes` in one; else 0.
         kind: The type of an index.
-        flat_axes: How many of the grid's last axes are rows of a whole kernel of which this is a stage.
+        flat_axes: Number of the grid's last axes that are rows of the complete kernel, of which this is a stage.
     """
 
     walk: Walk
@@ -104,7 +104,7 @@ class Schedule:
 
 
 def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
-    """How a kernel is launched; `parts` is the size of its first axis where that counts parts of rows."""
+    """Return the launch of a kernel; `parts` is the size of its first axis if that counts parts of rows."""
     walk = walk_of(kernel, machine) if kernel.row_axes else "point"
     lanes = _lanes(kernel, machine, walk)
     kind = index_type(index_count(kernel, parts))
@@ -129,7 +129,7 @@ def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
 
 
 def walk_of(kernel: Kernel, machine: Machine) -> Walk:
-    """A thread a row where rows are short or neighbouring rows are neighbours in memory; else a group a row."""
+    """A thread per row if rows are short or adjacent rows are contiguous in memory; else a group per row."""
     inner = len(kernel.extents) - 1
     if kernel.row_size <= machine.short_row:
         return "row_thread"
@@ -143,7 +143,7 @@ def walk_of(kernel: Kernel, machine: Machine) -> Walk:
 
 
 def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
-    """How many neighbours a thread computes: those whose bytes are as many words as one access has."""
+    """Return how many neighbours a thread computes: those whose bytes are as many words as one access has."""
     if walk == "row_thread" or not kernel.extents:
         return 1
     axis = len(kernel.extents) - 1
@@ -163,7 +163,7 @@ def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
 
 
 def has_pairs(kernel: Kernel) -> bool:
-    """Whether what a kernel touches of two neighbours along the last axis is whole words wherever it can be."""
+    """Return whether the accesses of a kernel to two neighbours along the last axis are full words wherever possible."""
     axis = len(kernel.extents) - 1
     wide = [a for a in kernel.accesses if is_whole_words(kernel.buffers[a.buffer].dtype, 2)]
     along = [a for a in wide if a.strides[axis] == _itemsize(kernel, a)]
@@ -175,7 +175,7 @@ def _itemsize(kernel: Kernel, access: Load | Store) -> int:
 
 
 def _is_aligned(kernel: Kernel, access: Load | Store, axis: int, lanes: int) -> bool:
-    """Whether runs of lanes are whole words that begin at a multiple of their size."""
+    """Return whether runs of lanes are whole words that begin at a multiple of their size."""
     dtype, begin = kernel.buffers[access.buffer].dtype, kernel.buffers[access.buffer].alignment
     nbytes = lanes * dtype.itemsize
     steps = [s for a, s in enumerate(access.strides) if a != axis]
@@ -208,7 +208,7 @@ def _size(kernel: Kernel, value: int) -> int:
 
 
 def strides_fault(kernel: Kernel) -> str | None:
-    """Why a GPU cannot reach some elements, as "needs …" would continue."""
+    """Return why a GPU cannot reach some elements, as "needs …" would continue."""
     for access in kernel.accesses:
         size = _itemsize(kernel, access)
         steps: Sequence[int] = (*access.strides, access.offset, *(s for _, s in getattr(access, "dynamic", ())))

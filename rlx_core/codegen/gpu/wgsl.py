@@ -1,11 +1,10 @@
 """WGSL: f32, u32 and pairs of u32; memory is one array of words.
 
-A whole number of 64 bits is a `vec2<u32>`, its lower word first, and narrow ones are words whose upper bits are 0. All buffers
-lie in one binding, because a dispatch may not bind one buffer twice; where each begins is a uniform, in bytes, after a 0 that
-no compiler knows of: a part of an array of bytes may begin inside a word. A kernel that writes single elements below a word
-declares the words atomic: it changes its own bits with one exclusive or. The language may lose NaN in comparisons and refuses
-it as a constant, so both go by bits; and it may reassociate, so what is subtracted from goes through an exclusive or with
-that 0.
+A 64-bit integer is a `vec2<u32>`, its lower word first, and narrow ones are words whose upper bits are 0. All buffers are in
+one binding, because a dispatch may not bind one buffer twice; the start of each is a uniform, in bytes, after a 0 whose value
+is opaque to compilers: a part of an array of bytes may begin inside a word. A kernel that writes elements smaller than a word
+declares the words atomic: it changes its bits with one exclusive or. The language may lose NaN in comparisons and refuses it as
+a constant, so both operate on bits; and it may reassociate, so minuends go through an exclusive or with that 0.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _WRITES_BELOW_WORDS = ("rlx_set_byte", "rlx_set_half")
 
 @frozen(kw_only=True)
 class Wgsl(Language):
-    """What WGSL spells otherwise than the C family."""
+    """WGSL, where its syntax differs from the C family."""
 
     def type(self, dtype: DType) -> str:
         if dtype is bool_:
@@ -221,12 +220,12 @@ def _wrapped(dtype: DType, text: str) -> str:
 
 
 def _below(dtype: DType) -> int:
-    """The bits of a byte's number below that of an element, which is what a buffer's place is counted in; at most a word."""
+    """Return log2 of an element's bytes, at most of a word: the number of low address bits below an element's index."""
     return min(dtype.itemsize, 4).bit_length() - 1
 
 
 def _word_of(name: str, dtype: DType, index: str) -> str:
-    """The word in which an element of a buffer begins."""
+    """Return the word in which an element of a buffer begins."""
     if dtype.itemsize < 4:
         return f"({name} + ({index})) >> {2 - _below(dtype)}u"
     return f"{name} + 2u * ({index})" if dtype.itemsize == 8 else f"{name} + ({index})"

@@ -1,4 +1,4 @@
-"""What WGSL has no word for, as functions: access to words, bits of floats, narrow floats, and whole numbers of 64 bits."""
+"""Functions that WGSL does not have: access to words, bits of floats, narrow floats, and 64-bit integers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SHARED = {
 
 
 def words(*, are_shared: bool, segments: int = 1, segment_nbytes: int = 0) -> dict[str, str]:
-    """Access to memory.
+    """Return the functions that access memory.
 
     Args:
-        are_shared: Whether several threads own parts of a word: then it is atomic, and nobody else changes the bits that an
+        are_shared: Whether several threads own parts of a word: then it is atomic, and no other thread changes the bits that an
             exclusive or changes.
-        segments: In how many bindings memory lies. The upper bits of a word's number are then that of its binding; bindings 1
-            and 2 are other things.
-        segment_nbytes: What a binding holds, a power of two; of no meaning for one.
+        segments: Number of bindings over which memory is split. The upper bits of a word's number are then that of its binding;
+            bindings 1 and 2 are other things.
+        segment_nbytes: Capacity of a binding, a power of two; ignored for one binding.
     """
     table = _SHARED if are_shared else _PLAIN
     names = ["memory", *(f"memory_{n}" for n in range(1, segments))]
@@ -210,7 +210,7 @@ fn rlx_srem64(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {
 }""",
     "rlx_signed64": """
 fn rlx_signed64(x: u32) -> vec2<u32> { return vec2<u32>(x, bitcast<u32>(bitcast<i32>(x) >> 31u)); }""",
-    # The upper 32 bits decide, with one more that says whether anything was below them: one rounding.
+    # The upper 32 bits decide, with one sticky bit for any lower bits: one rounding.
     "rlx_f32_of_u64": """
 fn rlx_f32_of_u64(x: vec2<u32>) -> f32 {
   if (x.y == 0u) { return f32(x.x); }
@@ -244,7 +244,7 @@ _WIDE = "u64({0}.x) | (u64({0}.y) << 32u)"
 
 
 def _wide(name: str, text: str) -> str:
-    """A function of two pairs that is said with numbers of 64 bits."""
+    """Return a function of two pairs, written with 64-bit numbers."""
     x, y = (_WIDE.format(each) for each in "xy")
     return f"""
 fn rlx_{name}64(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {{
@@ -262,4 +262,4 @@ WIDE_FRAGMENTS = {
     "rlx_sdiv64": _wide("sdiv", _SIGNED_WIDE.format("{0}", "/", "{1}")),
     "rlx_srem64": _wide("srem", _SIGNED_WIDE.format("{0}", "%", "{1}")),
 }
-"""What takes many steps on pairs, for devices with whole numbers of 64 bits; they are in no standard, but in wgpu."""
+"""Slow operations on pairs, for devices with 64-bit integers, which are an extension of wgpu."""

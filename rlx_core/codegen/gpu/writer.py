@@ -13,7 +13,7 @@ from rlx_core.system.records import define
 __all__ = ["TYPE_NAMES", "Writer"]
 
 TYPE_NAMES: Final = frozenset(f"{kind}{bits}" for kind in "iuf" for bits in (8, 16, 32, 64))
-"""What the preludes of the languages call the types of numbers."""
+"""Names of number types in the preludes of the languages."""
 
 
 @define(eq=False)

@@ -31,8 +31,8 @@ class Box:
     Attributes:
         axes: The outermost first.
         to, start: Bytes from the beginning of the result, and of the operand.
-        operand: What is read; `None` for zeros.
-        result: Which result is written.
+        operand: The operand that is read; `None` for zeros.
+        result: Number of the result that is written.
     """
 
     axes: tuple[Axis, ...]
@@ -43,7 +43,7 @@ class Box:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return prod(axis.count for axis in self.axes)
 
 
@@ -53,7 +53,7 @@ class AxisRun:
 
     Attributes:
         axes: (count, step in the result, step in the operand); several where the stretch repeats or has gaps.
-        to, start: Where it begins in the result, and in the operand.
+        to, start: Start in the result, and in the operand.
         is_fill: Whether it shows no element of the operand.
     """
 
@@ -68,24 +68,24 @@ class AxisRun:
 
     @classmethod
     def copy(cls, count: int, to: int = 0, start: int = 0, step: int = 1) -> AxisRun:
-        """`count` neighbours in the result, `step` apart in the operand."""
+        """Return a run of `count` neighbours in the result, with stride `step` in the operand."""
         return cls(((count, 1, step),), to, start)
 
     @classmethod
     def fill(cls, count: int, to: int = 0) -> AxisRun:
-        """`count` neighbours in the result that show no element."""
+        """Return a run of `count` neighbours in the result that are filled."""
         return cls(((count, 1, 0),), to, 0, is_fill=True)
 
 
 def tiled(
     runs: Sequence[Sequence[AxisRun]], to: Sequence[int], source: Sequence[int], fill: int | None = None
 ) -> list[Box]:
-    """Boxes for every combination of one run an axis; what is a fill along one axis is one along all that follow.
+    """Return boxes for every combination of one run per axis; a fill along one axis is a fill along all that follow.
 
     Args:
         runs: For each axis, runs that together are the whole axis of the result.
         to, source: Byte strides of the result and of operand 0.
-        fill: The operand, a scalar, that fills show; `None` for zeros.
+        fill: The operand, a scalar, with which fills are filled; `None` for zeros.
     """
     boxes: list[Box] = []
     for number, axis_runs in enumerate(runs):
@@ -120,7 +120,7 @@ def repeated(axis: AxisRun, period: int, times: int) -> AxisRun:
 
 
 def simplified(box: Box, itemsize: int) -> Box:
-    """The same box with as few axes as it can be said with, in the order of the result's memory; at least one is left."""
+    """Return an equivalent box with the minimum number of axes, but at least one, in the order of the result's memory."""
     axes = sorted((a for a in box.axes if a.count != 1), key=lambda a: -a.to)
     merged: list[Axis] = []
     for axis in axes:
@@ -136,7 +136,7 @@ def _is_continued(outer: Axis, inner: Axis) -> bool:
 
 
 def split(box: Box, block: int) -> Iterator[Box]:
-    """The box with its last axis cut into blocks of `block`, and what is left of it."""
+    """Yield the box with its last axis cut into blocks of `block`, and the remainder."""
     *outer, last = box.axes
     blocks, left = divmod(last.count, block)
     if blocks:

@@ -1,4 +1,4 @@
-"""Movement as loop kernels: every box of a result is a copy, of bits that nobody reads as numbers."""
+"""Movement as loop kernels: every box of a result is a copy of uninterpreted bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one step moves: the boxes that its results are made of, with the size of their elements."""
+"""The movement of one step: the boxes of its results, with the size of their elements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What each movement op is in boxes: a table from op class to a function of the op and its layout.
+"""Movement ops as boxes: a table from op class to a function of the op and its layout.
 
-Only where elements lie is decided here; how they are moved is for a target to say. Strides of operands are taken as they come,
-so a transposed or reversed operand costs no copy of its own.
+Only the positions of elements are decided here; each target decides how to move them. Strides of operands are arbitrary, so a
+transposed or reversed operand costs no additional copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tiling(*ops: type[Op]) -> Callable[[_T], _T]:
 
 
 def boxes_of(op: Op, layout: Layout) -> list[Box]:
-    """The boxes that make up the results of `op`; those without elements are left out, and those that are there already."""
+    """Return the boxes of the results of `op`, without empty boxes and boxes whose elements are in place already."""
     return [box for box in TILINGS[type(op)](op, layout) if box.size and not _is_there(box, layout)]
 
 
@@ -66,7 +66,7 @@ def _shape(place: Place) -> tuple[int, ...]:
 
 @tiling(Narrow, Expand, Transpose, Diagonal)
 def viewed(op: Any, layout: Layout) -> list[Box]:
-    """What would be a view, copied."""
+    """Return the boxes that copy a view."""
     x, y = _first(layout)
     shape, rank = _shape(x), len(_shape(x))
     offset, source = 0, x.strides
@@ -204,12 +204,12 @@ def _spaced(n: int, total: int, lo: int, gap: int) -> list[AxisRun]:
 
 
 def _continued(mode: str, n: int, lo: int, total: int) -> list[AxisRun]:
-    """`total` places of which place `lo` shows element 0, and all others what the mode says."""
+    """Return runs for `total` positions, of which position `lo` is element 0 and the others follow from the mode."""
     if total == 0:
         return [AxisRun.copy(0)]
     if mode == "edge" or n == 1:
         return _edges(n, lo, total)
-    # One piece is a walk through the axis: forward again and again, or forward and back, with the ends once or twice.
+    # One piece is a pass over the axis: forward repeatedly, or forward and backward, with the ends once or twice.
     length = n - 1 if mode == "reflect" else n
     is_mirrored = mode != "wrap"
     first, last = -lo // length, (total - lo - 1) // length
@@ -240,7 +240,7 @@ def _edges(n: int, lo: int, total: int) -> list[AxisRun]:
 
 
 def _piece(number: int, length: int, last: int, lo: int, total: int, is_mirrored: bool) -> AxisRun:
-    """Piece `number` of the walk, cut where the result begins and ends; the way back starts at the `last` element."""
+    """Return piece `number`, clipped to the result; a backward pass starts at the `last` element."""
     begin, end = max(number * length, -lo), min((number + 1) * length, total - lo)
     into = begin - number * length
     if is_mirrored and number % 2:

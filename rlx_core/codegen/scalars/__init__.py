@@ -1,6 +1,6 @@
-"""Scalar semantics, said once for every target: what an op does to registers, in terms of an `Assembler`.
+"""Scalar semantics shared by all targets: the effect of an op on registers, in terms of an `Assembler`.
 
-A target brings an assembler and a `ScalarTable`: the standard one, with entries of its own where its instructions are better.
+A target provides an assembler and a `ScalarTable`: the standard one, with replacements where its instructions are better.
 """
 
 from rlx_core.codegen.scalars.assembler import Assembler

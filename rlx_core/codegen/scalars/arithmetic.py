@@ -1,4 +1,4 @@
-"""Sums, products, extremes, signs and roundings: what the arithmetic ops become."""
+"""Scalar code of arithmetic ops: sums, products, extremes, signs and roundings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What scalar code is written against: the instructions that LLVM, the C-like languages of GPUs and NumPy have in common.
+"""The interface of scalar code: the common instructions of LLVM, the C-like languages of GPUs and NumPy.
 
-Code here is straight-line: values in, values out, every choice a `select`. It says what a number becomes and never how many
-lanes a register has; an assembler may compute sixteen numbers or one with the same calls. The names are LLVM's. Integers carry
-no sign, as in LLVM: the instruction says whether it reads one. f16 and bf16 are f32 in registers, and `bool` is one bit.
+Scalar code is straight-line: values in, values out, every choice a `select`. It is independent of the number of lanes of a
+register; an assembler may compute sixteen numbers or one with the same calls. The names are LLVM's. Integers are signless, as
+in LLVM: the instruction determines the sign. f16 and bf16 are f32 in registers, and `bool` is one bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Assembler(Protocol[V]):
         """A number of the type of `like`, rounded to it; integers modulo their width."""
 
     def number(self, dtype: DType, number: bool | int | float, beside: V) -> V:
-        """A number of a dtype of registers, in as many lanes as `beside` has."""
+        """A number of a dtype of registers, with the lanes of `beside`."""
 
     def bits(self, x: V) -> V:
         """A float's bits as an integer."""
@@ -45,10 +45,10 @@ class Assembler(Protocol[V]):
         """The float of the type of `like` that has these bits."""
 
     def converted(self, x: V, source: DType, to: DType) -> V:
-        """`x`, which holds a `source`, as a `to`, between dtypes of registers; `to` is no `bool`.
+        """`x`, of dtype `source`, as a `to`, between dtypes of registers; `to` is no `bool`.
 
-        Floats become integers truncated toward zero and saturated, NaN 0; integers wrap; whatever becomes a float is rounded to
-        the nearest. `conversion.converted` says the rest of what the op `Cast` promises in terms of this.
+        Floats become integers truncated toward zero and saturated, NaN 0; integers wrap; conversions to a float round to
+        nearest. `conversion.converted` implements the rest of the op `Cast` in terms of this.
         """
 
     # --------------------------------------------------------------------------------------- floats
@@ -105,13 +105,13 @@ class Assembler(Protocol[V]):
     def srem(self, x: V, y: V) -> V: ...
     def urem(self, x: V, y: V) -> V: ...
     def and_(self, x: V, y: V) -> V:
-        """Of integers or of `bool`; so are the other three."""
+        """Bitwise, on integers or `bool`; so are the other three."""
 
     def or_(self, x: V, y: V) -> V: ...
     def xor(self, x: V, y: V) -> V: ...
     def not_(self, x: V) -> V: ...
     def shl(self, x: V, count: V) -> V:
-        """By less than the width; so are the other shifts."""
+        """Shift by less than the width; so do the other shifts."""
 
     def lshr(self, x: V, count: V) -> V: ...
     def ashr(self, x: V, count: V) -> V: ...
@@ -134,11 +134,11 @@ class Assembler(Protocol[V]):
         """`state` after `body` as often as `goes_on` holds in some lane; a lane that is done must not change any more."""
 
     def invoke(self, name: str, make: Callable[..., V], args: Sequence[V], *, is_inline: bool) -> V:
-        """A call of a function of values of one type, whose result has that type too; it is written once a module and type.
+        """A call of a function of values of one type, whose result has that type too; it is written once per module and type.
 
         Args:
-            name: Unique for what it computes; the type is told apart by the assembler.
+            name: Unique name of the computation; the assembler adds the type.
             make: Its body: `make(assembler, *parameters)`.
-            args: What it is called with.
-            is_inline: Whether it is short enough to be put where it is called.
+            args: The arguments of the call.
+            is_inline: Whether it is short enough to be inlined.
         """

@@ -24,7 +24,7 @@ HALF_PI_REST = 6.077100506506192e-11
 
 
 def in_doubles(b: Assembler[V], x: V, name: Name, near: Callable[[V], V]) -> V:
-    """A function of x as doubles, rounded once: `near` for all but large x; ±0 is what it was."""
+    """Return a function of x computed as doubles, rounded once: `near` for all except large x; ±0 is preserved."""
     wide = b.converted(x, f32, f64)
     return b.converted(near_or_far(b, name, wide, near(wide)), f64, f32)
 
@@ -56,7 +56,7 @@ def sine(b: Assembler[V], x: V, quarter: int) -> V:
 
 
 def unless_zero(b: Assembler[V], x: V, found: V) -> V:
-    """`found`, but for a zero, which keeps its sign."""
+    """Return `found`, except for a zero, which keeps its sign."""
     return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, found)
 
 

@@ -1,4 +1,4 @@
-"""Comparisons, logic and bits, what kind of number one is, and choices: what the ops of `comparison` and `bitwise` become."""
+"""Scalar code of the ops of `comparison` and `bitwise`: comparisons, logic and bits, classification, and selection."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def as_bool(b: Assembler[V], x: V) -> V:
 
 
 def rounded_to(b: Assembler[V], dtype: DType, x: V) -> V:
-    """The number of a narrow dtype that is nearest to an f32, as an f32: what a cast there and back leaves."""
+    """Return an f32 rounded to a narrow dtype, as an f32: the result of a cast there and back."""
     lost = 16 if dtype is bf16 else 13
     bits = b.bits(x)
     odd = b.and_(b.lshr(bits, b.constant(bits, lost)), b.constant(bits, 1))
@@ -81,7 +81,7 @@ def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
         return b.converted(b.lshr(high, b.constant(high, 16)), u32, u16)
     near = rounded_to(b, f16, x)
     bits, size = b.bits(near), b.fabs(near)
-    # What is representable is brought down by the same power of two, and then its bits are in place.
+    # Representable numbers are scaled down by the same power of two, and then their bits are in place.
     scaled = b.lshr(b.bits(b.fmul(size, b.constant(x, 2.0**-112))), b.constant(bits, 13))
     is_nan = b.fcmp_unordered("uno", x, x)
     is_large = b.fcmp_ordered(">", size, b.constant(x, 65504.0))
@@ -92,7 +92,7 @@ def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
 
 
 def reason_against(op: conversion.Cast | Bitcast, dtypes: tuple[DType, ...]) -> str | None:
-    """Why there is no code for a cast."""
+    """Return why there is no code for a cast."""
     return None if op.to in dtypes else f"a cast to what registers hold, not {op.to}"
 
 

@@ -1,7 +1,8 @@
-"""The error function, its complement, and GELU with its derivative, which are made of them, in f32.
+"""The error function, its complement, and GELU with its derivative, which use them, in f32.
 
-GELU is one function because its parts together cost more than the whole: erfc must be right in relative terms far out, where
-GELU needs that only of the product. Its product of three is off by 3.13 ulp at most, the others by 2; tests measure each.
+GELU is one function because its parts cost more than a fused implementation: erfc must have a small relative error far from 0,
+where GELU needs that only of the product. The error of its product of three is 3.13 ulp at most, of the others 2; tests measure
+each.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rlx_core.ops import activation
 __all__ = ["FUNCTIONS", "gelu", "slope_from", "slope_of_gelu"]
 
 BIAS, UP = 127, 64
-"""Of exponents in f32; and by how much those of a decaying function are raised, so that none is below the smallest."""
+"""Bias of exponents in f32; and the offset of a decaying function's exponents that avoids underflow."""
 
 # erf(√s)/√s - 1 on s <= 0.921875²: 4e-10
 ERF = (0.12837917, -0.37612635, 0.11283702, -0.026859703, 0.0052017157, -0.0008149807, 8.3978018e-05)
@@ -90,7 +91,7 @@ def gelu(b: Assembler[V], x: V) -> V:
     u = clamped(b, b.fabs(x), None, 14.5)
     zero = b.constant(x, -0.0)  # so that the result is -0 where Φ is 0
     found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), gelu_far(b, u))
-    # The formula says -inf·0 there.
+    # The formula is -inf·0 there.
     return b.select(b.fcmp_ordered("==", x, b.constant(x, -math.inf)), b.constant(x, math.nan), found)
 
 
@@ -118,7 +119,7 @@ def gaussian(b: Assembler[V], u: V) -> tuple[V, Callable[[V], V]]:
     halved = (0.5, *(c / 2 ** (k + 2) for k, c in enumerate(EXP)))
 
     def scaled(y: V) -> V:
-        # 2^(n + UP) is a normal number for every n down to -152, so that only the second product rounds what is subnormal.
+        # 2^(n + UP) is a normal number for every n down to -152, so only the second product rounds a subnormal result.
         place = b.bits(shifted)
         power = b.from_bits(b.shl(place, b.constant(place, 23)), u)
         return b.fmul(b.fmul(y, power), b.constant(u, 2.0**-UP))
@@ -140,7 +141,7 @@ def slope_from(b: Assembler[V], x: V, size: V, left: V) -> V:
     """The slope of GELU at x from `left`, the one at -|x|, which is Φ(-u) - u·φ(u); the one at u is 1 less that."""
     right = b.fsub(b.constant(x, 1.0), left)
     found = b.select(b.fcmp_ordered("<", x, b.constant(x, 0.0)), left, right)
-    # The formula says ±inf·0 there.
+    # The formula is ±inf·0 there.
     return b.select(b.fcmp_ordered("==", size, b.constant(x, math.inf)), b.constant(x, math.nan), found)
 
 

@@ -1,8 +1,8 @@
 """Exponentials, logarithms and tanh of f32: range reduction, one polynomial, and the special values as selects.
 
-Coefficients are minimax fits of our own (weighted least squares at Chebyshev nodes, reweighted until the error is level), rounded
-to f32; the error beside each is that of the polynomial alone. Constants whose low part matters come in two pieces. Tests measure
-every function against float64: none is off by more than 2 ulp.
+Coefficients are minimax fits by the authors (weighted least squares at Chebyshev nodes, reweighted until the error is level),
+rounded to f32; the error next to each is that of the polynomial alone. Constants whose low part matters are split in two. Tests
+measure every function against float64: the error of each is at most 2 ulp.
 """
 
 from __future__ import annotations

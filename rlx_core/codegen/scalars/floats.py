@@ -1,6 +1,6 @@
-"""What vector functions are written in, for f32 and f64 alike: fused products, bits, powers of two, selects, exact sums.
+"""Building blocks of vector functions, for f32 and f64 alike: fused products, bits, powers of two, selects, exact sums.
 
-A *pair* is a number as an unevaluated sum of two, the second below an ulp of the first: what a rounding lost, kept.
+A *pair* is a number as an unevaluated sum of two, the second below an ulp of the first: the rounding error of the first.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def exact_product(b: Assembler[V], x: V, y: V) -> Pair[V]:
     product = b.fmul(x, y)
     if b.fuses:
         return product, b.fma(x, y, b.fneg(product))
-    # A difference is what no compiler takes apart: a product that is fused with what follows it would be another number.
+    # A subtraction prevents contraction by the compiler: a product that is fused with its use would be another number.
     product = b.fsub(product, b.constant(x, 0.0))
     (x_high, x_low), (y_high, y_low) = halves(b, x), halves(b, y)
     lost = b.fsub(b.fmul(x_high, y_high), product)

@@ -1,9 +1,10 @@
-"""ln |Γ| and its derivatives as vector code, in f64 and in f32; f32 takes those of f64 where a target has it.
+"""ln |Γ| and its derivatives as vector code, in f64 and in f32; f32 uses the f64 code if a target has f64.
 
-On the right a polynomial on an interval of length 1 that shifts lead to, and a series in 1/x² beyond; on the left the
-reflection formulas, which only vectors with a number there compute. ln |Γ| and ψ are within 3 ulp, the derivative of ψ of order
-n within 3 + n/2, but for what cancels beside the zeros on the left: there it is as many ulp of the function on the right, and
-for ln |Γ| of 1, as the logarithm of a rounded product is off by what the product lost. In registers of f32 it is one ulp more.
+For positive x, a polynomial on an interval of length 1, reached by shifts, and a series in 1/x² beyond; for negative x the
+reflection formulas, which are computed only for vectors with such a number. ln |Γ| and ψ are within 3 ulp, the derivative of ψ
+of order n within 3 + n/2, except for cancellation near the zeros at negative x: there the bound is in ulp of the function at
+positive x, and for ln |Γ| in ulp of 1, because the error of the logarithm of a rounded product is the product's rounding error.
+In registers of f32 it is one ulp more.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ __all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
 
 @frozen
 class GammaFormat:
-    """What depends on how many digits and powers a float has; numbers are in two pieces where the second matters.
+    """Parameters that depend on the precision and the exponent range of a float; numbers are sums of two where required.
 
     Attributes:
         log: ln x.
         largest: ln Γ of the next number is infinite.
         offset: (ln 2π - 1)/2.
         log_pi: ln π.
-        zero: Where ψ is 0 on the right.
+        zero: The zero of ψ for positive x.
         orders: Orders of derivatives that there is code for: their factorials are exact.
     """
 
@@ -92,7 +93,7 @@ def phase(b: Assembler[V], x: V) -> V:
 
 
 def cotangent(b: Assembler[V], z: V) -> Pair[V]:
-    """π·cot(πz) for |z| <= ½ as a pair, right to the last digits beside ±½ too."""
+    """Return π·cot(πz) for |z| <= ½ as a pair, accurate to the last digits also near ±½."""
     one, square = b.constant(z, 1.0), b.fmul(z, z)
     # (1 - 4z²)·(1 + rest)/z
     fourfold, fourfold_lost = exact_product(b, *[b.fadd(z, z)] * 2)
@@ -107,7 +108,7 @@ def cotangent(b: Assembler[V], z: V) -> Pair[V]:
 
 
 def finite(b: Assembler[V], lost: V) -> V:
-    """What was lost, or 0 next to the pole, where a step may be infinite and then lost nothing."""
+    """Return a rounding error, or 0 next to the pole, where a step may be infinite and then has no error."""
     return b.select(b.fcmp_ordered("<", b.fabs(lost), b.constant(lost, math.inf)), lost, b.constant(lost, 0.0))
 
 
@@ -152,7 +153,7 @@ def lgamma_right(b: Assembler[V], x: V) -> V:
     )
     high, low = log_pair(b, b.fabs(b.select(is_far, x, q)))
     sign = b.select(above_two, one, b.constant(x, -1.0))
-    # The logarithm and the polynomial cancel, to a third beside 1.5: what each product lost is added at the end.
+    # The logarithm and the polynomial cancel, to a third near 1.5: the rounding error of each product is added at the end.
     zeros, zeros_lost = exact_product(b, t, b.fadd(t, one))
     slope, first = polynomial(b, t, LGAMMA[1:]), b.constant(x, LGAMMA[0])
     shape = b.fma(t, slope, first)
@@ -206,7 +207,7 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     is_second = b.fcmp_ordered("==", whole, b.constant(x, 2.0))
     divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
-    # The distance from the zero, right to the last digit beside it; a difference, because WGSL may add two constants first.
+    # The distance from the zero, accurate to the last digit near it; a difference, because WGSL may add two constants first.
     distance = b.fsub(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, form.zero[1]))
     near = b.fma(distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)
@@ -215,7 +216,7 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
 
 
 def polygamma(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...], *, form: DType) -> V:
-    """The derivative of ψ of an order, a function of its own for each, in registers of `form`."""
+    """Return the derivative of ψ of an order, a separate function for each, in registers of `form`."""
     assert isinstance(op, gamma.Polygamma), "registered for derivatives"
     name = f"polygamma{op.order}"
     return called(b, name, partial(derivative, order=op.order), dtypes[0], form, args)
@@ -306,7 +307,7 @@ SINGLE: Mapping[tuple[type[Op], DType], Function] = {(op, f32): make for (op, _)
 
 
 def reason_against(op: gamma.Polygamma, dtypes: tuple[DType, ...]) -> str | None:
-    """Why there is no code for a derivative of ψ."""
+    """Return why there is no code for a derivative of ψ."""
     most = _FORMATS[f64 if f64 in dtypes else f32].orders
     return None if op.order <= most else f"an order of polygamma up to {most}"
 

@@ -1,8 +1,8 @@
-"""Formulas that have code of their own: a few steps recognised as one function, as a compiler selects an instruction.
+"""Formulas with dedicated code: a few steps recognised as one function, as in instruction selection.
 
-An op arrives taken apart. Where the parts together cost more than the whole (GELU through erfc, which must be right in
-relative terms far out where GELU needs that only of the product), the last step is replaced by the whole; steps that nothing
-needs any more are never written.
+An op arrives decomposed. If the parts cost more than a fused implementation (GELU through erfc, which must have a small
+relative error far from 0, where GELU needs that only of the product), the last step is replaced by it; steps that are then
+unused are not emitted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def recognised(terms: Sequence[_T]) -> tuple[_T, ...]:
 
 
 def _is_cdf(terms: Sequence[Any], number: int, x: int) -> bool:
-    """Whether a term is ½ erfc(-x/√2)."""
+    """Return whether a term is ½ erfc(-x/√2)."""
     half = _scaled(terms, number, 0.5)
     if half is None or not isinstance(terms[half], Apply) or not isinstance(terms[half].op, ERFC):
         return False

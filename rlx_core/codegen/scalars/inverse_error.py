@@ -34,7 +34,7 @@ EDGE = 0.9966
 """Up to here -ln(1 - x²) is below 5, where the first polynomial ends."""
 
 CENTRE = 1.0
-"""What is taken off the first polynomial's variable."""
+"""The centre of the first polynomial's variable."""
 
 
 def erfinv(b: Assembler[V], x: V) -> V:
@@ -55,12 +55,12 @@ def inverse(
     far_coefficients: Sequence[float],
     far_centre: float,
 ) -> V:
-    """The y with erf y = x.
+    """Return the y with erf y = x.
 
     Args:
-        coefficients: Of the polynomial up to the edge; last comes what the first of them lost when it was rounded.
-        far_coefficients: Of the polynomial beyond, likewise.
-        far_centre: What is taken off its variable.
+        coefficients: Coefficients of the polynomial up to the edge; the last is the rounding error of the first.
+        far_coefficients: Coefficients of the polynomial beyond, likewise.
+        far_centre: The centre of its variable.
     """
     first, *powers, lost = coefficients
     size, one = b.fabs(x), b.constant(x, 1.0)
@@ -75,7 +75,7 @@ def inverse(
         root = b.sqrt(square)
         root_lost = b.fdiv(residue(b, root, root, square), b.fadd(root, root))
         s = b.fsub(root, b.constant(x, far_centre))
-        # What the root and the last step of the polynomial lost, for small results above all, is added at the end.
+        # The rounding errors of the root and of the polynomial's last step, relevant for small results, are added at the end.
         slope, top = polynomial(b, s, far_powers), b.constant(x, far_first)
         total = b.fma(s, slope, top)
         total_lost = b.fadd(b.fma(s, slope, b.fsub(top, total)), b.constant(x, far_lost))

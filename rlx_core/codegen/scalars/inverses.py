@@ -24,7 +24,7 @@ __all__ = ["DOUBLE", "SINGLE"]
 
 @frozen
 class InverseFormat:
-    """What depends on how many digits and powers a float has.
+    """Parameters that depend on the precision and the exponent range of a float.
 
     Attributes:
         pi: π in two pieces, each rounded.
@@ -56,7 +56,7 @@ def logarithm(b: Assembler[V], x: Pair[V]) -> V:
     if b.dtype_of(x[0]) is f64:
         return log1p_of(b, x)
     one = b.constant(x[0], 1.0)
-    # Of a huge x the second piece says nothing, and its quotient would be NaN for an infinite one.
+    # For a huge x the second part is irrelevant, and its quotient would be NaN for an infinite one.
     more = b.select(b.fcmp_ordered("==", x[1], b.constant(one, 0.0)), x[1], b.fdiv(x[1], b.fadd(x[0], one)))
     return b.fadd(log1p(b, x[0]), more)
 

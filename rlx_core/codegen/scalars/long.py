@@ -1,4 +1,4 @@
-"""Which primitives take long, without their code: a program from a cache is scheduled by it and prints nothing."""
+"""The primitives with long code, without that code: it schedules a program from a cache, for which nothing is printed."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def cbrt(b: Assembler[V], x: V) -> V:
         # Halley's step for r³ = a; it cubes the error.
         cube = b.fmul(b.fmul(r, r), r)
         r = b.fmul(r, b.fdiv(b.fadd(cube, b.fadd(a, a)), b.fadd(b.fadd(cube, cube), a)))
-    # One of Newton's: what is left is small, so that only the last sum rounds.
+    # One Newton step: the remainder is small, so only the last sum rounds.
     square = b.fmul(r, r)
     left = residue(b, square, r, a)
     r = b.fadd(r, b.fdiv(left, b.fmul(square, b.constant(x, 3.0))))

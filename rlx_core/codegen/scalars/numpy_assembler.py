@@ -1,7 +1,7 @@
-"""Scalar code as NumPy: every instruction computed at once on arrays, so that what it says can be tested without a compiler.
+"""Scalar code as NumPy: every instruction computed immediately on arrays, so that scalar code can be tested without a compiler.
 
-Integer registers are arrays of the signed dtype, as they carry no sign; what reads one as unsigned views it so. A fused product
-is computed in a wider float and rounded once: of f32 in f64, of f64 in long doubles, where they are wider.
+Integer registers are arrays of the signed dtype, as they are signless; unsigned instructions use a view. A fused product is
+computed in a wider float and rounded once: f32 in f64, f64 in long doubles, where they are wider.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPARED: dict[str, np.ufunc] = {
 
 
 def evaluated(table: ScalarTable, op: Op, operands: Sequence[Array]) -> Array:
-    """What the code of `op` makes of arrays of equal shape, as registers hold it: of f16 and bf16 f32, not rounded."""
+    """Return the result of the code of `op` on arrays of equal shape, as in registers: f32 for f16 and bf16, not rounded."""
     dtypes = tuple(dtype(x.dtype) for x in operands)
     refusal = table.refusal(op, dtypes)
     assert refusal is None, f"needs {refusal}"

@@ -1,8 +1,8 @@
-"""Powers, and the logarithm to twice the digits that they take, in f64 and in f32; f32 takes those of f64 where a target has it.
+"""Powers, and the logarithm in double-length precision, in f64 and in f32; f32 uses the f64 code if a target has f64.
 
-x^y = e^(y·ln x): of a product as large as the exponents reach, ten digits (of f32 seven) stand before the point, and what the
-logarithm lacks there is missing in the result. So the logarithm is a pair, and what the product lost is multiplied in at the end.
-Within 2 ulp, also where a language does not fuse products.
+x^y = e^(y·ln x): for the largest products in the range of exponents, ten bits (of f32 seven) are before the point, and the same
+number of the logarithm's bits would be missing in the result. So the logarithm is a pair, and the product's rounding error is
+multiplied in at the end. Within 2 ulp, also where a language does not fuse products.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["DOUBLE", "SINGLE", "log_pair", "pow"]
 
 @frozen
 class Format:
-    """What depends on how many digits and powers a float has.
+    """Parameters that depend on the precision and the exponent range of a float.
 
     Attributes:
-        parted: (m - 1, e) of m·2^e.
+        parted: Returns (m - 1, e) of m·2^e.
         exponential: e^x of a pair within `reach`.
-        ln2: In two pieces: the first times an exponent is exact.
+        ln2: As a sum of two: the first times an exponent is exact.
         third_low: 1/3 less the nearest number.
         tail: (atanh(s)/s - 1 - s²/3)/s⁴ in s².
         reach: e^x is 0 below the first, infinite above the second, and both beyond the third.
@@ -72,7 +72,7 @@ _FORMATS: Mapping[DType, Format] = {
 
 
 def log_pair(b: Assembler[V], x: V) -> Pair[V]:
-    """ln x to twice the digits, nearly: what is multiplied by an exponent of hundreds must have ten bits more."""
+    """Return ln x in almost double-length precision: ten more bits are needed for products with exponents of hundreds."""
     form = _FORMATS[b.dtype_of(x)]
     f, e = form.parted(b, x)
     d, d_lost = exact_sum(b, b.constant(x, 2.0), f)

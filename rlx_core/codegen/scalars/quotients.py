@@ -1,7 +1,7 @@
-"""Quotients with remainders, powers and shifts: where machines trap, wrap or disagree, what the ops promise.
+"""Quotients with remainders, powers and shifts: the ops' guarantees where machines trap, wrap or disagree.
 
 An integer divided by 0 gives 0 and the smallest one divided by -1 wraps, so divisors are made safe before they are used: the
-instruction would end the process. Lanes that do not exist hold zeros and take the same path.
+instruction would end the process. Masked lanes contain zeros and take the same path.
 """
 
 from __future__ import annotations
@@ -123,4 +123,4 @@ ROWS: dict[type[Op], Row] = {
     bitwise.bitwise_right_shift.op: Row(shift, INTEGERS),
     arithmetic.pow.op: Row(power, INTEGERS),
 }
-"""Of floats `pow` is a function (`powers.py`)."""
+"""For floats `pow` is a function (`powers.py`)."""

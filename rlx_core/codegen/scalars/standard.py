@@ -1,4 +1,4 @@
-"""All scalar code that there is for any target, and tables made of it."""
+"""All target-independent scalar code, and tables of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SINGLE: Mapping[tuple[type[Op], DType], Function] = {
     **error.FUNCTIONS,
     **{(op, form): make for (op, form), make in inverse_error.FUNCTIONS.items() if form is not f64},
 }
-"""Functions of f32 that need no other registers of floats. What is missing comes from `DOUBLE`, or from `WITHOUT_DOUBLES`."""
+"""Functions of f32 that use only f32 registers. Other functions are in `DOUBLE`, or in `WITHOUT_DOUBLES`."""
 
 WITHOUT_DOUBLES: Mapping[tuple[type[Op], DType], Function] = {
     **narrow_circular.FUNCTIONS,
@@ -71,11 +71,11 @@ DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
 """Functions that compute in registers of f64, those of f32 among them that do."""
 
 IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
-"""Composed functions with code of their own in f32, where `idioms.recognised` finds their formula."""
+"""Composed functions with dedicated code in f32, used where `idioms.recognised` matches their formula."""
 
 
 def standard_table(name: str, dtypes: tuple[DType, ...] = DTYPES) -> ScalarTable:
-    """The table of a target whose registers and memory hold `dtypes`; without f64 it has only what f32 computes."""
+    """Return the table of a target whose registers and memory support `dtypes`; without f64 only functions computed in f32."""
     if f64 in dtypes:
         return ScalarTable(name, dtypes, ROWS, {**SINGLE, **DOUBLE})
     return ScalarTable(name, dtypes, {**ROWS, **gamma.SINGLE_ROWS}, {**SINGLE, **WITHOUT_DOUBLES})

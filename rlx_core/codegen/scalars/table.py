@@ -1,7 +1,7 @@
-"""Which scalar ops a target has code for: rows by op, and functions by op and dtype, filled once and explicitly.
+"""The scalar ops for which a target has code: rows by op, and functions by op and dtype, registered once and explicitly.
 
-A *row* says what an op becomes whatever the dtype; a *function* is long code of one dtype, written once a module. An f32 function
-that has no form of its own is computed in f64 where the target has such registers, and rounded once.
+A *row* is the code of an op for any dtype; a *function* is long code of one dtype, written once per module. An f32 function
+without f32 code is computed in f64 if the target has such registers, and rounded once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 """From an assembler and registers of one dtype to a register of that dtype."""
 
 DTYPES = (bool_, *INTEGERS, *FLOATS)
-"""What scalar code knows; f16 and bf16 are f32 in registers."""
+"""Dtypes of scalar code; f16 and bf16 are f32 in registers."""
 
 
 @frozen
@@ -33,9 +33,10 @@ class Row:
     """The code of an op.
 
     Attributes:
-        code: What it becomes.
-        dtypes: Of operands.
-        reason: Why there is no code for some attributes of an op where registers hold these dtypes, as "needs …" would continue.
+        code: Its code.
+        dtypes: Dtypes of operands.
+        reason: Returns why there is no code for some attributes of an op with registers of these dtypes, as "needs …" would
+            continue.
     """
 
     code: Code
@@ -45,16 +46,16 @@ class Row:
 
 @frozen(eq=False)
 class ScalarTable:
-    """What one target has code for.
+    """The scalar functions of one target.
 
-    What is missing has no kernel, and neither has a formula that contains it; `refusal` says so before a program is planned.
-    Composed ops are missing: they arrive as their decomposition.
+    An op without an entry has no kernel, and neither has a formula that contains it; `refusal` reports this before a program is
+    planned. Composed ops have no entries: they arrive as their decomposition.
 
     Attributes:
-        name: What refusals call the code.
-        dtypes: What the target's registers hold, and narrow floats that its memory does.
-        rows: By op.
-        functions: By op and the dtype of their registers.
+        name: Name of the code in refusals.
+        dtypes: Dtypes of the target's registers, and narrow floats in its memory.
+        rows: Rows by op.
+        functions: Functions by op and the dtype of their registers.
     """
 
     name: str
@@ -74,12 +75,12 @@ class ScalarTable:
         return found
 
     def form(self, op: type[Op], dtype: DType) -> DType | None:
-        """The dtype in which the function of `op` on a `dtype` is computed; `None` if there is none."""
+        """Return the dtype in which the function of `op` on a `dtype` is computed; `None` without a function."""
         forms = (f32, f64) if dtype.accumulator is f32 else (dtype,)
         return next((form for form in forms if (op, form) in self.functions and form in self.dtypes), None)
 
     def refusal(self, op: Op, dtypes: Sequence[DType]) -> str | None:
-        """Why there is no code for `op` on operands of these dtypes, as "needs …" would continue; `None` if there is."""
+        """Return why there is no code for `op` on operands of these dtypes, as "needs …" would continue; `None` if there is."""
         held = self.dtypes_of(type(op))
         if not held:
             return f"{self.name} code for {op.name.removeprefix('rlx.')}"

@@ -15,7 +15,7 @@ from rlx_core.ops import trigonometry
 
 __all__ = ["FUNCTIONS", "HALF_PI", "Name", "cosine_of", "is_odd", "near_or_far", "sine_at", "sine_of"]
 
-# π/2 in pieces: 33 bits each, so that products with numbers below 2^20 are exact, and what is left.
+# π/2 in parts: 33 bits each, so that products with numbers below 2^20 are exact, and the remainder.
 HALF_PI = (
     1.57079632673412561417e00,
     6.07710050630396597660e-11,
@@ -26,11 +26,11 @@ FAR = 1.0e6
 """Beyond this, multiples of π/2 need more digits than there are pieces; the C library has them, a lane at a time."""
 
 Name = Literal["sin", "cos", "tan"]
-"""What the library has."""
+"""The functions of the library."""
 
 
 def turned(b: Assembler[V], x: V) -> tuple[V, V, V]:
-    """(r, what r lost, n) with x = r + n·π/2 and |r| <= π/4, for |x| <= FAR."""
+    """Return (r, the rounding error of r, n) with x = r + n·π/2 and |r| <= π/4, for |x| <= FAR."""
     whole, n = rounded(b, x, 2 / math.pi)
     negated = b.fneg(whole)
     first = b.fma(negated, b.constant(x, HALF_PI[0]), x)

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots and hyperbolic functions in f64 as vector code; f32 takes what it has no own form of."""
+"""Exponentials, logarithms, roots and hyperbolic functions in f64 as vector code; f32 uses those for which it has no code."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def split(b: Assembler[V], x: V) -> tuple[V, V]:
 
 
 def log_of_mantissa(b: Assembler[V], f: V) -> Pair[V]:
-    """ln(1 + f) as f - f²/2 and what is missing."""
+    """Return ln(1 + f) as f - f²/2 and the remainder."""
     s = b.fdiv(f, b.fadd(f, b.constant(f, 2.0)))
     z = b.fmul(s, s)
     half = b.fmul(b.fmul(f, b.constant(f, 0.5)), f)

@@ -38,7 +38,7 @@ class CpuBackend(Backend):
     """This machine's processor: native code where llvmlite is installed, NumPy for the rest."""
 
     @property
-    def target(self) -> Target:  # type: ignore[override]  # made when it is asked for, and not assigned
+    def target(self) -> Target:  # type: ignore[override]  # computed on access, not assigned
         return self.target_for({})
 
     def target_for(self, options: Mapping[str, Any]) -> Target:

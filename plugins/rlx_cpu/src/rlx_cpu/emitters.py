@@ -1,12 +1,12 @@
-"""What a package needs to bring machine code of its own to the target `cpu`; these names stay (decision 0021).
+"""Public API for packages that add native code to the target `cpu`; these names are stable (decision 0021).
 
-A module that is imported with or without llvmlite makes the table, `NativeTable` of `rlx_cpu.native.table`, and names the one
+A module that can be imported without llvmlite creates the table, `NativeTable` of `rlx_cpu.native.table`, and names the module
 that fills it, which imports this one:
 
     native = NativeTable(filled_by="acme_rlx.emitters")                  # acme_rlx/native.py
-    KernelSpec("cpu", "acme_rlx.native:native")                          # what the hook `rlx_kernels` returns
+    KernelSpec("cpu", "acme_rlx.native:native")                          # returned by the hook `rlx_kernels`
 
-`docs/how-to/add-a-native-kernel.md` writes one from beginning to end; `native/contract.py` says what an emitter is given.
+`docs/how-to/add-a-native-kernel.md` is a tutorial; `native/contract.py` specifies the arguments and results of an emitter.
 """
 
 from rlx_core.codegen.places import Fault, Layout, Place

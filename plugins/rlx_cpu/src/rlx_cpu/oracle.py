@@ -1,7 +1,7 @@
-"""Oracle mode: a LIR run by the reference interpreter with every float held in f64, and rounded once at the end.
+"""Oracle mode: a LIR run by the reference interpreter with every float in f64, rounded once at the end.
 
-It is slow and allocates as it goes; what it gives is the value that every kernel of every tier is compared with, through the
-same compile path, plan and manifest as a real run (`[options] "cpu.oracle" = true`).
+It is slow and allocates memory while it runs; its result is the reference with which every kernel of every tier is compared,
+through the same compile path, plan and manifest as a real run (`[options] "cpu.oracle" = true`).
 """
 
 from __future__ import annotations

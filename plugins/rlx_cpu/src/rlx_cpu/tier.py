@@ -1,4 +1,4 @@
-"""Which tier serves this machine: native code if llvmlite is there and knows the processor, NumPy otherwise.
+"""Selection of the tier: native code if llvmlite is installed and supports the processor, NumPy otherwise.
 
 The one place that imports the native tier, so that without llvmlite nothing of it is touched, and the one that reads the
 backend's options.
@@ -49,7 +49,7 @@ TIERS = ("auto", "native", "numpy")
 
 @cache
 def reason_without() -> str | None:
-    """Why there is no native tier here, or `None` if there is one."""
+    """Return why there is no native tier here, or `None` if there is one."""
     if importlib.util.find_spec("llvmlite") is None:
         return "llvmlite is not installed"
     try:
@@ -80,10 +80,10 @@ def warn_of_numpy() -> None:
 
 
 def is_native(options: Mapping[str, Any]) -> bool:
-    """Whether programs under these options are native.
+    """Return whether programs with these options are native.
 
     Raises:
-        ConfigError: The tier that was asked for is none, or is not here.
+        ConfigError: The requested tier does not exist, or is not available.
     """
     wanted, reason = options.get("cpu.tier", "auto"), reason_without()
     if wanted not in TIERS:
@@ -113,7 +113,7 @@ def kernel_table(is_native: bool) -> KernelTable:
 
 
 def adopt(row: Kernel, is_native: bool) -> Kernel | None:
-    """What a row that another package brings is on a tier; `None` where it is of no use."""
+    """Return another package's row as a row of a tier; `None` if it is not applicable."""
     if row.tier != "native":
         return row
     from rlx_cpu.native.table import adopted
@@ -127,7 +127,7 @@ def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
-    """What reports say of the tier, and what a compiled program depends on."""
+    """Return the properties of the tier for reports, on which a compiled program depends."""
     isa = isa_of(options)
     if isa is not None:
         return {"tier": "native", "isa": isa.name}
@@ -184,7 +184,7 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
 
 @contextmanager
 def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
-    """Native code that is made inside is kept in `objects`, that of the runtime too, which is begun if there is none yet."""
+    """Context in which compiled native code is stored in `objects`, including the runtime, compiled if necessary."""
     if not is_native(options):
         yield
         return
@@ -233,10 +233,10 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
 
 
 def threads_of(options: Mapping[str, Any]) -> int:
-    """How many threads run native code: as many as were asked for, else one for every usable CPU.
+    """Return how many threads run native code: the option's value, else one for every usable CPU.
 
     Raises:
-        ConfigError: Fewer than one, or more than a step can be cut for.
+        ConfigError: The number is less than one, or more than the maximum number of parts of a step.
     """
     from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.threads import usable_cpus
@@ -252,11 +252,11 @@ def threads_of(options: Mapping[str, Any]) -> int:
 
 
 def isa_of(options: Mapping[str, Any]) -> Isa | None:
-    """What native code is made for, all options checked; `None` on the NumPy tier. Nobody is asked about CPUs and quotas.
+    """Return the target of native code, with all options checked; `None` on the NumPy tier. CPUs and quotas are not queried.
 
     Raises:
-        ConfigError: A number of threads below 1 or above what a step can be cut for, a negative spin, a tier or an
-            instruction set that this machine lacks.
+        ConfigError: A number of threads below 1 or above the maximum number of parts of a step, a negative spin, a tier or an
+            instruction set that this machine does not support.
     """
     if options.get("cpu.threads") is not None:
         threads_of(options)

@@ -1,4 +1,4 @@
-"""Linear algebra for rlx, as a package of its own: one op one class, one family one file, kernels beside them.
+"""Linear algebra for rlx, as a separate package: one class per op, one file per family, with its kernels.
 
 Everything here rests on what any package can import from rlx. The functions are loaded when they are first used, because
 rlx imports this package to read `plugin.py`, which must be quick.

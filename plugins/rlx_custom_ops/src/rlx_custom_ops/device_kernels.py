@@ -1,7 +1,7 @@
 """Kernels for target `cuda`: cuSOLVER and cuBLAS through CuPy, whole stacks at once, on the arrays of the plan.
 
-The conventions (triangles, phases, what is refused) are those of the references. CuPy is asked to wait and to say where a
-factorization fails; then the reference says which matrix it was and why, on a copy of the operands on the host.
+The conventions (triangles, phases, refused matrices) are those of the references. CuPy synchronises and reports where a
+factorization fails; then the reference determines which matrix it was and why, on a copy of the operands on the host.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def solve(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
 
 @kernels.library(Slogdet, dtypes=REAL, name="library_getrf")
 def slogdet(op: Any, cupy: Any, a: Any, signs: Any, logarithms: Any) -> None:
-    """The diagonal of LU with partial pivoting; of a matrix without elements, that of an identity."""
+    """Sign and logarithm from the diagonal of LU with partial pivoting; a matrix without elements counts as an identity."""
     found = cupy.linalg.slogdet(a) if a.size else (1, 0)
     for into, x in zip((signs, logarithms), found, strict=True):
         cupy.copyto(into, x)
@@ -100,12 +100,12 @@ def triangular_solve(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
 def written(
     op: Any, cupy: Any, operands: tuple[Any, ...], results: tuple[Any, ...], compute: Callable[[], tuple[Any, ...]]
 ) -> None:
-    """Write what is computed to the results; what the library refuses, the reference does, or says why not.
+    """Write computed values to the results; if the library fails, the reference computes them, or raises the error.
 
     Raises:
-        LinearAlgebraError: The reference's.
+        LinearAlgebraError: Raised by the reference.
     """
-    from cupyx import errstate  # it is there wherever CuPy is
+    from cupyx import errstate  # installed with CuPy
 
     try:
         with errstate(linalg="raise"):

@@ -1,7 +1,7 @@
-"""What a matrix can be that an op cannot take, found out when the program runs.
+"""Properties of matrices that ops refuse, detected when the program runs.
 
-These are raised by the references and by the kernels alike, as NumPy does and unlike systems that return NaN: a NaN travels
-through a training run and is noticed where it no longer says which matrix it came from.
+These are raised by the references and by the kernels alike, as NumPy does and unlike systems that return NaN: a NaN propagates
+through a training run and is noticed only when its matrix can no longer be identified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class LinearAlgebraError(RlxError, np.linalg.LinAlgError):
-    """A matrix does not have what an operation needs; the special cases say what.
+    """A matrix does not have a property that an operation needs; subclasses are specific.
 
     It is also NumPy's `LinAlgError`, so code that catches that one works unchanged.
 
@@ -88,7 +88,7 @@ class NoConvergenceError(LinearAlgebraError):
 
 
 class NotConvergedError(LinearAlgebraError):
-    """An iterative solver ended before its residual was as small as was asked for.
+    """An iterative solver ended before its residual reached the requested tolerance.
 
     Two iterations are too few for this matrix without a preconditioner:
 
@@ -103,7 +103,7 @@ class NotConvergedError(LinearAlgebraError):
     Array([1.   , 0.5  , 0.02 , 0.001])
 
     Args:
-        residual: The norm of b - a x where it ended.
+        residual: The norm of b - a x at the end.
     """
 
     def __init__(self, message: str, *facts: Fact, hint: str | None = None, residual: float = np.nan) -> None:
@@ -125,12 +125,12 @@ def listed(index: Sequence[object]) -> str:
 
 @frozen
 class MatrixRefusal:
-    """What an op says of a matrix that it cannot take.
+    """The error of an op for a matrix that it does not accept.
 
     Native code reports where and what it met as a number, so both may be fields of a format in place of numbers.
 
     Attributes:
-        says: Of the matrix, with `{found}` for what was found in it.
+        says: Description of the matrix, with `{found}` for the offending value.
     """
 
     error: type[LinearAlgebraError]

@@ -1,10 +1,10 @@
 """Kernels for target `cpu`: LAPACK through SciPy, one matrix after the other, written into the buffers of the plan.
 
-LAPACK factors whole matrices in an order of its own, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
+LAPACK requires matrices in column-major order, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
 `Pinv`, `Lstsq`, `Polar` and `Kron` have no kernel: they are replaced by their decompositions. The conventions (triangles,
-phases, what is refused) are those of the references; a test compares the two on every sample.
-Real matrices of few rows have native code before these (`emitters`).
-Their names are prefixed because a table that several packages add to has each name once.
+phases, refused matrices) are those of the references; a test compares the two on every sample.
+Real matrices of few rows have native code, which takes precedence (`emitters`).
+Their names are prefixed because names are unique in a table to which several packages add.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def lapack_getrf_packed(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], 
         return
     factor = routine("getrf", a)
     for index in stack(a):
-        packed[index], pivots[index], _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
+        packed[index], pivots[index], _ = factor(a[index])  # `info` reports a pivot of 0, which is a valid result here
         order = np.arange(a.shape[-1])
         for i, pivot in enumerate(pivots[index]):
             order[[i, pivot]] = order[[pivot, i]]
@@ -110,7 +110,7 @@ def lapack_getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], 
         return
     factor = routine("getrf", a)
     for index in stack(a):
-        lu, pivots, _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
+        lu, pivots, _ = factor(a[index])  # `info` reports a pivot of 0, which is a valid result here
         diagonal = np.diagonal(lu)
         modulus = np.abs(diagonal)
         swaps = np.count_nonzero(pivots != np.arange(len(pivots)))

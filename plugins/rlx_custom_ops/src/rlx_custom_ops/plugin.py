@@ -1,4 +1,4 @@
-"""The door: what this package offers and where it is, importing nothing heavy."""
+"""Entry point of the plugin: its contributions by name, without heavy imports."""
 
 from collections.abc import Iterator
 

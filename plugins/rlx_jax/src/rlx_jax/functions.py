@@ -1,4 +1,4 @@
-"""`from_jax`, importable without jax: what it does is in `importing`."""
+"""`from_jax`, importable without jax; the implementation is in `importing`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["from_jax"]
 
 
 def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = None) -> rlx.Model:
-    """A function of JAX as a model: what it computes, by its jaxpr, in rlx's functions.
+    """Return a function of JAX as a model: its jaxpr, translated to rlx's functions.
 
     An argument is, as for `rlx.compile`, either all arrays, which become parameters, or all specs, which become inputs. Names
     in the specs' sizes are symbols: the model takes any size there. Rules of `jax.custom_jvp` and `jax.custom_vjp` are kept.
@@ -21,10 +21,10 @@ def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = Non
     Args:
         function: Anything that `jax.make_jaxpr` takes.
         args: One for each argument: a pytree of arrays, or a pytree of `rlx.spec`s or `jax.ShapeDtypeStruct`s.
-        name: What reports and errors call the model; by default the function's name.
+        name: Name of the model in reports and errors; by default the function's name.
 
     Raises:
-        UnsupportedError: The jaxpr has primitives that nothing in rlx stands for; all are named, with the lines that use them.
+        UnsupportedError: The jaxpr has primitives without an rlx equivalent; all are named, with the lines that use them.
         ConfigError: An argument mixes arrays and specs, or no argument is an input.
         DtypeError: An input has 64 bits, and `jax_enable_x64` is off.
 

@@ -1,4 +1,4 @@
-"""What `from_jax` does: the jaxpr of a function, walked when the model is traced."""
+"""Implementation of `from_jax`: the jaxpr of a function, walked when the model is traced."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def is_spec(leaf: Any) -> bool:
 
 
 def is_input(name: str, argument: Any) -> bool:
-    """Whether an argument is fed on every call; ConfigError if only a part of it is."""
+    """Return whether an argument is fed on every call; ConfigError if only a part of it is."""
     kinds = {is_spec(leaf) for leaf in jax.tree_util.tree_leaves(argument, is_leaf=is_spec)}
     if len(kinds) == 2:
         raise ConfigError(

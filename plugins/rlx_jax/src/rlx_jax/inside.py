@@ -68,7 +68,7 @@ def as_jax(function: Callable[..., Any], /) -> Callable[..., Any]:
 
 
 def results(function: Callable[..., Any], args: Any) -> Any:
-    """What JAX is told of the results."""
+    """Return the result types for JAX."""
     specs = jax.tree_util.tree_map(lambda leaf: rlx.spec(f"{dtype(np.dtype(leaf.dtype))}{list(leaf.shape)}"), args)
     found = rlx.eval_shape(function, *specs)
     return jax.tree_util.tree_map(

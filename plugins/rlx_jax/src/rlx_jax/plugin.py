@@ -1,4 +1,4 @@
-"""The door: what this package offers and where it is, importing nothing heavy: not jax."""
+"""Entry point of the plugin: its contributions by name, without heavy imports, in particular of jax."""
 
 from rlx_core.contributions import FunctionSpec
 from rlx_core.hooks import hookimpl

@@ -18,7 +18,7 @@ __all__ = ["Sizes", "as_spec"]
 
 
 class Symbols(dict[str, Any]):
-    """rlx's symbols by name, made when they are first asked for."""
+    """rlx's symbols by name, created on first access."""
 
     def __missing__(self, name: str) -> Any:
         return rlx.symbol(name)
@@ -30,7 +30,7 @@ class Sizes:
 
     Attributes:
         scope: JAX's, in which they are compared.
-        known: By name, as rlx has them.
+        known: Name → rlx's symbol.
     """
 
     scope: Any = field(factory=jax.export.SymbolicScope)
@@ -73,5 +73,5 @@ class Sizes:
 
 
 def as_spec(struct: Any) -> rlx.TensorType:
-    """What JAX declares an input to be as rlx writes it."""
+    """Return the type that JAX declares for an input as an rlx type."""
     return rlx.spec(f"{dtype(np.dtype(struct.dtype))}[{', '.join(map(str, struct.shape))}]")

@@ -74,14 +74,14 @@ class FixedLeaves:
         self.leaves = leaves
 
     def whole(self, tree: Any) -> Any:
-        """An argument from its arrays: `tree` is one that `parted` made, or has other leaves in the places of its arrays."""
+        """Return an argument from its arrays: `tree` is a result of `parted`, or has other leaves in place of its arrays."""
         found, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is None)
         leaves = [given if fixed is None else fixed for given, fixed in zip(found, self.leaves, strict=True)]
         return jax.tree_util.tree_unflatten(structure, leaves)
 
 
 def parted(argument: Any) -> tuple[Any, FixedLeaves]:
-    """An argument with `None` in the place of what is no number, and this."""
+    """Return an argument with `None` in place of leaves that are no numbers, and these leaves."""
     leaves, structure = jax.tree_util.tree_flatten(argument, is_leaf=lambda each: each is None)
     arrays = [leaf if is_number(leaf) else None for leaf in leaves]
     fixed = [None if is_number(leaf) else leaf for leaf in leaves]
@@ -89,5 +89,5 @@ def parted(argument: Any) -> tuple[Any, FixedLeaves]:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf can be an argument of a compiled program and is no flag that Python code branches on."""
+    """Return whether a leaf can be an argument of a compiled program and is no flag that Python code branches on."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | int | float | complex) and not isinstance(leaf, bool)

@@ -25,7 +25,7 @@ Handler = Callable[..., Any]
 """From an equation and its operands to its result, or to a list of results where the primitive has several."""
 
 HANDLERS: dict[str, Handler] = {}
-"""By the name of a primitive; `rlx_jax.handlers` fills it when it is imported."""
+"""Name of a primitive → handler; `rlx_jax.handlers` fills it when it is imported."""
 
 INSTEAD = {
     "pure_callback": "call what is outside of JAX beside the model, or rlx.pure_callback",
@@ -40,14 +40,14 @@ INSTEAD = {
 
 @frozen
 class Equation:
-    """What a handler is told beside its operands.
+    """The context of a handler, in addition to its operands.
 
     Attributes:
         name: The primitive.
         params: Its parameters.
         operands: JAX's types of the operands.
         results: JAX's types of the results.
-        sizes: What symbolic sizes of JAX are in rlx.
+        sizes: Symbolic sizes of JAX → dims of rlx.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Equation:
         return evaluate(closed, args, self.sizes)
 
     def expand(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function of JAX does with arrays of the types of `args`, done with these."""
+        """Apply a function of JAX, traced with the types of `args`, to these."""
         specs = [jax.ShapeDtypeStruct(each.shape, dtype(each.dtype).numpy) for each in args]
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
         expect_handlers(self.name, closed.jaxpr)
@@ -113,7 +113,7 @@ def array_of(value: Any, aval: Any = None) -> np.ndarray:
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array of JAX holds random keys."""
+    """Return whether an array of JAX holds random keys."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 

@@ -1,8 +1,7 @@
-"""`onnx.backend.base.Backend`, so that ONNX's own runner and programs written for it run rlx.
+"""`onnx.backend.base.Backend` for rlx, for ONNX's test runner and programs written against it.
 
-A backend is given arrays, not types, so a model is compiled for the types of the arrays that it is first run with. An input that
-must be known when the program is compiled, such as the sizes that `Reshape` takes, is held at the value that it is given with:
-another value is another program.
+A backend receives arrays, not types, so a model is compiled for the types of the arrays of its first run. An input that must be
+known at compile time, such as the sizes of `Reshape`, is fixed to its value: another value requires another program.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
     """A model that is compiled when it is run, once for each set of types.
 
     Attributes:
-        held: The inputs whose values the last program was compiled for.
+        held: The inputs whose values are constants of the last program.
     """
 
     def __init__(self, model: Any, target: str) -> None:
@@ -67,7 +66,7 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         return {each.name: _plain(value) for each, value in zip(self._inputs, values, strict=True)}
 
     def _is_held(self, name: str, value: Any) -> bool:
-        """Whether a program is compiled for the value itself: one that must be known, and one without an array in it."""
+        """Return whether a program is compiled for the value itself: one that must be known, and one without an array in it."""
         return name in self._needed or value is None or (isinstance(value, list | tuple) and not value)
 
     def _program(self, given: Mapping[str, Any]) -> Any:
@@ -91,7 +90,7 @@ class RlxBackend(Backend):  # type: ignore[misc]  # as above
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device is there: `CPU`, or `CUDA` where rlx-cuda finds one."""
+        """Return whether a device is there: `CPU`, or `CUDA` where rlx-cuda finds one."""
         return rlx.is_available(_target(device))
 
 
@@ -100,7 +99,7 @@ def _target(device: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What a value is that may come as the message that a file would have."""
+    """Return a value, converted to an array if it is a message as in a file."""
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 

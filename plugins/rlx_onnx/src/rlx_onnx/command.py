@@ -1,4 +1,4 @@
-"""`rlx onnx FILE`: what a model is made of, and what of it rlx has; nothing of it is run."""
+"""`rlx onnx FILE`: the contents of a model, and which of its operations rlx supports; the model is not run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["Inventory", "command", "inventory"]
 
 @frozen
 class Inventory:
-    """What is in a model.
+    """The contents of a model.
 
     Attributes:
         about: Label → words: its writer, versions, sizes.
         inputs, results: Name and type of each.
-        done: What was done to it before it is walked, in words.
-        used: Operation → how many nodes use it, in the form that is walked.
+        done: Transformations of the model before it is walked, in words.
+        used: Operation → number of nodes that use it, after the transformations.
         missing: Operation → the nodes that use it, for those without a handler.
-        host: Nodes that run on the host, between two programs, unless what they take is known.
+        host: Nodes that run on the host, between two programs, unless their operands are known.
     """
 
     about: dict[str, str]
@@ -52,15 +52,15 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what an ONNX model is made of: inputs, sizes, operations, and those that rlx has nothing for."""
+    """Show the contents of an ONNX model: inputs, sizes, operations, and operations that rlx does not support."""
     CliSession.of(ctx).answer(lambda: inventory(file), as_dictionary if as_json else None, layout)
 
 
 def inventory(file: Path) -> Inventory:
-    """What is in a model, without a tensor of it read.
+    """Return the contents of a model, without reading its tensors.
 
     Raises:
-        FileError, FormatError, CycleError: It cannot be read, or is broken.
+        FileError, FormatError, CycleError: The model cannot be read, or is invalid.
     """
     with working_on(f"reading {file.name}"):
         return _inventory(*read_proto(file))
@@ -100,7 +100,7 @@ def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[
     if folder is not None:
         neighbours = Neighbours(folder)
         for each in outside:
-            neighbours.bytes_of(each)  # mapped, so that what is missing is said here
+            neighbours.bytes_of(each)  # mapped, so that missing data are reported here
     return {
         "written by": f"{proto.producer_name} {proto.producer_version}".strip(),
         "versions": ", ".join(f"{each.domain or 'ai.onnx'} {each.version}" for each in proto.opset_import),

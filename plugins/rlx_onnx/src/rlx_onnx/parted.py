@@ -20,12 +20,12 @@ __all__ = ["Part", "PartedFunction", "PartedReport", "called"]
 
 @frozen(eq=False)
 class Part:
-    """A program, and what it takes from and adds to the values of a call.
+    """A program, with the names of the values that it reads and adds.
 
     Attributes:
-        reads: Names of the values that it is called with.
+        reads: Names of its arguments.
         makes: Names of its results.
-        program: What was compiled.
+        program: The compiled program.
     """
 
     reads: tuple[str, ...]
@@ -35,7 +35,7 @@ class Part:
 
 @frozen(eq=False, repr=False)
 class PartedReport:
-    """What was compiled, part by part, and what runs on the host between parts.
+    """The reports of the compiled parts, and the steps on the host between them.
 
     Attributes:
         name: The model.
@@ -91,7 +91,7 @@ class PartedFunction(Bundled):
 
     @property
     def report(self) -> PartedReport:
-        """What was compiled, and what runs on the host."""
+        """The reports of the compiled parts, and the steps on the host."""
         stages = (each.node if isinstance(each, HostStep) else each.program.report for each in self.stages)
         return PartedReport(self.name, tuple(stages))
 
@@ -121,7 +121,7 @@ class PartedFunction(Bundled):
 
 
 def called(name: str, arguments: Iterable[str]) -> Callable[..., None]:
-    """A function with a model's name and the arguments of a call to it, by which errors say what is wrong with one."""
+    """Return a function with a model's name and the arguments of a call to it, for errors about a call's arguments."""
 
     def run(*args: Any) -> None: ...
 

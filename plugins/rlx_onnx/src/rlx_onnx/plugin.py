@@ -1,4 +1,4 @@
-"""The door: what this package offers and where it is, importing nothing heavy."""
+"""Entry point of the plugin: its contributions by name, without heavy imports."""
 
 from rlx_core.contributions import CommandSpec, ExporterSpec, ImporterSpec
 from rlx_core.hooks import hookimpl

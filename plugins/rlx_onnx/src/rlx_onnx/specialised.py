@@ -23,12 +23,12 @@ from rlx_onnx.parted import called
 __all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
 
 CAPACITY: Final = 64
-"""Programs that are kept: as many as of a program with symbols."""
+"""Maximum number of cached programs: the same as for a program with symbols."""
 
 
 @frozen(eq=False)
 class Specialising:
-    """What a model is read again from once sizes are known.
+    """The data from which a model is read again once sizes are known.
 
     Attributes:
         name: The model.
@@ -61,7 +61,7 @@ class Specialising:
 
 @frozen(eq=False, repr=False)
 class SpecialisedReport:
-    """What was compiled, for which sizes.
+    """The reports of the compiled programs, by their sizes.
 
     Attributes:
         name: The model.
@@ -94,7 +94,7 @@ class SpecialisedFunction(Bundled):
         return self.for_sizes(self._binding(given))(*given)
 
     def for_sizes(self, binding: DimBinding) -> Any:
-        """The program for these sizes, compiled when it is first asked for."""
+        """Return the program for these sizes, compiled on first use."""
         sizes = ", ".join(f"{symbol.name}={size}" for symbol, size in binding.sizes.items())
 
         return self._programs.get_or_make(
@@ -115,7 +115,7 @@ class SpecialisedFunction(Bundled):
 
     @property
     def report(self) -> SpecialisedReport:
-        """What was compiled so far, and is kept."""
+        """The reports of the programs that are compiled and cached."""
         programs = {sizes: self._programs.get(sizes) for sizes in self._programs.keys()}  # noqa: SIM118  (it is no mapping)
         kept = {sizes: each.report for sizes, each in programs.items() if each is not None}
         return SpecialisedReport(self.name, self._from.why, kept)

@@ -61,7 +61,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 
 
 def tensor_of(array: Any) -> torch.Tensor:
-    """The elements of an array, or of what runs elsewhere and speaks DLPack, as a tensor, without a copy."""
+    """Return the elements of an array, or of a DLPack object on another device, as a tensor, without a copy."""
     array = unwrapped(array)
     if not isinstance(array, np.ndarray | np.generic):
         return torch.from_dlpack(array)

@@ -1,4 +1,4 @@
-"""What of ATen has a handler: `python -m rlx_torch.coverage` prints the table of the README."""
+"""Table of the ATen ops with a handler: `python -m rlx_torch.coverage` prints the table of the README."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASONS: Final = {
 
 
 def core_overloads() -> list[str]:
-    """The overloads that torch tags as core ATen: what every exported program can be taken apart to."""
+    """Return the overloads that torch tags as core ATen: the ops to which every exported program can be decomposed."""
     found = []
     for full in torch._C._dispatch_get_all_op_names():
         space, _, name = full.partition("::")
@@ -32,7 +32,7 @@ def core_overloads() -> list[str]:
 
 
 def report() -> str:
-    """How many core overloads are handled, and a line for each that is not."""
+    """Return how many core overloads are handled, and a line for each that is not."""
     core = core_overloads()
     handled = [name for name in core if name in TABLE]
     ours = [name for name in TABLE if not name.startswith("rlx::")]  # what `as_torch` adds is no op of torch's

@@ -1,4 +1,4 @@
-"""What torch takes apart before rlx sees it: the ops that no handler stands for, and no others."""
+"""The ops that torch decomposes before rlx receives a graph: exactly those without a handler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`torch.compile(module, backend="rlx")`: the forward and the backward graphs of autograd, compiled by rlx.
 
-Dynamo finds this through the entry-point group `torch_dynamo_backends`. A graph with an op that has no handler stays torch's,
-and the log says which op it was.
+Dynamo finds this through the entry-point group `torch_dynamo_backends`. A graph that contains an op without a handler is run by
+torch, and the log names the op.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOG: Final = logging.getLogger("rlx_torch")
 OPTIONS: Final = ("target", "config", "strict")
 
 CANNOT: Final = (UnsupportedError, DtypeError, ShapeError, LegalizeError, NoKernelError)
-"""What says that rlx cannot run a graph; any other error, of an option say, is the user's to see."""
+"""Errors that mean that rlx cannot run a graph; any other error, of an option for example, is raised to the user."""
 
 
 def rlx_backend(
@@ -53,17 +53,17 @@ def rlx_backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """What `torch.compile(…, backend="rlx", options={"target": "cpu"})` calls with each graph that dynamo captured.
+    """Backend that `torch.compile(…, backend="rlx", options={"target": "cpu"})` calls with each graph that dynamo captured.
 
     Args:
         module: The graph.
-        inputs: Tensors like those that it will get.
+        inputs: Tensors like the arguments of the graph.
         options: `target` and `config`, as `rlx.compile` takes them; with `strict`, a graph that rlx cannot run is an error
             and not left to torch.
-        mode: Nothing that rlx knows; every mode is the same.
+        mode: Ignored; every mode is the same.
 
     Raises:
-        ConfigError: An option is another one.
+        ConfigError: An option is unknown.
     """
     given = dict(options or {})
     for name in given:
@@ -115,7 +115,7 @@ class CompiledModule:
         self._tensors = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
         _expect_on_cpu([given[i] for i in self._tensors])
         outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
-        # What is an input already is not computed, nor copied: weights that are kept for the way back.
+        # An output that is an input is neither computed nor copied: weights that are saved for the backward pass.
         at = {node: i for i, node in enumerate(placeholders)}
         at |= {node: at[first] for node, first in tokens.items()}
         self._same = [at.get(each) if isinstance(each, torch.fx.Node) else None for each in outputs]
@@ -154,7 +154,7 @@ class CompiledModule:
 
     def _arrays(self, inputs: Sequence[Any]) -> list[np.ndarray]:
         arrays = [array_of(inputs[i]) for i in self._tensors]
-        if self._draws:  # from torch's generator, so that torch.manual_seed says what is drawn
+        if self._draws:  # from torch's generator, so that torch.manual_seed applies
             arrays.append(torch.randint(0, 2**32, (2,)).numpy().astype(np.uint32))
         return arrays
 

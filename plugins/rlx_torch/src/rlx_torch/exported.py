@@ -27,7 +27,7 @@ STATE = "state"
 """The input that holds the buffers that a program writes."""
 
 UNBOUNDED = 2**31
-"""From here on a bound of torch's says nothing."""
+"""Bounds of torch from this value on mean that a size is unbounded."""
 
 KEY = "key"
 """The input from which a program that draws takes its random numbers."""
@@ -51,7 +51,7 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[
     """The model of an exported program whose ops all have handlers.
 
     Args:
-        program: What `torch.export` made.
+        program: The result of `torch.export`.
         name: For reports and errors.
         symbols: Names of symbolic sizes by torch's name for them.
 
@@ -78,7 +78,7 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[
     named = [inspect.Parameter(each, kind) for each in (PARAMETERS, *specs)]
     vars(function)["__signature__"] = inspect.Signature(named)
     model = TorchModel(name=name, function=function, parameters=parameters, inputs=specs, state=state)
-    rlx.eval_shape(function, parameters, *specs.values())  # what a handler refuses is said now
+    rlx.eval_shape(function, parameters, *specs.values())  # raises the errors of handlers now
     return model
 
 
@@ -150,14 +150,14 @@ def _results(
 
 
 def _user_values(program: torch.export.ExportedProgram) -> list[Any]:
-    """What the placeholders of the user's inputs stand for, in order: tensors of torch's, or what was fixed."""
+    """Return the values of the placeholders of the user's inputs, in order: torch tensors, or fixed values."""
     placeholders = (node for node in program.graph.nodes if node.op == "placeholder")
     pairs = zip(program.graph_signature.input_specs, placeholders, strict=True)
     return [node.meta["val"] for spec, node in pairs if spec.kind == InputKind.USER_INPUT]
 
 
 def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
-    """The arguments of the module by name, positional ones first, with what stands for their leaves."""
+    """Return the arguments of the module by name, positional ones first, with the values of their leaves."""
     positional = program.call_spec.in_spec.children()[0]
     given = plain(program.call_spec.in_spec, _user_values(program))
     signature = program.module_call_graph[0].signature
@@ -169,7 +169,7 @@ def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]
 
 
 def _inputs(program: torch.export.ExportedProgram, symbols: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """The inputs that are arrays: name → pytree of types. What is a number or nothing was fixed when the program was exported."""
+    """Return the inputs that are arrays: name → pytree of types. Numbers and `None` were fixed by the export."""
     listed = [(name, value) for name, value in arguments_of(program) if _has_tensor(value)]
     names = argument_names([name for name, _ in listed])
     return [(name, _types(value, symbols, name)) for name, (_, value) in zip(names, listed, strict=True)]
@@ -202,7 +202,7 @@ def _types(value: Any, symbols: Mapping[str, str], name: str) -> Any:
 
 
 def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: Sequence[Any]) -> Any:
-    """All arguments of the module: those that were given, and those that were fixed."""
+    """Return all arguments of the module: the given ones, and the fixed ones."""
     args, named = plain(in_spec, fixed)
     every = [*args, *named.values()]
     for position, value in zip(positions, given, strict=True):
@@ -211,9 +211,9 @@ def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: 
 
 
 def _ranges(program: torch.export.ExportedProgram) -> list[tuple[int, int, int, int]]:
-    """What torch requires of sizes: which leaf of the inputs, which axis, and the bounds of it.
+    """Return torch's constraints on sizes: index of the input leaf, axis, and bounds.
 
-    That a size is at least 2 is torch's way of not asking about 1, and no bound.
+    A minimum of 2 is only torch's specialisation of size 1, and no bound.
     """
     sizes: dict[str, tuple[int, int]] = {}
     for place, value in enumerate(_user_values(program)):

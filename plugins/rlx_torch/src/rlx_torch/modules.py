@@ -1,4 +1,4 @@
-"""`from_torch`: a torch module, or what `torch.export` made of one, as an `rlx.Model`. Torch is imported when it is called."""
+"""`from_torch`: a torch module, or a program of `torch.export`, as an `rlx.Model`. Torch is imported when it is called."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def from_torch(
         module: The module, or an exported program.
         args: Example inputs; their dtypes and sizes are the model's. Not for an exported program.
         kwargs: Example inputs by name.
-        dynamic_shapes: Which sizes are symbols, as `torch.export` takes them; `torch.export.Dim("batch")` becomes `batch`.
-        name: What it is called in reports and errors; the module's class.
+        dynamic_shapes: Symbolic sizes, as `torch.export` takes them; `torch.export.Dim("batch")` becomes `batch`.
+        name: Name in reports and errors; by default the module's class.
 
     Raises:
         UnsupportedError: Operations have no counterpart; all of them are named, with the lines that use them.

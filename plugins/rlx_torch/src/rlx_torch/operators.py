@@ -33,8 +33,8 @@ def as_torch(
 
     Args:
         function: A function of arrays alone; `functools.partial` fixes what else it takes.
-        name: What torch calls it, `rlx::name`; that of the function unless it is given, and used once.
-        results: How many tensors it gives, as a tuple; one by itself unless it is given.
+        name: Name of the op in torch, `rlx::name`; by default the function's name. A name can be used once.
+        results: Number of tensors in the result tuple; by default the result is a single tensor.
         target, config: As for `rlx.jit`.
 
     Raises:

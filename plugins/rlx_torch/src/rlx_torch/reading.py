@@ -1,4 +1,4 @@
-"""Reading a module: exported by torch, taken apart as far as rlx needs it, with the user's names of sizes."""
+"""Reading a module: exported by torch, decomposed as far as necessary, with the user's names of sizes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch
             f"from_torch: {type(module).__name__} takes other example inputs: {error}",
             Fact("forward", inspect.signature(module.forward)),
         ) from None
-    # What needs no gradient is not taken apart for it.
+    # Ops are not decomposed for the sake of gradients that are not needed.
     try:
         with torch.no_grad():
             return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
@@ -100,5 +100,5 @@ def _match(value: Any, shapes: Any, names: dict[str, str]) -> None:
 
 
 def _is_named(entry: Any) -> bool:
-    """Whether a dynamic size has a name of its own: `Dim("batch")`, and not `Dim.AUTO`, nor `2 * batch`."""
+    """Return whether a dynamic size has a name: `Dim("batch")`, and not `Dim.AUTO`, nor `2 * batch`."""
     return isinstance(entry, str) or (isinstance(entry, type | torch.export.Dim) and entry.__name__.isidentifier())

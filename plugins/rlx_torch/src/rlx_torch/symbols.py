@@ -17,7 +17,7 @@ __all__ = ["size_of", "torch_size", "type_of"]
 
 
 def size_of(size: Any, names: Mapping[str, str]) -> Dim:
-    """The dim that a size of torch's says: a number, a symbol, or a polynomial of them.
+    """Return the dim for a size of torch: a number, a symbol, or a polynomial of them.
 
     Raises:
         ShapeError: It is another expression.

@@ -26,7 +26,7 @@ def _plain(spec: TreeSpec, values: Iterator[Any]) -> Any:
 
 
 def leaves(spec: TreeSpec, value: Any) -> list[Any]:
-    """The leaves of what `plain` made for the same spec, in torch's order."""
+    """Return the leaves of the result of `plain` for the same spec, in torch's order."""
     if spec.is_leaf():
         return [value]
     names = _names(spec)
@@ -36,7 +36,7 @@ def leaves(spec: TreeSpec, value: Any) -> list[Any]:
 
 
 def _names(spec: TreeSpec) -> list[str] | None:
-    """What the children of a container are called; nothing where they are counted."""
+    """Return the names of the children of a container; `None` if they are numbered."""
     given = spec.context
     if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], list):  # defaultdict, OrderedDict
         given = given[1]

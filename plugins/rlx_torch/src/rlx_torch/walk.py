@@ -20,7 +20,7 @@ from rlx_torch.symbols import type_of
 
 __all__ = ["EFFECT", "Walk", "name_of"]
 
-# What only says where and how torch holds a result, or which of its generators draws.
+# Arguments that only describe the storage of a result, or select a generator.
 STORAGE: Final = frozenset({"device", "layout", "memory_format", "pin_memory", "non_blocking", "generator"})
 
 EFFECT: Final = "higher_order::with_effects.default"
@@ -34,7 +34,7 @@ INSTEAD: Final[dict[str, str]] = {
 
 
 def name_of(target: Any) -> str:
-    """What a node calls, as the table has it: `add.Tensor`, `prims::iota.default`, `operator.add`."""
+    """Return the name of a node's target, as in the table: `add.Tensor`, `prims::iota.default`, `operator.add`."""
     if isinstance(target, torch._ops.OpOverload):
         space, _, name = target.name().partition("::")
         overload = name if "." in name else f"{name}.default"
@@ -47,11 +47,11 @@ def name_of(target: Any) -> str:
 
 @frozen(eq=False)
 class Walk:
-    """A graph of torch's as a function of values: `walk(*inputs)` gives what the graph returns, a value for each output.
+    """A graph of torch as a function of values: `walk(*inputs)` returns the graph's results, one value for each output.
 
     Attributes:
         module: The graph, functional: nothing in it writes into an operand.
-        name: What it is called in errors.
+        name: Its name in errors.
         symbols: Names of symbolic sizes by torch's name for them.
     """
 
@@ -85,10 +85,10 @@ class Walk:
         return any(_draws(node) for node in _calls(self.module))
 
     def __call__(self, *inputs: Any, key: random.Key | None = None) -> list[Any]:
-        """What the graph returns for values, sizes and nothing, in the order of its placeholders.
+        """Return the graph's results for values, sizes and `None`, in the order of its placeholders.
 
         Raises:
-            UnsupportedError: A handler has nothing for its operands; all such nodes are named.
+            UnsupportedError: A handler does not support its operands; all such nodes are named.
         """
         refused = _Refused()
         token = here.set(Here(key))
@@ -146,7 +146,7 @@ class Walk:
         return rlx.asarray(array_of(found))
 
     def _blank(self, like: Any) -> Any:
-        """Something of the type of a result that was refused, so that the walk finds what else there is."""
+        """Return a placeholder of the type of a refused result, so that the walk can collect further refusals."""
         if isinstance(like, torch.Tensor):
             kind = type_of(like, self.symbols)
             return rlx.zeros(kind.shape, dtype=kind.dtype)
@@ -154,7 +154,7 @@ class Walk:
 
 
 class _Refused:
-    """What handlers refused on one walk: uses and what would serve, by operation."""
+    """The refusals of handlers on one walk: uses and alternatives, by operation."""
 
     def __init__(self) -> None:
         self.uses: dict[str, list[str]] = {}

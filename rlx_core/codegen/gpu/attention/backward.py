@@ -1,12 +1,12 @@
 """The cotangents of attention in three passes over tiles of scores, which are computed again in each and never stored.
 
-    statistics  a group a tile of queries: each query's maximum m, 1/Σ exp(z - m), and δ = Σ p·dp
-    queries     a group a tile of queries: dq = Σ du·k over the keys
-    keys        a group a tile of keys: dk = Σ du·q and dv = Σ p·dy over the queries of all heads that share them
+    statistics  one group per tile of queries: each query's maximum m, 1/Σ exp(z - m), and δ = Σ p·dp
+    queries     one group per tile of queries: dq = Σ du·k over the keys
+    keys        one group per tile of keys: dk = Σ du·q and dv = Σ p·dy over the queries of all heads that share them
 
-`attention.cotangents` says what p, dp and du are; here threads multiply, in `codegen.gpu.units` matrix units do. Whoever owns an
-element adds it up alone and in order, so that every run gives the same bits. Only where a bias has a cotangent is dw stored, and
-then summed by a loop kernel.
+`attention.cotangents` defines p, dp and du; here threads multiply, in `codegen.gpu.units` matrix units do. One thread adds up
+an element in order, so that every run gives the same bits. Only if a bias has a cotangent is dw stored, and then summed by a
+loop kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Q, _K, _V, _DY = range(4)
 def print_attention_backward(
     problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Printed:
-    """What is launched to compute the cotangents: buffers are those of the problem."""
+    """Return the launches that compute the cotangents; the buffers are those of the problem."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not (all(problem.sizes) and problem.width):
         return print_zeros(problem, language, machine, scalars)
@@ -98,7 +98,7 @@ class _Passes:
             t.own_place()
             self.cotangents.share_statistics(t)
             sums = t.no_sums(p.features)
-            # What is not visited has a dw too.
+            # Tiles that are skipped have a dw too.
             with t.each_seen("key0", ("0u", f"{p.sizes[KEY]}u") if p.has_bias else t.keys_seen()):
                 _, cotangents = self._products(t, stores_dw=p.has_bias)
                 self._share(t, "cotangents", cotangents)

@@ -1,4 +1,4 @@
-"""What the passes of attention's cotangents agree upon, whatever multiplies: workspaces, statistics, and du of one score.
+"""Shared parts of the passes of attention's cotangents, independent of the multiplying unit: workspaces, statistics, and du.
 
 With the statistics of a query, its maximum m, 1/Σ exp(z - m) and δ = Σ p·dp, a score z and dp = dy·vᵀ give p = exp(z - m)/Σ,
 dw = p·(dp - δ) and du = dw·slope, of which the cotangents of queries and keys are sums, times the scale.
@@ -36,7 +36,7 @@ class Cotangents:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Those of the problem, then m, 1/Σ and δ of each query, and dw where the bias has a cotangent."""
+        """The problem's buffers, then m, 1/Σ and δ of each query, and dw if the bias has a cotangent."""
         names = ("largest", "inverses", "weighted") + ("dw",) * self.problem.has_bias
         return (*self.problem.buffers, *(Buffer(name, self.problem.dtype) for name in names))
 
@@ -63,7 +63,7 @@ class Cotangents:
     # ------------------------------------------------------------------------------------ statistics
 
     def store_statistics(self, t: ScoreTiles, query: str, most: Register, total: Register, weighted: Register) -> None:
-        """m, 1/Σ and δ of a query, of Σ and Σ·δ. Of one that sees no key m is -inf where the mean over all keys stands for it."""
+        """Store m, 1/Σ and δ of a query, from Σ and Σ·δ. For a query without visible keys and a uniform result, m is -inf."""
         b, p = t.b, self.problem
         inverse = b.fdiv(b.constant(total, 1.0), total)
         if p.empty_row != "nan":

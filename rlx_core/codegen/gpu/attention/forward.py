@@ -26,7 +26,7 @@ __all__ = ["print_attention", "print_zeros", "refusal", "storing"]
 
 
 def print_attention(problem: PlacedAttention, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to compute attention: buffers are those of the problem."""
+    """Return the launches that compute attention; the buffers are those of the problem."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not (all(problem.sizes) and problem.width):
         return print_zeros(problem, language, machine, scalars)
@@ -78,7 +78,7 @@ def _function(problem: PlacedAttention, language: Language, machine: Machine, sc
 
 
 def _divide(t: ScoreTiles, sums: Sums) -> None:
-    """Weighted sums become means; a query that sees no key is given what the problem says."""
+    """Divide weighted sums to means; a query that sees no key gets the problem's `empty_row`."""
     b, p = t.b, t.problem
     for r, row in enumerate(sums):
         total = b.variable(t.read("totals", t.row(r)))

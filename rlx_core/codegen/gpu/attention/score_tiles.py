@@ -41,18 +41,18 @@ _ARRAYS = {"largest": 1, "shrinking": 1, "totals": 1, "weighted": 1}
 """Shared arrays of one element a query; the others are tiles."""
 
 NAMES = {QUERY: ("query0", "head"), KEY: ("key0", "group_head")}
-"""Where a tile begins along an axis of scores, and of which head it is."""
+"""Names of a tile's start along an axis of scores, and of its head."""
 
 Sums = list[list[Register]]
 
 
 def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) -> str | None:
-    """Why attention cannot be printed, as "needs …" would continue."""
+    """Return why attention cannot be printed, as "needs …" would continue."""
     if (reason := values_refusal(problem.scores.kernel, language, scalars)) is not None:
         return reason
     if (reason := scalars.refusal(exp.op(), (problem.dtype,))) is not None:
         return reason
-    # Scores are numbered by nobody: only positions along each of their axes are.
+    # No kernel numbers all scores: it computes only positions along each of their axes.
     if (reason := length_refusal("axes of scores", *problem.sizes)) is not None:
         return reason
     places = (*problem.layout.operands, *problem.layout.results)
@@ -66,14 +66,14 @@ def place_reach(place: Place) -> int:
 
 @define(eq=False)
 class ScoreTiles:
-    """One function of attention while it is written.
+    """One function of attention under construction.
 
     Attributes:
-        buffers: Those of the problem and then workspaces.
-        arrays: The shared arrays that the function has beside the tiles of operands.
-        rows: Queries of a tile, where they do not follow from how many fit.
-        threads: Of a group, where they are not as many across as down.
-        groups: Of the launch, once `each_tile` has said them.
+        buffers: Buffers of the problem, then workspaces.
+        arrays: The function's shared arrays in addition to the tiles of operands.
+        rows: Queries of a tile, if the capacity does not determine them.
+        threads: Threads of a group, if it is not square.
+        groups: Groups of the launch, set by `each_tile`.
     """
 
     problem: PlacedAttention
@@ -111,7 +111,7 @@ class ScoreTiles:
 
     @property
     def dtype(self) -> DType:
-        """Of scores and sums."""
+        """Dtype of scores and sums."""
         return self.problem.dtype
 
     @property
@@ -138,7 +138,7 @@ class ScoreTiles:
         return assembled(stem, self.b, self.arguments(), shared, self.group, self.groups)
 
     def arguments(self) -> dict[int, Argument]:
-        """What is passed of the buffers, by number."""
+        """Return the buffers that are passed, by number."""
         return {
             i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
         }
@@ -163,7 +163,7 @@ class ScoreTiles:
 
     @contextmanager
     def each_tile(self, axis: int) -> Iterator[None]:
-        """What follows runs for every tile of queries, or of keys, of every head that has them; the names of where it is."""
+        """Loop over every tile of queries, or of keys, of every head that has them; defines the names of its position."""
         batch, heads, *_ = self.problem.sizes
         heads = heads if axis == QUERY else self.problem.kv_heads
         start, head = NAMES[axis]
@@ -180,20 +180,20 @@ class ScoreTiles:
 
     @contextmanager
     def each_sharer(self) -> Iterator[None]:
-        """What follows runs for every head of queries that shares a head of keys."""
+        """Loop over every head of queries that shares a head of keys."""
         sharing = self.problem.sharing
         with self.loop("sharer", "0u", f"{sharing}u"):
             self.let("head", f"group_head * {sharing}u + sharer")
             yield
 
     def each_seen(self, name: str, ends: tuple[str, str], step: int | None = None) -> AbstractContextManager[None]:
-        """What follows runs for every tile of positions from the first to the last one: as many as a group owns, or `step`."""
+        """Loop over every tile of positions from the first to the last one, in steps of a group's tile, or `step`."""
         for end, text in zip(("start", "end"), ends, strict=True):
             self.let(end, text)
         return self.loop(name, "start", "end", self.size if step is None else step)
 
     def each_query(self) -> AbstractContextManager[None]:
-        """Lines for each row `t` of a tile, a thread a row."""
+        """Lines for each row `t` of a tile, a thread per row."""
         return self.loop("t", self.language.thread, f"{self.size}u", self.group)
 
     def own_place(self) -> None:
@@ -261,7 +261,7 @@ class ScoreTiles:
         )
 
     def index_type(self, number: int) -> IndexType:
-        """The type of an index into a buffer: that of a workspace has at most a number for each query."""
+        """Return the type of an index into a buffer: a workspace has at most one element for each query."""
         count = len(self.problem.buffers)
         return index_type(place_reach(self.problem.place(number)) if number < count else prod(self.problem.sizes[:KEY]))
 
@@ -338,7 +338,7 @@ class ScoreTiles:
         return self.score(dot, query, key)
 
     def score(self, dot: Register, query: str, key: str) -> tuple[Register, Register | None]:
-        """What becomes of a product: -inf where there is no such query or key, and for cotangents the slope of the cap."""
+        """Return the score of a product: -inf without such a query or key; and for cotangents the derivative of the cap."""
         b, scores = self.b, self.problem.scores
         score = b.variable(b.literal(self.held, -inf), "score")
         needs_slope = self.problem.is_backward and scores.slope is not None

@@ -1,4 +1,4 @@
-"""Where the extreme of a line is: the smallest key of the line, and then the first place that has it.
+"""Position of a line's extreme: the smallest key of the line, and then the first position that has it.
 
 Both are minima of whole numbers, so that the order in which threads meet changes nothing. Of few long lines every part finds its
 own first, and these are the next line.
@@ -25,7 +25,7 @@ __all__ = ["print_extreme", "refusal"]
 
 
 def refusal(problem: Extreme, language: Language) -> str | None:
-    """Why an extreme cannot be found, as "needs …" would continue."""
+    """Return why an extreme cannot be computed, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
         or language.refusal(problem.keys.dtype)
@@ -34,7 +34,7 @@ def refusal(problem: Extreme, language: Language) -> str | None:
 
 
 def print_extreme(problem: Extreme, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to find extremes: buffers are the elements and the places."""
+    """Return the launches that compute extremes; the buffers are the elements and the places."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.lines:
         return Printed(())
@@ -104,7 +104,7 @@ class _Stages:
             else:
                 key = t.memory.load(t.buffer(2, self.key), self.key, f"{base} + {j}")
                 here = t.memory.load(t.buffer(3, i32), i32, f"{base} + {j}")
-            # The largest key is one that is found too; its place is not yet known then.
+            # The largest key can be an element's key too; its place is not yet known then.
             is_better = b.icmp_unsigned("<", key, best)
             is_earlier = b.and_(b.icmp_unsigned("==", key, best), b.icmp_unsigned("<", here, place))
             with t.when(f"{is_better.text} || {is_earlier.text}"):

@@ -25,7 +25,7 @@ def load_key(t: Template, keys: Keys, name: str, index: str) -> Register:
 
 
 def count_before(t: Template, key: Register, takes_equal: str, count: str, load: Callable[[str], Register]) -> str:
-    """How many keys of a sorted run are less than one, found by halving.
+    """Return how many keys of a sorted run are less than a key, by binary search.
 
     Args:
         takes_equal: A condition: whether equal keys count too.

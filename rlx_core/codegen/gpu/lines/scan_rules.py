@@ -1,6 +1,6 @@
-"""The running reductions as rules on registers: what is carried, how two neighbouring stretches join, what is shown.
+"""The running reductions as rules on registers: the carried state, the combination of adjacent ranges, the result.
 
-Joining is associative but for rounding: what the whole of a stretch does to what was carried before is carried itself.
+The combination is associative except for rounding: the state includes the effect of a range on the state carried into it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMBINES: dict[type[Op], Combine] = {Cumsum: "sum", Cumprod: "prod", Cummax: "m
 
 
 def registers_of(problem: ScanProblem) -> int:
-    """Registers of what is carried."""
+    """Return the number of registers of the state."""
     return 1 if problem.op in _COMBINES else 2
 
 
@@ -52,7 +52,7 @@ class Rule:
 
     @property
     def dtype(self) -> DType:
-        """Of what is carried, with its sign."""
+        """The dtype of the state, with its sign."""
         dtype = self.problem.dtype
         return dtype.accumulator if dtype.is_float else dtype
 
@@ -73,7 +73,7 @@ class Rule:
         return (self._reductions.identity(_COMBINES[op], self.dtype),)
 
     def start(self) -> State:
-        """What is carried in front of a line: what an exclusive result begins with."""
+        """Return the state before the first element: the first value of an exclusive result."""
         if self.problem.op is Cumsum and self.problem.is_exclusive:
             return (self._number(0),)
         return self.identity()
@@ -97,7 +97,7 @@ class Rule:
         return (self._reductions.combined(_COMBINES[op], self.dtype, left[0], right[0]),)
 
     def shown(self, state: State) -> Register:
-        """The result of what is carried."""
+        """Return the result of a state."""
         if self.problem.op is not CumLogSumExp:
             return state[-1]
         peak, total = state
@@ -118,7 +118,7 @@ class Rule:
         return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))
 
     def _decay(self, peak: Register, base: Register) -> Register:
-        """By what a sum shrinks of which the maximum was `peak`; one over nothing is 0 already, and stays it."""
+        """Return the factor for a sum whose maximum was `peak`; 0 if the sum is empty."""
         is_nothing = self.b.fcmp_ordered("==", peak, self._number(-inf))
         return self.b.select(is_nothing, self._number(0), self._exp(self.b.fsub(peak, base)))
 

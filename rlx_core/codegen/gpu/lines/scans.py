@@ -1,8 +1,8 @@
-"""Running reductions: a thread a line, or a group a line in tiles of which threads have a few neighbours each.
+"""Running reductions: one thread per line, or one group per line in tiles of which threads have a few neighbours each.
 
-A thread joins its elements, the threads' stretches are scanned in shared memory, and with what comes before them the threads
-go over their elements again. Few long lines are cut into parts: what each part does, then what is carried into each, and then
-the parts as if they were lines. Tiles and parts follow from shapes alone, so that the order of every sum does.
+A thread combines its elements, the threads' ranges are scanned in shared memory, and with the state before them the threads
+process their elements again. Few long lines are cut into parts: first the total of each part, then the state carried into each,
+and then the parts as if they were lines. Tiles and parts follow from shapes alone, and so does the order of every sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ITEMS = 4
 
 
 def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> str | None:
-    """Why a scan cannot be printed, as "needs …" would continue."""
+    """Return why a scan cannot be printed, as "needs …" would continue."""
     if (reason := language.refusal(problem.dtype)) is not None:
         return reason
     if problem.op is CumLogSumExp:
@@ -41,7 +41,7 @@ def refusal(problem: ScanProblem, language: Language, scalars: ScalarTable) -> s
 
 
 def print_scan(problem: ScanProblem, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to scan: buffers are the operands and the result."""
+    """Return the launches that compute a scan; the buffers are the operands and the result."""
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not problem.lines * problem.n:
         return Printed(())
@@ -55,7 +55,7 @@ def print_scan(problem: ScanProblem, language: Language, machine: Machine, scala
 
 
 def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int, int]:
-    """How many parts a line has, and their size."""
+    """Return how many parts a line has, and their size."""
     few, long, part = machine.few_rows, machine.long_row, machine.part
     if not is_group:
         few, long, part = few * machine.group, 16 * machine.short_row, 4 * machine.short_row
@@ -68,13 +68,13 @@ def _parts(problem: ScanProblem, machine: Machine, is_group: bool) -> tuple[int,
 
 @define(eq=False)
 class _Line:
-    """The stretch of a line that a thread or group scans.
+    """The range of a line that a thread or group scans.
 
     Attributes:
         base: The index of the line's first element.
-        first, end: Positions of the stretch along the way of the scan.
-        carried: What is carried in front of the next element; variables.
-        has_carry: A condition under which something is; a recurrence begins with nothing.
+        first, end: Positions of the range in the direction of the scan.
+        carried: The state before the next element; variables.
+        has_carry: A condition under which there is one; a recurrence begins without state.
     """
 
     base: str
@@ -100,7 +100,7 @@ class _Stages:
 
     @property
     def itemsize(self) -> int:
-        """Of what is carried."""
+        """The bytes of a register of the state."""
         dtype = self.problem.dtype
         return dtype.accumulator.itemsize if dtype.is_float else dtype.itemsize
 
@@ -112,7 +112,7 @@ class _Stages:
     # ---------------------------------------------------------------------------------------- stages
 
     def totals(self) -> Function:
-        """What every part does to what is carried into it."""
+        """Return the function that computes the total of every part."""
 
         def write(t: Template, rule: Rule, share: str, line: _Line) -> None:
             for number, register in zip(self.workspaces, line.carried, strict=True):
@@ -121,11 +121,11 @@ class _Stages:
         return self._over_parts("scan_totals", False, write, is_shown=False)
 
     def scan(self, *, is_carried: bool) -> Function:
-        """The results of every part, of which the workspaces hold what is carried into it."""
+        """Return the function that computes the results of every part; the workspaces contain the state carried into it."""
         return self._over_parts("scan", is_carried, None, is_shown=True)
 
     def carries(self) -> Function:
-        """What is carried into each part, from what the parts before it do; a thread a line."""
+        """Return the function that computes the state carried into each part from the totals before it; one thread per line."""
         t = self._template(self.machine.group)
         rule, count = Rule(t.b, self.scalars, self.problem), self.problem.lines
         with t.each_thread(count) as i:
@@ -256,7 +256,7 @@ class _Stages:
         index: str,
         is_shown: bool,
     ) -> None:
-        """What is carried behind one more element, and its result."""
+        """Update the state by one more element, and store its result."""
         if is_shown and self.problem.is_exclusive:
             self._store(t, rule, index, carried)
         self._carry(t, rule, carried, rule.element(x), has_carry)

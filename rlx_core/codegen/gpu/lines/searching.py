@@ -16,7 +16,7 @@ __all__ = ["print_search", "refusal"]
 
 
 def refusal(problem: Search, language: Language) -> str | None:
-    """Why places cannot be found, as "needs …" would continue."""
+    """Return why places cannot be computed, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
         or language.refusal(problem.keys.dtype)
@@ -25,7 +25,7 @@ def refusal(problem: Search, language: Language) -> str | None:
 
 
 def print_search(problem: Search, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to search: buffers are the sorted lines, the values and the places."""
+    """Return the launches that search; the buffers are the sorted lines, the values and the places."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     p, total = problem, problem.lines * problem.count
     if not total:

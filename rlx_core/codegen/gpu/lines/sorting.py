@@ -1,9 +1,9 @@
 """Sorting lines: tiles in the memory of a group, then merges of sorted runs, all by rank.
 
-An element's place in the merge of two sorted runs is its place in its own run and the number of elements of the other run that
-come before it, found by halving: those that are smaller, and for an element of the right run those that are equal too. That is
-stable, and there is one answer, so neither groups nor devices change it. Only keys and places move; values are fetched at the
-end by their place. Of long lines of which few elements are kept, every tile keeps so many, and these are the next line.
+An element's place in the merge of two sorted runs is its place in its run plus the number of elements of the other run that
+precede it, computed by binary search: smaller ones, and for an element of the right run also equal ones. That is stable, and
+the result is unique, so neither groups nor devices change it. Only keys and places move; values are loaded at the end by their
+place. If few elements of long lines are kept, every tile keeps that many, and these are the next line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ITEMS = 4
 
 
 def refusal(problem: Sorting, language: Language) -> str | None:
-    """Why a line cannot be sorted, as "needs …" would continue."""
+    """Return why a line cannot be sorted, as "needs …" would continue."""
     return (
         length_refusal("lines", problem.n)
         or language.refusal(problem.keys.dtype)
@@ -40,7 +40,7 @@ def refusal(problem: Sorting, language: Language) -> str | None:
 
 
 def print_sorting(problem: Sorting, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
-    """What is launched to sort: buffers are the elements, the values if they are asked for, and the positions."""
+    """Return the launches that sort; the buffers are the elements, the values if they are requested, and the positions."""
     assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
     if not problem.lines or not problem.kept:
         return Printed(())
@@ -67,12 +67,12 @@ class _Cut:
 
     @property
     def tiles(self) -> int:
-        """Of a line."""
+        """Tiles of a line."""
         return -(-self.size // self.width)
 
     @property
     def room(self) -> int:
-        """Elements of a line that go on; without a choice they are those that there are."""
+        """Elements of a line after this pass; all of them unless only some are kept."""
         return self.kept * self.tiles if self.kept < self.width else self.size
 
 
@@ -149,7 +149,7 @@ class _Plan:
     # ----------------------------------------------------------------------------------------- tiles
 
     def _tiles(self, source: _Pairs | None, to: _Pairs | None, size: int, kept: int) -> Function:
-        """Each tile sorted; its first `kept` become results, or pairs beside those of the line's other tiles."""
+        """Sort each tile; its first `kept` become results, or pairs next to those of the line's other tiles."""
         width = min(1 << max(size - 1, 0).bit_length(), self.most)
         # Short lines share a group, a run each.
         group = min(self.machine.group, max(width, 32))
@@ -171,7 +171,7 @@ class _Plan:
         return t.done("sort_tiles")
 
     def _own(self, t: Template, i: str, item: int, each: int, width: int) -> tuple[str, str]:
-        """Where a thread's element is in shared memory, and the number of its tile among those of all lines."""
+        """Return the index of a thread's element in shared memory, and the number of its tile among those of all lines."""
         at = t.number(f"{item * t.group}u + {t.thread}", "p")
         return at, t.number(f"{t.wide(i)} * {each}u + {at} / {width}u", "tile", t.kind)
 

@@ -1,7 +1,7 @@
-"""What structured templates write with: the body of one function, its buffers, its shared memory, and who has which share.
+"""Helpers of structured templates: the body of one function, its buffers, its shared memory, and the distribution of work.
 
-A template is the text of an algorithm that no loop kernel has, over the same languages. Numbers of elements are written as text
-in what C and WGSL have in common; elements go through `Memory` and the assembler.
+A template is the text of an algorithm that is no loop kernel, for the same languages. Integer index expressions are text in the
+common syntax of C and WGSL; elements are accessed through `Memory` and the assembler.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Template:
         return Register(text if text.isalnum() else f"({text})", i32)
 
     def line(self, number: str, n: int, inner: int) -> str:
-        """Where a line of dense `[outer, n, inner]` begins, of its number among `outer·inner`."""
+        """Return the start of a line of dense `[outer, n, inner]`, from its number among `outer·inner`."""
         text = f"{number} * {n}u" if inner == 1 else f"({number} / {inner}u) * {n * inner}u + {number} % {inner}u"
         return self.number(text, "base", self.kind)
 

@@ -2,12 +2,12 @@
 
 matrix_units             the instructions, as a prelude spells them: NVIDIA's
 simdgroup_matrices       Apple's
-tiles, products          which products the units compute, in tiles of which sizes; their text
+tiles, products          the products that the units compute, and their tile sizes; their text
 warpgroup_matrices       the instructions of NVIDIA's warpgroups on factors in shared memory
-warpgroup_products       which products pay for those; their text
-tiled_products           what both texts share: how tiles are brought, what becomes of sums
-head_tiles, head_units   which attention they compute, its tiles in shared memory; what all its functions do with them
+warpgroup_products       the products for which those are profitable; their text
+tiled_products           shared parts of both texts: loading of tiles, epilogues of sums
+head_tiles, head_units   the supported attention problems and their tiles in shared memory; operations on them
 online_softmax           scores and weights of a tile of keys at a time, in registers
 attention                its text
-attention_backward       that of its cotangents
+attention_backward       the text of its cotangents
 """

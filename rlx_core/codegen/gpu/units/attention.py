@@ -1,9 +1,9 @@
 """Attention by matrix units: an online softmax whose scores, weights and sums stay in registers.
 
-Each subgroup of a group has a unit's rows of queries, in registers throughout. The group walks over the keys that its queries
-see: a tile of keys and one of values are copied to shared memory as they are stored, scores are made of products in registers,
-the threads that share a row exchange its maximum, and weights, rounded to the operands' dtype, are the other factor of the
-values. Sums are f32; what a query's weights add up to is added before they are rounded.
+Each subgroup of a group has a unit's rows of queries, in registers throughout. The group loops over the keys that its queries
+see: a tile of keys and one of values are copied to shared memory in their storage dtype, scores are computed from products in
+registers, the threads that share a row exchange its maximum, and weights, rounded to the operands' dtype, are the other factor
+of the values. Sums are f32; the sum of a query's weights is accumulated before they are rounded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["print_unit_attention"]
 def print_unit_attention(
     problem: PlacedAttention, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
-    """The function that computes attention for which `unit_for_attention` found a unit."""
+    """Return the function that computes attention on the unit that `unit_for_attention` selected."""
     t = ScoreTiles(
         problem, language, machine, scalars, problem.buffers, (), SUBGROUPS * unit.size, SUBGROUPS * unit.threads
     )
@@ -82,7 +82,7 @@ class _Printing:
         self._divide()
 
     def _divide(self) -> None:
-        """Weighted sums become means; a query that sees no key is given what the problem says."""
+        """Divide weighted sums to means; a query that sees no key gets the problem's `empty_row`."""
         h, t, b, p = self.h, self.h.t, self.h.t.b, self.h.t.problem
         with h.each_row():
             h.add_up("totals")

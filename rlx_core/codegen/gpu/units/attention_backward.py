@@ -1,15 +1,15 @@
 """The cotangents of attention of narrow floats by matrix units, in the three passes of `attention.backward`.
 
-    statistics  a group owns 64 queries: an online softmax, and Σ p·dp beside its totals
+    statistics  a group owns 64 queries: an online softmax, and Σ p·dp along with its totals
     queries     a group owns 64 queries and walks over tiles of keys:    dq = Σ du·k
     keys        a group owns 64 keys and walks over tiles of queries:    dk = Σ du·q and dv = Σ p·dy
 
-Whoever is owned lies with its other operand (queries with dy, keys with v) in registers as left factors, a unit's rows for each
-subgroup; whoever is walked over lies in shared memory, where it is the right factor of scores and dp, and then of the sums. Of
-scores there are only those of a few of its rows at a time, in registers, where p and du are made of them: these, rounded to the
-operands' dtype, are the left factors of the sums, which are f32. The scale is applied to the sums, so that what is rounded is
-as large as it can be. Where the registers of a thread do not hold the sums of both keys and values, a launch of its own makes
-those of values, from scores that are computed once more.
+The owned operand and its partner (queries with dy, keys with v) are in registers as left factors, a unit's rows for each
+subgroup; the operands that are looped over are in shared memory, as the right factors of scores and dp, and then of the sums.
+Only the scores of a few of their rows are computed at a time, in registers, and converted to p and du: these, rounded to the
+operands' dtype, are the left factors of the sums, which are f32. The scale is applied to the sums, so that the rounded numbers
+are as large as possible. If the registers of a thread are too few for the sums of both keys and values, a separate launch
+computes those of values, from recomputed scores.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = ["print_unit_cotangents"]
 _Q, _K, _V, _DY = range(4)
 
 _SUMMED = {_Q: ("products", 0), _K: ("products", 0), _V: ("scores", 1)}
-"""What a cotangent is a sum of: the matrix that weighs (du where dp was, p where scores were), and the operand walked over."""
+"""The factors of a cotangent's sum: the weights (du in place of dp, p in place of scores), and the operand looped over."""
 
 WIDEST_TOGETHER = 192
-"""Features of keys and values up to which a thread's registers hold the sums and factors of both."""
+"""Maximum number of features of keys and values for which the sums and factors of both fit into a thread's registers."""
 
 
 def print_unit_cotangents(
     cotangents: Cotangents, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> tuple[Function, ...]:
-    """The functions that compute the cotangents of attention for which `unit_for_attention` found a unit."""
+    """Return the functions that compute the cotangents of attention on the unit that `unit_for_attention` selected."""
     language = evolve(language, head=unit.roomy_head or language.head)
 
     def begun(axis: int, *wanted: int) -> _Printing:
@@ -60,11 +60,11 @@ def print_unit_cotangents(
 
 @define(eq=False)
 class _Printing:
-    """The text of one function while it is written.
+    """The text of one function under construction.
 
     Attributes:
-        axis: Of the scores, along which the rows lie that a group owns.
-        wanted: The operands whose cotangents it makes.
+        axis: Axis of the scores with the rows that a group owns.
+        wanted: The operands whose cotangents it computes.
         owned: The operand that has features of queries, and the one that has features of values.
         walked: The same of the other axis.
     """
@@ -135,7 +135,7 @@ class _Printing:
                 for one, name in zip(self.cotangents.statistics(t, "query"), STATISTICS, strict=True):
                     t.line(f"{name}[r] = {one.text};")
             self._no_sums()
-            # What is not visited has a dw too.
+            # Tiles that are skipped have a dw too.
             with t.each_seen("key0", ("0u", f"{p.sizes[KEY]}u") if p.has_bias else t.keys_seen()):
                 self._walk()
                 self._add()
@@ -175,7 +175,7 @@ class _Printing:
         h.await_copies(0)
 
     def _factors(self, tiles: tuple[HeadTile, HeadTile]) -> tuple[HeadTile, ...]:
-        """Those of the tiles that are multiplied with tiles of the other axis."""
+        """Return the tiles that are multiplied with tiles of the other axis."""
         return tiles if self.has_products else tiles[:1]
 
     # ------------------------------------------------------------------------------------------ sums
@@ -185,7 +185,7 @@ class _Printing:
             self.t.line(f"rlx_sums sums{number}[{self.walked[_SUMMED[number][1]].parts}] = {{}};")
 
     def _add(self) -> None:
-        """What a tile adds to the sums, a unit of its rows at a time, from row `part` on."""
+        """Accumulate a tile's contribution to the sums, a unit of its rows at a time, from row `part` on."""
         h = self.h
         with self.t.loop("part", "0u", f"{self.t.size}u", h.unit.size):
             for name, tile in zip(("scores", "products"), self._factors(self.walked), strict=False):
@@ -196,7 +196,7 @@ class _Printing:
                 h.weigh(f"sums{number}", f"{weights}[0]", self.walked[place], "part")
 
     def _weigh(self) -> None:
-        """Of `scores` p is made, of `products` du; 0 where there is no such query or key."""
+        """Compute p from `scores`, and du from `products`; 0 without such a query or key."""
         h, t, b = self.h, self.t, self.t.b
         with h.each_of(1) as (place, row):
             walked = f"part + {h.column}"

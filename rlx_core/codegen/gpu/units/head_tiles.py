@@ -1,4 +1,4 @@
-"""Which attention matrix units compute, and its tiles of queries, keys and values in shared memory."""
+"""The attention problems that matrix units support, and their tiles of queries, keys and values in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SUBGROUPS", "HeadTile", "keys_at_once", "unit_for_attention", "unit_
 SUBGROUPS: Final = 4
 
 KEYS: Final = 64
-"""Of a tile of the forward pass, at most."""
+"""Maximum number of keys in a tile of the forward pass."""
 
 FEWEST_KEYS: Final = 16
 
@@ -26,12 +26,12 @@ WIDEST: Final = 128
 
 
 def unit_for_attention(problem: PlacedAttention, language: Language, machine: Machine) -> MatrixUnit | None:
-    """What multiplies queries, keys and values, if the language and the machine have such a thing and their features suit it."""
+    """Return the unit for queries, keys and values, if the language and the machine have one and it supports their features."""
     return language.matrix_unit if unit_refusal(problem, language, machine) is None else None
 
 
 def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine) -> str | None:
-    """Why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
+    """Return why matrix units do not compute attention or its cotangents, as "needs …" would continue."""
     unit, own = language.matrix_unit, problem.problem
     if unit is None or f32 not in language.exchanged_dtypes:
         return "a language with matrix units"
@@ -51,7 +51,7 @@ def unit_refusal(problem: PlacedAttention, language: Language, machine: Machine)
 
 
 def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -> int | None:
-    """Keys of a tile of the forward pass: as many as there is room for, if there is any for a few."""
+    """Return the keys of a tile of the forward pass: the maximum that fits into shared memory; `None` if too few fit."""
     count = KEYS
     while count >= FEWEST_KEYS:
         if _shared_nbytes(problem, unit, count) <= machine.shared_nbytes:
@@ -61,7 +61,7 @@ def keys_at_once(problem: PlacedAttention, unit: MatrixUnit, machine: Machine) -
 
 
 def _shared_nbytes(problem: PlacedAttention, unit: MatrixUnit, keys: int) -> int:
-    """Of a group: the rows that it owns, which lie where those of keys will, values, and statistics of the tile's queries."""
+    """Return a group's shared memory: its own rows, overlapping later keys, values, and statistics of the tile's queries."""
     stored, own = problem.problem.stored, SUBGROUPS * unit.size
 
     def elements(features: int, positions: int) -> int:
@@ -76,8 +76,8 @@ class HeadTile:
     """Positions of an operand in shared memory, a row each, of features up to a multiple of a unit's size.
 
     Attributes:
-        axis: Of the scores, along which positions lie.
-        unit: Rows and columns of what is multiplied at once.
+        axis: Axis of the scores along which positions are numbered.
+        unit: Rows and columns of one matrix instruction.
         itemsize: Bytes of an element.
     """
 

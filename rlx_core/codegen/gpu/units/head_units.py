@@ -36,7 +36,7 @@ class HeadUnits:
 
     @property
     def type(self) -> str:
-        """Of an element in shared memory."""
+        """Type of an element in shared memory."""
         return spelled(stored_dtype(self.t.problem.problem.stored))
 
     def done(self, stem: str, tiles: Sequence[HeadTile], arrays: Sequence[str] = ()) -> Function:
@@ -56,16 +56,16 @@ class HeadUnits:
     # ----------------------------------------------------------------------------------------- tiles
 
     def tile(self, name: str, number: int, axis: int, features: int, positions: int | None = None) -> HeadTile:
-        """A tile of an operand; of as many rows as a group owns, unless it is said."""
+        """Return a tile of an operand, by default with as many rows as a group owns."""
         rows = self.t.size if positions is None else positions
         return HeadTile(name, number, axis, features, self.unit.size, rows, self.t.problem.problem.stored.itemsize)
 
     def own_rows(self) -> None:
-        """The name of a subgroup's first row."""
+        """Define the index of a subgroup's first row."""
         self.t.let("first", f"{self.t.language.thread} / {self.unit.threads}u * {self.unit.size}u")
 
     def bring(self, tile: HeadTile) -> None:
-        """A tile of positions from the first one on, zeros where there are none."""
+        """Copy a tile of positions from the first one on to shared memory, padded with zeros."""
         t, problem = self.t, self.t.problem
         name, dtype = t.buffer(tile.number)
         factor = t.factor(tile.number, tile.axis)
@@ -101,7 +101,7 @@ class HeadUnits:
         return width if is_whole else 1
 
     def await_copies(self, but: int) -> None:
-        """Wait for all copies but those that were asked for last, and until all threads have."""
+        """Wait for all copies except the last `but` ones, and then for all threads."""
         self.t.line(f"rlx_await_copies<{but}>();")
         self.t.barrier()
 
@@ -155,7 +155,7 @@ class HeadUnits:
 
     @contextmanager
     def each_row(self) -> Iterator[None]:
-        """Lines for each row that a thread has elements of: row `r` is that of pair `r`."""
+        """Context for code per row of which a thread has elements: row `r` is that of pair `r`."""
         with self.t.b.writer.block(self.unrolled("r", self.unit.rows)):
             yield
 
@@ -164,7 +164,7 @@ class HeadUnits:
 
     @property
     def row(self) -> str:
-        """Of a tile that an element is in: one of those that a subgroup owns."""
+        """The row in the tile of an element: one of those that a subgroup owns."""
         return "first + rlx_sum_row(pair)"
 
     @property
@@ -175,7 +175,7 @@ class HeadUnits:
         return self.named(self.t.language.exchanged(name, distance))
 
     def add_up(self, name: str) -> None:
-        """The sum of what the threads that share a row `r` have of it, in the same order in every thread's."""
+        """Sum the partial sums of row `r` over the threads that share it, in the same order in every thread."""
         for distance in self.unit.distances:
             total = self.t.b.fadd(self.named(f"{name}[r]"), self.exchanged(f"{name}[r]", distance))
             self.t.line(f"{name}[r] = {total.text};")

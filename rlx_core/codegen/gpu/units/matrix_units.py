@@ -1,8 +1,8 @@
-"""Instructions that multiply small matrices, which the threads of a subgroup hold together: how a prelude spells them.
+"""Matrix instructions whose operands are distributed over the threads of a subgroup, as a prelude spells them.
 
-A kernel that uses them names no layout: matrices are `rlx_lhs`, `rlx_rhs` and `rlx_sums`, brought from shared memory by
-`rlx_bring_…` and multiplied by `rlx_multiply_…`; which element of a sum a thread has, `rlx_sum_row` and `rlx_sum_column` say. So
-another language takes part by a prelude of its own.
+A kernel that uses them names no layout: matrices are `rlx_lhs`, `rlx_rhs` and `rlx_sums`, loaded from shared memory by
+`rlx_bring_…` and multiplied by `rlx_multiply_…`; `rlx_sum_row` and `rlx_sum_column` return the position of a thread's element
+of a sum. Another language is supported by another prelude.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["CUDA_TF32_UNIT", "CUDA_UNIT", "MatrixUnit"]
 
 @frozen(kw_only=True)
 class MatrixUnit:
-    """What multiplies `[size, size] @ [size, size]`, adding up in f32.
+    """A unit that multiplies `[size, size] @ [size, size]` with sums in f32.
 
     Attributes:
-        dtypes: Of the factors.
-        size: Rows, columns and depth of what is multiplied at once.
-        threads: Of a subgroup, which holds the matrices.
-        pairs: Pairs of neighbouring columns that a thread has of the sums.
-        rows: Rows that these are in: pair `p` is in the thread's row `p % rows`.
+        dtypes: Dtypes of the factors.
+        size: Rows, columns and depth of one instruction.
+        threads: Threads of a subgroup, over which matrices are distributed.
+        pairs: Pairs of neighbouring columns of the sums in a thread.
+        rows: Number of their rows: pair `p` is in the thread's row `p % rows`.
         distances: Bits in which the lanes of threads that have the same rows differ, as exchanges take them.
         tile: Rows and columns of the largest tile that a group computes of a product.
-        stages: Steps along a product's depth that are brought ahead, at most.
-        roomy_head: The head of a kernel whose threads may have all registers that there are; `Language.head` if there is none.
+        stages: Maximum number of steps along a product's depth that are prefetched.
+        roomy_head: The head of a kernel whose threads may use the maximum number of registers; by default `Language.head`.
         fragments: The prelude's functions and types, by name.
     """
 
@@ -50,7 +50,7 @@ class MatrixUnit:
 _LANE = "const u32 lane = rlx_thread() % 32u;"
 
 _ALONG = "lane % 16u * step + lane / 16u * 8u"
-"""Where a thread's eight elements begin, if the four blocks of a matrix follow one another down its rows."""
+"""Start of a thread's eight elements, if the four blocks of a matrix follow one another down its rows."""
 
 _ACROSS = "(lane % 8u + lane / 16u * 8u) * step + lane / 8u % 2u * 8u"
 """The same, if they follow one another along its rows."""

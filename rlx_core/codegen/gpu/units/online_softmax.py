@@ -1,7 +1,7 @@
 """The online softmax of a subgroup's queries: scores, weights, maxima and totals in registers, a tile of keys at a time.
 
-Scores become weights by the largest score so far; of what was weighed before, `shrinking` says by what it was too large. The
-threads that share a row exchange its maximum at every tile, and what they added up at the end.
+Weights are computed relative to the largest score so far; `shrinking` is the factor that corrects earlier weights. The threads
+that share a row exchange its maximum at every tile, and their totals at the end.
 """
 
 from __future__ import annotations

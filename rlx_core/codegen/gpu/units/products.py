@@ -1,7 +1,6 @@
 """Products by matrix units of a subgroup: tiles in shared memory as they are stored, sums in f32 in registers.
 
-Each subgroup of a group computes a part of the group's tile. What is brought when, and what becomes of the sums, is
-`tiled_products`' matter.
+Each subgroup of a group computes a part of the group's tile. `tiled_products` schedules the copies and applies the epilogue.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["print_unit_product"]
 def print_unit_product(
     problem: TiledProduct, unit: MatrixUnit, language: Language, machine: Machine, scalars: ScalarTable
 ) -> Function:
-    """The function that computes a product for which `unit_for` found a unit."""
+    """Return the function that computes a product on the unit that `unit_for` selected."""
     tiles = unit_tiles_of(problem, machine, unit)
     values = values_of(problem, language, scalars, tiles.subgroups * unit.threads)
     printing = _Printing(problem, values, tiles, unit)

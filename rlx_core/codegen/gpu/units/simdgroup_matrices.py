@@ -1,8 +1,8 @@
-"""Apple's matrices of 8 by 8, which the 32 threads of a simdgroup hold together: the prelude of `matrix_units` for them.
+"""Apple's 8 by 8 matrices, distributed over the 32 threads of a simdgroup: the prelude of `matrix_units` for them.
 
-Factors are kept as they are stored and become f32, exactly, where they are multiplied: one instruction serves f32, f16 and bf16,
-the last without the type that older systems lack. Which elements a thread has is in no specification; every Apple
-GPU with such matrices has had the same ones (decision 0047).
+Factors are loaded in their storage dtype and converted to f32, exactly, for the multiplication: one instruction serves f32, f16
+and bf16, the last without the type that older systems do not have. The assignment of elements to threads is not specified;
+every Apple GPU with such matrices has used the same one (decision 0047).
 """
 
 from __future__ import annotations

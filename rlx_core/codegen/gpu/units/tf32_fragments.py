@@ -1,8 +1,8 @@
-"""Factors of f32 for NVIDIA's tensor cores: rounded to TF32, ten bits of mantissa, where they are brought from shared memory.
+"""Factors of f32 for NVIDIA's tensor cores: rounded to TF32, ten bits of mantissa, when they are loaded from shared memory.
 
-`mma.m16n8k8` has depths t and t + 4 of a row in a thread. In which order depths are numbered is nobody's matter, as long as both
-factors agree: here these are the depths 2t and 2t + 1, the columns that the same thread has of a sum. So sums are the left
-factor of another product without an exchange, as those of two bytes are.
+`mma.m16n8k8` has depths t and t + 4 of a row in a thread. The numbering of depths is arbitrary if both factors agree: here
+these are the depths 2t and 2t + 1, the columns of a sum in the same thread. So sums can be the left factor of another product
+without an exchange, as those of two bytes are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What all products by units share: who brings tiles of the operands to shared memory, and what becomes of a thread's sums.
+"""Shared code of all products by units: copies of operand tiles to shared memory, and the epilogue of a thread's sums.
 
-A group computes tiles of the result. Tiles of both operands are brought several steps along the depth ahead, each in the order
-in which it lies in memory: 16 bytes at once where rows begin at such places, else an element at a time. What becomes of the sums
-is a loop kernel, computed on pairs of neighbours where they are stored.
+A group computes tiles of the result. Tiles of both operands are copied several steps along the depth ahead, each in its order
+in memory: 16 bytes at once if rows are so aligned, else an element at a time. The epilogue is a loop kernel, computed on pairs
+of neighbouring sums where they are stored.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ S = TypeVar("S", bound="Side")
 
 
 def values_of(problem: TiledProduct, language: Language, scalars: ScalarTable, group: int) -> Values:
-    """What computes a product's kernel on its sums, in groups of so many threads."""
+    """Return the values of a product's kernel on its sums, in groups of `group` threads."""
     kernel = problem.kernel
     names = {buffer: f"m{i}" for i, buffer in enumerate(used_by(problem))}
-    # The sums vary along all axes, as positions do; what stands for them is never computed.
+    # The sums vary along all axes, as positions do; their placeholder is never computed.
     sums = Index(f32, len(kernel.extents) - 1)
     values = tuple(sums if i == problem.element else v for i, v in enumerate(kernel.values))
     lanes = 2 if has_pairs(kernel) else 1
@@ -57,11 +57,11 @@ class Side:
     """An operand's tiles in shared memory, all stages after one another.
 
     Attributes:
-        axis: Of the problem, along which the tile has `size` elements from `start`.
-        depth: Of the tile.
+        axis: Axis of the problem along which the tile has `size` elements from `start`.
+        depth: Depth of the tile.
         is_deep: Whether the depth is the axis along which neighbours are neighbours.
         width: Elements that are copied at once.
-        dtype: Of an element.
+        dtype: Dtype of an element.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Side:
     @property
     @abstractmethod
     def elements(self) -> int:
-        """Of one stage."""
+        """Elements of one stage."""
 
     @abstractmethod
     def place(self, along: str, deep: str) -> str:
@@ -108,12 +108,12 @@ class Side:
 
 @define(eq=False)
 class TilePrinting(Generic[S]):
-    """The text of one product while it is written.
+    """The text of one product under construction.
 
     Attributes:
-        values: What is made of the sums.
+        values: The epilogue of the sums.
         sides: Both operands.
-        threads: Of a group.
+        threads: Threads of a group.
     """
 
     problem: TiledProduct
@@ -201,7 +201,7 @@ class TilePrinting(Generic[S]):
     # ---------------------------------------------------------------------------------------- result
 
     def finish(self, row: str, column: str, sums: str, grid: dict[int, str]) -> None:
-        """What the kernel makes of a pair of neighbours, in `row` from `column` on; `sums` is the first, without its bracket."""
+        """Apply the kernel to a pair of neighbours, in `row` from `column` on; `sums` is the first, without its bracket."""
         b = self.b
         *_, m, n = self.kernel.extents
         self.let("row", row)

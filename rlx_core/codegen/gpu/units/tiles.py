@@ -1,4 +1,4 @@
-"""Which products matrix units compute, and in tiles of which sizes."""
+"""The products that matrix units support, and their tile sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPIED: Final = 16
 
 
 def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> MatrixUnit | None:
-    """What multiplies the factors of a product, if the language and the machine have such a thing."""
+    """Return the unit that multiplies the factors of a product, if the language and the machine have one."""
     unit, kernel = language.matrix_unit, problem.kernel
     if unit is None or machine.subgroup != unit.threads or machine.group < unit.threads:
         return None
@@ -48,7 +48,7 @@ class UnitTiles:
 
     @property
     def depth(self) -> int:
-        """Of the tiles of operands."""
+        """Depth of the tiles of operands."""
         return 64 // self.itemsize
 
     @property
@@ -76,7 +76,7 @@ class UnitTiles:
 
 
 def unit_tiles_of(problem: TiledProduct, machine: Machine, unit: MatrixUnit) -> UnitTiles:
-    """Tiles that are no larger than the result, so many that they fill a device, and that a group of the machine has room for."""
+    """Return tiles that are no larger than the result, enough to fill a device, and that fit into a group's shared memory."""
     *batch, m, n = problem.kernel.extents
     itemsize = problem.kernel.buffers[problem.lhs.buffer].dtype.itemsize
     tiles, units = UnitTiles(unit.tile, unit.tile, itemsize), machine.many_groups // 8

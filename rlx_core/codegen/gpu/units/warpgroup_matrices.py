@@ -1,10 +1,10 @@
-"""Products of a warpgroup, four subgroups of 32 threads, whose factors both lie in shared memory: wgmma, of sm_90a.
+"""Products of a warpgroup, four subgroups of 32 threads, whose factors are both in shared memory: wgmma, of sm_90a.
 
-A unit reads a factor where a descriptor says that it lies. Ours lie in rows of 128 bytes, in which runs of 16 bytes are exchanged
-so that neither copies nor the unit meet in a bank: run `c` of row `r` lies where run `c ^ r % 8` would. The unit works behind
-the threads' back: sums are nobody's, and factors must stay as they are, until somebody has waited.
+A unit reads a factor through a descriptor of its layout. Here factors have rows of 128 bytes, in which runs of 16 bytes are
+swizzled to avoid bank conflicts of copies and of the unit: run `c` of row `r` is stored in place of run `c ^ r % 8`. The unit
+works asynchronously: sums must not be accessed, and factors must not be changed, before a wait.
 
-The PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", says what these instructions want.
+These instructions are specified in the PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rlx_core.ir.dtypes import DType, bf16, f16
 __all__ = ["COLUMNS", "PANEL", "WARPGROUP_FRAGMENTS"]
 
 COLUMNS: Final = 128
-"""Of what a warpgroup multiplies at once; its rows are 64, its depth 16."""
+"""Columns of one instruction of a warpgroup; it has 64 rows and depth 16."""
 
 PANEL: Final = 64
-"""Elements of two bytes in a row of shared memory: a tile that is wider is several panels, one after the other."""
+"""Elements of two bytes in a row of shared memory: a wider tile consists of several consecutive panels."""
 
 _SUMS: Final = COLUMNS // 2
-"""Of a thread: 64 rows by so many columns on 128 threads."""
+"""Sums of a thread: 64 rows by `COLUMNS` columns on 128 threads."""
 
 _NAMES = ", ".join(f"%{i}" for i in range(_SUMS))
 

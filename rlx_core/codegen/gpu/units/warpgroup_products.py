@@ -24,18 +24,18 @@ from rlx_core.system.records import define, frozen
 __all__ = ["WarpgroupTiles", "print_warpgroup_product", "refusal_of_sizes", "warpgroup_refusal", "warpgroup_tiles_of"]
 
 THREADS: Final = 128
-"""Of a warpgroup."""
+"""Threads of a warpgroup."""
 
 ROWS: Final = 64
-"""Of what it multiplies at once, and along the depth of a tile."""
+"""Rows of one instruction, and depth of a tile."""
 
 UNIT_DEPTH: Final = 16
 
 SHARED_NBYTES: Final = 96 << 10
-"""Of a group, at most: so two of them have room in a multiprocessor, and one multiplies while the other waits or stores."""
+"""Maximum shared memory of a group: two groups fit into a multiprocessor, so one multiplies while the other waits or stores."""
 
 FEWEST_STEPS: Final = 3
-"""Along the depth, below which copies are hardly ahead of what is multiplied."""
+"""Minimum number of steps along the depth; with fewer, copies are hardly ahead of the products."""
 
 
 @frozen
@@ -55,7 +55,7 @@ class WarpgroupTiles:
 
 
 def warpgroup_refusal(lhs: DType, rhs: DType, machine: Machine) -> str | None:
-    """Why products of factors of these dtypes are none for warpgroups, as "needs …" would continue."""
+    """Return why products of factors of these dtypes cannot use warpgroups, as "needs …" would continue."""
     if lhs is not rhs or lhs not in (f16, bf16):
         return "factors that are both f16 or both bf16"
     if machine.subgroup != 32 or machine.group < THREADS:
@@ -64,10 +64,10 @@ def warpgroup_refusal(lhs: DType, rhs: DType, machine: Machine) -> str | None:
 
 
 def refusal_of_sizes(extents: tuple[int, ...], depth: int, machine: Machine) -> str | None:
-    """Why a product is too small, too narrow or not aligned enough to pay, as "needs …" would continue.
+    """Return why a product is too small, too narrow or not aligned enough to pay, as "needs …" would continue.
 
     Args:
-        extents: Of the result, batch axes first.
+        extents: Extents of the result, batch axes first.
     """
     *batch, m, n = extents
     per_copy = COPIED // 2
@@ -89,7 +89,7 @@ def _enough(machine: Machine) -> int:
 
 
 def warpgroup_tiles_of(problem: TiledProduct, machine: Machine) -> WarpgroupTiles:
-    """Two warpgroups if they have enough to do, and as many stages as there is room for."""
+    """Return the tiles: two warpgroups if there is enough work, and as many stages as fit into shared memory."""
     *batch, m, n = problem.kernel.extents
     tall = prod(batch) * -(-m // (2 * ROWS)) * -(-n // COLUMNS)
     count = 2 if m > ROWS and tall >= _enough(machine) and machine.group >= 2 * THREADS else 1
@@ -125,7 +125,7 @@ class _Panels(Side):
 
     @property
     def unit_step(self) -> int:
-        """Elements from what is multiplied at once to what follows along the depth."""
+        """Elements from the operands of one instruction to the next along the depth."""
         return UNIT_DEPTH if self.is_deep else UNIT_DEPTH * PANEL
 
     def place(self, along: str, deep: str) -> str:
@@ -166,7 +166,7 @@ class _Printing(TilePrinting[_Panels]):
             self.finish(row, "column0 + rlx_sum_column(pair)", "sums.each[pair * 2u", grid)
 
     def _multiply(self) -> None:
-        """The products of one step, asked for."""
+        """Issue the products of one step."""
         b, (lhs, rhs) = self.b, self.sides
         places = [f"{side.name} + stage * {side.elements}u + k * {side.unit_step}u" for side in self.sides]
         # 64 rows are as many elements in either order: 64 lines of a panel, or a panel of 64 lines.

@@ -101,6 +101,6 @@ def attention(
 
 
 def _hidden(mask: np.ndarray) -> np.ndarray:
-    """Where a mask hides: a bool shows where true, a number where it is at least 0.5; [batch, keys] is padded inside."""
+    """Return where a mask hides: a bool shows where true, a number where it is at least 0.5; [batch, keys] is padded inside."""
     hidden: np.ndarray = ~mask if mask.dtype == np.bool_ else ~(mask >= 0.5)
     return hidden[:, None, None, :] if hidden.ndim == 2 else hidden

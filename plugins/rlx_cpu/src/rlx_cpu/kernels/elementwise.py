@@ -1,4 +1,4 @@
-"""Element-wise ops whose meaning is a NumPy ufunc, and the activations worth a kernel of their own."""
+"""Element-wise ops that are NumPy ufuncs, and activations with a dedicated kernel."""
 
 from __future__ import annotations
 

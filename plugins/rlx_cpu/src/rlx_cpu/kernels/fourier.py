@@ -1,7 +1,8 @@
-"""Fourier transforms by SciPy's pocketfft: library calls, in the operand's own precision, straight into the planned buffer.
+"""Fourier transforms by SciPy's pocketfft: library calls in the operand's precision, written directly into the planned buffer.
 
-SciPy's functions return arrays of their own. What they call takes a buffer to write to, which saves a copy of the result (5 to
-10 % of a transform); it is no public name, so it is tried once, and where it is another function the public ones serve.
+SciPy's public functions allocate their results. The private function that they call accepts an output buffer, which saves a
+copy of the result (5 to 10 % of a transform). Because it is private, it is tested once; if it behaves differently, the public
+functions are used.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from rlx_cpu.kernels.table import FLOAT, LIBRARY, kernels
 COMPLEX = "c64 c128"
 
 Transform = Callable[[Any, np.ndarray, np.ndarray], None]
-"""What writes the transform that an op says, of an operand, into a buffer."""
+"""Writes the transform described by an op, of an operand, into a buffer."""
 
 
 @kernels.register(Fft, dtypes=COMPLEX, in_place=(0,), accepts_strides=True, tier=LIBRARY, name="pocketfft")
 def complex_to_complex(op: Any, x: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
-    """As many axes as are listed in one call; the first pass reads the operand, the others the result."""
+    """All listed axes in one call; the first pass reads the operand, the others the result."""
     transforms()[0](op, x, out)
 
 

@@ -30,7 +30,7 @@ def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """`a @ b` into `out`."""
     is_plain = a.flags.c_contiguous and out.flags.c_contiguous and a.size and out.size
     if b.ndim == 2 and a.ndim > 2 and is_plain:
-        # One product of all rows instead of one a batch: weights are shared. A strided `out` would be reshaped into a copy.
+        # One product of all rows instead of one per batch: weights are shared. A strided `out` would be reshaped into a copy.
         np.matmul(a.reshape(-1, a.shape[-1]), b, out=out.reshape(-1, out.shape[-1]))
     else:
         np.matmul(a, b, out=out)

@@ -1,26 +1,27 @@
-"""What an emitter of native code is given and what it gives back: the one interface between kernels and the program runtime.
+"""Arguments and results of an emitter of native code: the only interface between kernels and the program runtime.
 
 An emitter adds one function to an LLVM module:
 
     void name(i8** buffers, i64 tid, i64 nthreads)
 
-`buffers` holds a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
-then one for each pack and each held operand, then the status words, the last four only if they were asked for. Pointers of
-strided views point at their first element. It is called `nthreads` times with every `tid` below, by whichever threads come
-first; the runtime puts a barrier after each step, none inside one. A call works on its part of whatever the kernel is split
-into, and the split must not change a bit of the result: reductions combine in an order that depends on the shapes alone.
+`buffers` contains a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
+then one for each pack and each hoisted operand, then the status words; the last four only if they were requested. Pointers of
+strided views point to their first element. The function is called `nthreads` times with every `tid` below, by the threads in
+any order; the runtime puts a barrier after each step, none inside one. A call computes its part of the kernel's work, and the
+partition must not change any bit of the result: reductions combine in an order that depends only on the shapes.
 
-A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
+If the work should be split into more parts than there are threads, `Emitted.parts` is set and the function takes a fourth
+argument:
 
     void name(i8** buffers, i64 part, i64 parts, i64 thread)
 
-Scratch memory then belongs to the thread, not to the part. One that holds graphs takes a fifth, the address of the threads
-that wait for work (`llvm.team`; 0 where there are none), and says so by `Emitted.shares`.
+Scratch memory then belongs to the thread, not to the part. A function of an op with nested graphs takes a fifth argument, the
+address of the team of waiting threads (`llvm.team`; 0 if there are none), and sets `Emitted.shares`.
 
-A function for all sizes (`SizedForm`) finds what it is told of them in front of `buffers`, the first word nearest.
+A dynamic-shape function (`SizedForm`) reads its run-time sizes from memory in front of `buffers`, the first word nearest.
 
-Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
-64 bytes, arrays of callers do not. Every load and store says its alignment.
+The only guaranteed alignment is the element size: arena slots, packs and workspaces start at multiples of 64 bytes, arrays of
+callers do not. Every load and store states its alignment.
 """
 
 from __future__ import annotations
@@ -69,21 +70,21 @@ ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
 
 MOST_PARTS = 64
-"""Parts of a step, and so threads of a program: what is claimed is a bit of one word."""
+"""Maximum number of parts of a step, and thus of threads of a program: claimed parts are bits of one word."""
 
 
 def aligned(nbytes: int) -> int:
-    """`nbytes`, rounded up so that what follows is aligned too."""
+    """Return `nbytes` rounded up to a multiple of the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @frozen
 class OperandView:
-    """What a step inside a loop reads of an operand of the loop.
+    """The view of a loop's operand that is read by a step inside the loop.
 
     Attributes:
-        shape, strides, offset: As they lie, in bytes from the operand's first element.
-        rounds: How many of the leading axes count rounds, each of which has a pack of its own.
+        shape, strides, offset: Layout in bytes from the operand's first element.
+        rounds: Number of leading axes that are loop iterations, each of which has a separate pack.
     """
 
     shape: tuple[int, ...]
@@ -93,11 +94,11 @@ class OperandView:
 
     @property
     def count(self) -> int:
-        """How many packs there are."""
+        """Number of packs."""
         return prod(self.shape[: self.rounds])
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """That of an operand that lies densely."""
+        """Return the view of an operand with a dense layout."""
         start = array.reshape(-1).view(np.uint8)[self.offset :].view(array.dtype)
         return as_strided(start, self.shape, self.strides, writeable=False)
 
@@ -107,12 +108,12 @@ class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
     Attributes:
-        operand: Which operand; its place `is_bound`.
+        operand: Index of the operand; its place `is_bound`.
         nbytes: Bytes of the packed buffer.
-        form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
+        form: Its arrangement: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
         sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
-        view: What of the operand is packed; all of it by default.
+        view: The part of the operand that is packed; all of it by default.
     """
 
     operand: int
@@ -128,11 +129,11 @@ class Pack:
         return aligned(self.nbytes) * (1 if self.view is None else self.view.count)
 
     def pack(self, array: np.ndarray, place: np.ndarray | None = None) -> np.ndarray:
-        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
+        """Return the operand (strided, if `place` is) as packed bytes that start at a multiple of `ALIGNMENT`.
 
         Args:
             array: The operand.
-            place: Where to put them; by default memory of their own.
+            place: Destination; by default newly allocated memory.
         """
         nbytes = self.nbytes if self.view is None else self.capacity
         packed = allocate(nbytes, ALIGNMENT) if place is None else place[:nbytes]
@@ -150,9 +151,9 @@ class HoistedPack:
     """An operand in another arrangement, made by native code before the first round of the loop that its step is in.
 
     Attributes:
-        operand: Which operand; its place `is_held`.
+        operand: Index of the operand; its place `is_held`.
         nbytes: Bytes of the packed buffer.
-        function: What makes it: called as the step's own function, over parts.
+        function: The function that packs it: called as the step's own function, over parts.
     """
 
     operand: int
@@ -172,7 +173,7 @@ STATUS_ASK, STATUS_RECORD = 16, 24
 
 @frozen
 class Emitted:
-    """What an emitter made, as data: an object cache keeps it beside the code.
+    """The result of an emitter, as data: an object cache stores it with the code.
 
     Attributes:
         function: The name of the function in the module.
@@ -184,16 +185,17 @@ class Emitted:
         fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
             `i64[4]`. The first word is 0 and the second `NO_NUMBER` until a fault; the function then stores the number into
             the second, and 1, or the kind that it is among the fault's `kinds`, into the first.
-        polls: Whether it lets signals be handled, and ends early if a handler raises: the last buffer is then such words too, of
-            which the third is the address of what it calls with the fourth (0: there is none). If that says 1, it stores
-            `STATUS_LEFT` into the first, and returns.
-        uses_threads: Whether splitting over threads helps; if not, one thread does it all.
-        shares: Whether that one thread shares steps inside with those that wait.
-        parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
-        prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
-        notes: Choices worth reporting (tile shapes, say): numbers and words.
-        foreign: Symbols of functions of other libraries that it calls, each with where its address is loaded from.
-        words: Sizes that it is told in every call, as text, in the order in which it finds them (`llvm.sizes`).
+        polls: Whether the function polls for signals and returns early if a handler raises. The last buffer is then status
+            words too; the third is the address of a function that is called with the fourth as its argument (0: none). If it
+            returns 1, the kernel stores `STATUS_LEFT` into the first word and returns.
+        uses_threads: Whether splitting over threads helps; if not, one thread executes it all.
+        shares: Whether that thread shares nested steps with the waiting threads.
+        parts: The preferred number of parts (at most 64), for dynamic load balancing; 0 for one per thread.
+        prologue: A function that is called in the same way before, with a barrier in between: it packs operands that all parts
+            read.
+        notes: Choices for reports (tile shapes, for example): numbers and words.
+        foreign: Symbols of functions of other libraries that it calls, each with the name that loads its address.
+        words: Sizes that are passed in every call, as text, in the order of their words in memory (`llvm.sizes`).
     """
 
     function: str
@@ -257,10 +259,10 @@ class EmitNested:
 
 @frozen
 class Call:
-    """How a function for all sizes is called for some.
+    """The call of a dynamic-shape function for known sizes.
 
     Attributes:
-        sizes: What the expressions that it asks for are made of.
+        sizes: Values of the variables in the size expressions that the function reads.
         workspace, shared_workspace, fault, uses_threads, parts: As in `Emitted`.
     """
 
@@ -277,19 +279,19 @@ class SizedForm(Protocol):
 
     @property
     def key(self) -> str:
-        """Everything that its code depends on besides the instruction set, as text."""
+        """Every input of its code except the instruction set, as text."""
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
-        """How it is called for these sizes.
+        """Return the call for these sizes.
 
-        `None` where operands lie in another way, and where code for the size would be better than the stated bound.
+        `None` if operands have another layout, or if code for the known size would be faster by more than the stated bound.
         """
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
-        """Adds the function to a module, whose `sizes` are what it is told.
+        """Add the function to a module, whose `sizes` are the run-time sizes.
 
         Raises:
-            Unsized: There is no such code.
+            Unsized: No such code exists.
         """
 
 
@@ -300,10 +302,10 @@ class EmitSized(Protocol):
 
 
 class Emitters(Protocol):
-    """Who knows the emitters of a program's kernels."""
+    """The emitters of a program's kernels."""
 
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
 
     def sized(self, kernel: str) -> EmitSized | None:
-        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""
+        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""

@@ -1,4 +1,4 @@
-"""Which primitive ops have native code for which dtypes, as a table, with the reason where one has none.
+"""Table of the native kernels of primitive ops by dtype, with the reason where there is none.
 
 python -m rlx_cpu.native.coverage
 """
@@ -35,7 +35,7 @@ class Coverage:
 
 
 def coverage(ops: Sequence[type[Op]]) -> Iterator[Coverage]:
-    """What the native table accepts of every primitive's samples, in the order of `ops`."""
+    """Yield which samples of every primitive the native table accepts, in the order of `ops`."""
     found: dict[str, tuple[set[DType], dict[DType, str]]] = {}
     for program in programs(tuple(ops)):
         node = program.node

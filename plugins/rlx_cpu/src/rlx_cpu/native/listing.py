@@ -24,7 +24,7 @@ LEVELS = (
 
 
 def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
-    """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
+    """Return the code of some steps at one of `LEVELS`; each function is in a separate module."""
     selected = frozenset(steps)
     native = {number: layout for number, layout in layouts(lir) if number in selected}
     sized = sized_steps(lir, native, table, settings.isa)
@@ -45,7 +45,7 @@ def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: S
 def code(
     lir: Lir, table: Emitters, settings: Settings, level: str, number: int, layout: Layout, form: SizedForm | None
 ) -> str:
-    """The function of one step: that of its form for all sizes, if it has one."""
+    """Return the function of one step: that of its dynamic-shape form, if it has one."""
     step = lir.steps[number]
     title = step.node.op.name.rpartition(".")[2]
     if form is not None:

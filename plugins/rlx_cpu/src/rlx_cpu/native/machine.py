@@ -1,9 +1,9 @@
-"""The machine as numbers: what its caches and tables of pages hold, and how work is cut for them and for its threads.
+"""Machine parameters: capacities of caches and TLBs, and thresholds for blocking and for the use of threads.
 
-Whoever makes code finds them in its `Isa`, which says for what it is made; tests make code for another machine by `assuming`.
-One record holds what a kind of kernel goes by. All were measured on AVX2 and AVX-512 machines with 2 to 32 cores, and none
-needs to be exact: at a threshold both ways take as long. What code is unrolled by follows from registers and latencies, and
-stays beside that code.
+Code generators read the parameters from their `Isa`; tests generate code for another machine with `assuming`. One record
+contains the parameters of one kind of kernel. All were measured on AVX2 and AVX-512 machines with 2 to 32 cores, and none needs
+to be exact: at a threshold both variants take equally long. Unrolling factors follow from registers and latencies, and are
+defined next to the code.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class LoopSizes:
 
     Attributes:
         block: Elements of an element-wise unit: small enough to balance threads, large enough not to be counted one by one.
-        chunk: Elements of a chunk of a long row: so many that combining chunks is nothing beside them.
+        chunk: Elements of a chunk of a long row: enough that the time to combine chunks is negligible.
         few_rows: Units below which long rows are cut into chunks.
-        few_strips: The same for strips of rows side by side, where a chunk is also what the first table of pages holds.
+        few_strips: The same for strips of adjacent rows, where a chunk is also limited by the first-level TLB.
         strip: Vectors of accumulators of a unit whose rows lie side by side.
         tile_rows: Tiles of a unit across the lanes. Every tile touches a page for each of its rows, on both sides; a band of
             tiles lets the next lines be prefetched.
-        tile_columns: Tiles of a unit along the lanes, which use a page that was found more than once.
+        tile_columns: Tiles of a unit along the lanes, which reuse TLB entries.
         prefetched_nbytes: Bytes of an operand, walked front to back, from which it is prefetched: half of an L2 of 2 MiB.
         prefetch_nbytes: Bytes ahead of a stream that are prefetched. The processor does so by itself only for as much as its
             window of instructions holds, which where something is computed is little: the benchmark `chain` takes a quarter
@@ -72,10 +72,10 @@ class ProductSizes:
         depth_nbytes: Bytes of one row of A in a cache block: a tile of A then stays in L1, and a panel of B in L2.
         short_depth_nbytes: The same where a panel is read by two tiles: the second finds the block in L1, where the first
             has left it.
-        block_nbytes: Bytes of A, or of a group of panels, in a cache block: half of an L2 of 1 MiB. The L3 of large
-            processors is slow, so what a block saves of it counts more than what its size costs in L2.
-        items: At least so many items, where there is enough work, so that any small number of threads has equal shares.
-        panel_items: Items that are enough where more would make threads pack the same panels.
+        block_nbytes: Bytes of A, or of a group of panels, in a cache block: half of an L2 of 1 MiB. The L3 of large processors
+            is slow, so the reduction of L3 traffic outweighs the cost of the block's size in L2.
+        items: Minimum number of items, if there is enough work, so that any small number of threads has equal shares.
+        panel_items: Number of items that suffices if more items would make threads pack the same panels.
         fewest_tiles: Tiles of an item, and items of a product, below which splitting further costs more than it brings.
         packed_group: Panels that share one packing of A.
         direct_nbytes: Bytes that all row tiles together may read of a B that stays where it lies. Packing it pays where many
@@ -105,14 +105,14 @@ class AttentionSizes:
     Attributes:
         row_nbytes: Bytes of a row of scores that are in flight at once: a tile's worth of rows stays in L1.
         weights_nbytes: Bytes of a block of weights in the backward pass, at most, unless one tile has more.
-        items: At least so many items, where there are enough queries.
+        items: Minimum number of items, if there are enough queries.
         tiles: Row tiles of an item, at most.
         fewest_parts: Parts below which a few threads would not have equal shares.
         segment_products: Fused products below which an item is not cut: adding the segments up would take as long.
-        few_queries: Queries up to which keys are not transposed: a step of generating text has one.
-        spread_nbytes: Bytes over which rows of a head that lie apart are spread: 64 pages, as many as the first table of
-            pages holds.
-        packing_tiles: Tiles that have to read a head for its packing not to count: it is read and written once for that.
+        few_queries: Queries up to which keys are not transposed: a text generation step has one.
+        spread_nbytes: Bytes over which strided rows of a head are spread: 64 pages, the capacity of the first-level TLB.
+        packing_tiles: Minimum number of tiles that read a head for its packing to be negligible: it is read and written once
+            for that.
     """
 
     row_nbytes: int = 2048
@@ -197,13 +197,14 @@ class ScanSizes:
 
 @frozen(cache_hash=True)
 class Speed:
-    """What programs are guessed to take (`runtime.work`), and what is done about it.
+    """Estimates of program run times (`runtime.work`), and thresholds that depend on them.
 
     Attributes:
-        flops_per_us, bytes_per_us: What a core does at least, with vectors of 16 bytes and data in L2.
-        awake_us: Programs that take less are run alone even if other threads are awake: they would gain a tenth, or nothing.
-        locked_us: Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a
-            switch.
+        flops_per_us, bytes_per_us: Minimum throughput of a core, with vectors of 16 bytes and data in L2.
+        awake_us: Programs that take less run on one thread even if other threads are awake: they would gain a tenth, or
+            nothing.
+        locked_us: Programs that take less keep the interpreter's lock: other threads wait for it only briefly, and releasing it
+            may cost a context switch.
     """
 
     flops_per_us: float = 25e3
@@ -214,18 +215,18 @@ class Speed:
 
 @frozen(cache_hash=True)
 class CpuMachine:
-    """What schedules look at besides the instruction set.
+    """Machine parameters of schedules, in addition to the instruction set.
 
     Attributes:
-        serial_nbytes: Bytes of movement, of a table or of lines below which one thread is done before another has begun.
-        serial_points: The same for loop kernels, in elements, of which each counts as often as its steps take long.
+        serial_nbytes: Bytes of movement, of a table or of lines below which one thread finishes before another has started.
+        serial_points: The same for loop kernels, in elements, weighted by the cost of a kernel's steps.
         serial_products: The same for products and attention, in fused products: a few µs.
         serial_us: Microseconds of a whole program below which no other thread is woken for it.
         serial_pack_nbytes: Bytes of parameters below which one thread packs them: NumPy copies without the interpreter's
             lock.
         l2_nbytes: Bytes that may stay in the L2 of a core.
-        nontemporal_nbytes: Bytes of a result from which it goes past the caches: a smaller one may still lie in one when it
-            is read.
+        nontemporal_nbytes: Bytes of a result from which it is stored nontemporally: a smaller one may still be in a cache when
+            it is read.
     """
 
     serial_nbytes: int = 1 << 16
@@ -246,14 +247,14 @@ class CpuMachine:
 
 
 MACHINE: Final = CpuMachine()
-"""What is assumed of every machine."""
+"""Default parameters, assumed for every machine."""
 
 _assumed: Final = [MACHINE]
-"""The last one counts; for all threads, because tests compile on several."""
+"""The last one is used; it is shared by all threads, because tests compile on several."""
 
 
 def assumed() -> CpuMachine:
-    """What programs that are compiled now are made for."""
+    """Return the machine parameters for programs that are compiled now."""
     return _assumed[-1]
 
 

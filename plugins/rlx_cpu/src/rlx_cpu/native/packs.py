@@ -1,7 +1,7 @@
-"""Packing ahead of time, with NumPy alone: how a bound operand is rearranged, by the name that a `Pack` gives.
+"""Packing ahead of time, with NumPy alone: rearrangements of bound operands, by the name in a `Pack`.
 
-A kernel that was loaded from a cache comes without its emitter, so what is to be done with its operands is said as data: a name
-in `FORMS` and numbers. Everything here must stay importable without LLVM's builder.
+A kernel that was loaded from a cache comes without its emitter, so the packing of its operands is described as data: a name in
+`FORMS` and numbers. Everything here must stay importable without LLVM's builder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None
     Args:
         matrix: The operand, of any strides.
         widths: Columns of each panel.
-        out: As many bytes as the panels of all matrices take.
+        out: Output with the bytes of the panels of all matrices.
     """
     k, n = matrix.shape[-2:]
     entries = matrix.reshape(-1, k, n)

@@ -1,10 +1,10 @@
-"""Hashes of the code that every native kernel emits: a change that means to leave the code as it is shows here that it does.
+"""Hashes of the code that every native kernel emits, as a regression check for changes that must not change the code.
 
     python -m rlx_cpu.native.replay [--update]
 
-compares with the table beside the tests, or writes it. What is hashed is the text that an emitter hands to LLVM, before any
-optimisation, for instruction sets of this machine and of others alike: of each kernel all samples of its op that it accepts,
-and some larger problems, which are walked, cut and unrolled as samples are too small to be. A new sample is other code too.
+compares with the stored table in the tests, or writes it. The hashed text is the unoptimised LLVM IR, for instruction sets of
+this machine and of others: for each kernel all samples of its op that it accepts, and some larger problems, which are blocked
+and unrolled in ways for which samples are too small. A new sample changes the hash too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Problem:
 
 
 def larger_problems() -> Iterator[Problem]:
-    """What samples are too small for: vectors unrolled, panels packed, sums in blocks, work in parts."""
+    """Yield problems for which samples are too small: vectors unrolled, panels packed, sums in blocks, work in parts."""
     for op in (*LONG, *IDIOMS):
         for dtype in ("f32", "f64", "bf16"):
             two = op in (arithmetic.hypot.op, arithmetic.atan2.op, arithmetic.logaddexp.op)
@@ -148,7 +148,7 @@ def rows_and_moves() -> Iterator[Problem]:
 
 @cache
 def problems() -> tuple[tuple[str, Emit, Node, tuple[int, ...]], ...]:
-    """(kernel, its emitter, what it computes, the operands that are bound) of everything that is hashed."""
+    """Return (kernel, its emitter, its node, the operands that are bound) of everything that is hashed."""
     found = []
     small = ((p, ()) for p in programs(tuple(standard_ops())))
     large = ((OpProgram(Case(p.op, p.sample)), p.bound) for p in larger_problems())
@@ -157,21 +157,21 @@ def problems() -> tuple[tuple[str, Emit, Node, tuple[int, ...]], ...]:
             continue
         for row in native.rows(type(program.node.op)):
             emit = native.emitter(row.name)
-            # What holds graphs is made of the code of other rows.
+            # Kernels with nested graphs consist of the code of other kernels.
             if emit is not None and not row.runs_nested and row.refusal(program.node) is None:
                 found.append((row.name, emit, program.node, bound))
     return tuple(found)
 
 
 def layout_of(node: Node, bound: Sequence[int]) -> Layout:
-    """Operands and results of a node in memory of their own."""
+    """Return a layout with separate memory for each operand and result of a node."""
     places = (None if v is None else Place.dense(v.type) for v in node.operands)
     operands = (p and Place(p.type, p.strides, is_bound=i in bound) for i, p in enumerate(places))
     return Layout(tuple(operands), tuple(Place.dense(t) for t in node.types))
 
 
 def hashes(isa: Isa) -> dict[str, str]:
-    """By kernel the hash of all that it emits for an instruction set."""
+    """Return kernel → hash of all code that it emits for an instruction set."""
     digests: dict[str, Any] = {}
     for kernel, emit, node, bound in problems():
         module = ir.Module("replay")
@@ -193,13 +193,13 @@ def print_table(columns: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def read_table(text: str) -> dict[str, dict[str, str]]:
-    """By instruction set and kernel what was printed."""
+    """Return instruction set → kernel → printed hash."""
     (_, *names), *rows = (line.split() for line in text.splitlines())
     return {name: {kernel: found[i] for kernel, *found in rows} for i, name in enumerate(names)}
 
 
 def differences(kept: Mapping[str, str], made: Mapping[str, str]) -> list[str]:
-    """The kernels whose code is not what it was, or which are new or gone."""
+    """Return the kernels whose code has changed, or which have been added or removed."""
     return sorted(kernel for kernel in {*kept, *made} if kept.get(kernel) != made.get(kernel))
 
 

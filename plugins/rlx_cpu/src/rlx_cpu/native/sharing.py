@@ -1,4 +1,4 @@
-"""For tests: threads share even what is too small to be worth it, so that small programs show what sharing breaks."""
+"""For tests: threads share work of any size, so that small programs reveal errors of the partition."""
 
 from __future__ import annotations
 

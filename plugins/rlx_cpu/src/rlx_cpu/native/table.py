@@ -1,11 +1,11 @@
 """Native kernels: which op classes have an emitter, and what each accepts.
 
-A row here becomes a row of the target's one `KernelTable`, with a name that begins with `native_`, and the NumPy rows of that
-table step back behind it: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is
-the op's own NumPy meaning, for whoever runs a step outside a native program, and carries the emitter.
+A row here becomes a row of the target's `KernelTable`, with a name that begins with `native_`, and the NumPy rows of that table
+have lower priority: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is the op's
+NumPy implementation, for steps that run outside of native programs; it also has the emitter.
 
-A package brings rows in a `NativeTable` of its own (decision 0021). They are called `acme.native_…`, so that the name of a
-kernel tells, without importing anything, whose code it is.
+A package registers rows in its own `NativeTable` (decision 0021). They are called `acme.native_…`, so that the name of a kernel
+identifies its package without an import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["PREFIX", "NativeMeaning", "NativeTable", "WithGuests", "adopted", "i
 PREFIX = "native_"
 _NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
 STEP_BACK = 100
-"""How far the NumPy rows step back. Native rows stay at 0, so that a plugin's row that asks to come first still does."""
+"""Reduction of the NumPy rows' priority. Native rows have priority 0, so a plugin's row of higher priority precedes them."""
 
 _E = TypeVar("_E", bound=Emit)
 
@@ -40,8 +40,8 @@ class NativeTable:
     """Emitters by kernel name, with the rows that announce them.
 
     Args:
-        filled_by: The module that registers them all, imported when one is first asked for: a program whose code is
-            cached asks for none. With it the table can be imported where llvmlite is not; it then has no rows.
+        filled_by: The module that registers them all, imported when the first emitter is requested: a program whose code is
+            cached needs none. It allows the table to be imported without llvmlite; the table then has no rows.
     """
 
     def __init__(self, filled_by: str | None = None) -> None:
@@ -72,7 +72,7 @@ class NativeTable:
         Args:
             name: Without the prefix; the function's own by default.
             priority: Among native rows.
-            sized: Finds what is one function for all sizes.
+            sized: Finds the dynamic-shape form.
         """
 
         def add(emit: _E) -> _E:
@@ -111,7 +111,7 @@ class NativeTable:
         return self._emitters.get(kernel)
 
     def sized(self, kernel: str) -> EmitSized | None:
-        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""
+        """Return the function that finds a kernel's dynamic-shape forms; `None` for one that is compiled for each size."""
         self._fill()
         return self._sized.get(kernel)
 
@@ -145,7 +145,7 @@ native = NativeTable(filled_by="rlx_cpu.native.kernels")
 
 @define(eq=False, slots=False)
 class NativeMeaning:
-    """The function of a native row: computes what the step does by the op's own NumPy meaning, and carries its emitter."""
+    """The function of a native row: computes the step by the op's NumPy implementation, and has its emitter."""
 
     emit: Emit = field(repr=False)
 
@@ -160,19 +160,19 @@ class NativeMeaning:
 
 
 def is_native(kernel: str) -> bool:
-    """Whether a kernel's name is that of a native row, this package's or a guest's."""
+    """Return whether a kernel's name is that of a native row, of this package or of another one."""
     return _NATIVE.match(kernel) is not None
 
 
 def is_guest(kernel: str) -> bool:
-    """Whether the name of a native row is that of another package's."""
+    """Return whether the name of a native row is that of another package's."""
     return not kernel.startswith(PREFIX)
 
 
 def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
-    """What a row that another package brings is on this target: native code if it is a native row, else a NumPy function.
+    """Return another package's row for this target: native code if it is a native row, else a NumPy function.
 
-    Without a native tier a native row is left to the other rows for its op: its function is no better than they are.
+    Without a native tier a native row is omitted: its function is no better than the other rows for its op.
     """
     if isinstance(row.run, NativeMeaning):
         return evolve(row, name=f"{row.plugin}.{row.name}", tier="native") if is_native_here else None

@@ -1,4 +1,4 @@
-"""How many threads this process may use, by its CPU affinity and the quotas of its control groups; and how one is started."""
+"""Thread creation, and the number of usable threads by the process's CPU affinity and control group quotas."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def usable_cpus(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int:
-    """CPUs that this process may keep busy, at least 1; a quota of 1.5 CPUs counts as 2.
+    """Return the number of CPUs that this process may keep busy, at least 1; a quota of 1.5 CPUs counts as 2.
 
     Args:
-        root: Where control groups are mounted.
-        membership: The file that says which groups the process is in.
+        root: Mount point of control groups.
+        membership: The file that lists the groups of the process.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(root, membership)]))
 
 
 def started(function: Callable[..., object], *args: object) -> bool:
-    """Run a function in a thread of its own; whether there was one to be had.
+    """Run a function in a new thread; return whether a thread could be created.
 
-    `threading.Thread.start` waits for the thread to say that it is there, which without memory it never does.
+    `threading.Thread.start` waits until the thread reports that it runs, which never happens without memory.
     """
     try:
         start_new_thread(function, args)
@@ -44,10 +44,10 @@ def _quotas(root: Path, membership: Path) -> tuple[int, ...]:
 
 
 def _granted(root: Path, membership: Path) -> Iterator[int]:
-    """The CPUs that each group of the process grants, rounded up; a group without a limit, or that is not there, grants all.
+    """Yield the CPUs that each group of the process grants, rounded up; a group without a limit, or a missing one, grants all.
 
-    A limit holds for everything below it, so each group up to the root counts. Inside a container the process's own group may be
-    mounted as the root itself, under which its path does not exist: then the root is what is left of it.
+    A limit applies to all descendants, so each group up to the root counts. Inside a container the process's group may be
+    mounted as the root itself, under which its path does not exist: then only the root is read.
     """
     for controllers, path in _groups(membership):
         if controllers == "":
@@ -67,7 +67,7 @@ def _granted(root: Path, membership: Path) -> Iterator[int]:
 
 
 def _groups(membership: Path) -> list[tuple[str, str]]:
-    """Controllers (none for version 2) and path of each group; the roots of both versions if nobody says."""
+    """Return controllers (none for version 2) and path of each group; the roots of both versions if the file has no groups."""
     try:
         rows = [line.split(":", 2) for line in membership.read_text().splitlines()]
     except (OSError, UnicodeDecodeError):

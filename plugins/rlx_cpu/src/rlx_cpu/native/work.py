@@ -1,4 +1,4 @@
-"""How long steps take one thread, roughly: enough to tell a program that is over before another thread has begun.
+"""Estimates of the time of steps on one thread: enough to detect programs that end before another thread has started.
 
 To wake a sleeping thread takes 50 to 800 µs, to share a step among threads that are awake about half a microsecond.
 """
@@ -26,17 +26,17 @@ FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
 
 _LOOP: Final = "native_loop"
-"""What the names of loop kernels begin with, after the package that they come from."""
+"""Prefix of the names of loop kernels, after the package's prefix."""
 
 UNKNOWN_ROUNDS: Final = 1000
-"""Of a loop whose end the values decide: many enough that others are not kept waiting for it."""
+"""Assumed iterations of a loop with a data-dependent end: many enough that other threads do not wait for it."""
 
 ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10, SearchSorted: 250}
 """Operations that take as long as an element that is put in order, or looked for."""
 
 
 def takes_longer(steps: Iterable[Step], microseconds: float, speed: Speed, template: Graph | None = None) -> bool:
-    """Whether steps take one thread longer than that; no more of them are looked at than it takes to know.
+    """Return whether steps take one thread longer than that; no more of them are looked at than it takes to know.
 
     Args:
         template: The graph with unknown sizes that theirs was bound from, whose formulas are known by now.
@@ -58,7 +58,7 @@ def estimated_us(step: Step, speed: Speed, template: Graph | None = None) -> flo
 
 
 def rounds(op: Op) -> int:
-    """How often the graphs inside an op are run, as far as that is known."""
+    """Return how often the graphs inside an op are run, as far as that is known."""
     if isinstance(op, While):
         return UNKNOWN_ROUNDS if op.max_steps is None else op.max_steps
     return int(op.length) if isinstance(op, Scan) else 1

@@ -44,10 +44,10 @@ class Symbol:
     """A name.
 
     Attributes:
-        section: In which section what it names lies; `None` for what another object has, or the process.
-        value: How far from that section's start.
-        is_shared: Whether other objects know it.
-        may_repeat: Whether several objects may have it, all alike.
+        section: Number of the section that contains it; `None` for a symbol of another object, or of the process.
+        value: Offset from the section's start.
+        is_shared: Whether it is visible to other objects.
+        may_repeat: Whether several objects may define it identically.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Object:
 
     Attributes:
         machine: ELF's number of the architecture.
-        sections: By their numbers in the file; those that are not needed to run are left out.
+        sections: Sections by number in the file, without those that are not needed at run time.
     """
 
     machine: int

@@ -1,4 +1,4 @@
-"""What this machine's processor can do, as Linux says it: asked without LLVM, which may not be here."""
+"""Features of this machine's processor, as reported by Linux: detected without LLVM, which may be missing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def arch() -> str:
 
 @cache
 def features(cpuinfo: Path = _CPUINFO) -> Collection[str]:
-    """What the system lets programs use of the first processor; nothing where it does not say."""
+    """Return the features of the first processor that programs may use; empty if the system does not report them."""
     try:
         with cpuinfo.open() as lines:
             for line in lines:

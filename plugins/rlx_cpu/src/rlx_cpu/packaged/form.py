@@ -1,7 +1,7 @@
-"""A native program in a package: its plan, its steps, and which words of the table are addresses in which buffer.
+"""A native program in a package: its plan, its steps, and the table's words with the buffer to whose address each is set.
 
-What a form refers to is checked before anything is made of it: words, buffers, bytes and functions. What the code then does with
-the addresses is the code's matter.
+All references of a form are checked before it is used: words, buffers, bytes and functions. The accesses of the code through
+these addresses are not checked.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PackedProgram:
     Attributes:
         words: The number of words of the table.
         steps: Its steps, by number; they have no code yet.
-        microseconds: How long each takes one thread, roughly.
-        arguments: Which words are addresses in which buffer.
+        microseconds: Estimated time of each on one thread.
+        arguments: For each buffer, the words that are addresses in it.
     """
 
     plan: PackedPlan
@@ -50,14 +50,14 @@ class PackedProgram:
 
     @classmethod
     def from_json(cls, form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, int]) -> PackedProgram:
-        """The program that `program_form` wrote.
+        """Return the program that `program_form` wrote.
 
         Args:
-            nbytes_of: The bytes of a blob; raises FormatError if there is none of that number.
+            nbytes_of: Returns the bytes of a blob; raises FormatError if no blob has that number.
             functions: The functions of the code.
 
         Raises:
-            FormatError: The form is not a program, or refers to words, buffers, bytes or functions that are not there.
+            FormatError: The form is not a program, or refers to words, buffers, bytes or functions that do not exist.
         """
         row = need(form, dict, "a program")
         plan = PackedPlan.from_json(row.get("plan"), "cpu", nbytes_of)
@@ -74,7 +74,7 @@ class PackedProgram:
         return cls(plan, words, steps, {i: _time(each.get("us")) for i, each in enumerate(rows)}, arguments)
 
     def takes_longer(self, steps: Sequence[int], microseconds: float) -> bool:
-        """Whether steps take one thread longer than that."""
+        """Return whether steps take one thread longer than that."""
         return sum(self.microseconds[number] for number in steps) > microseconds
 
     def compiled(self, code: ProgramCode | None, settings: RunSettings) -> CompiledSteps:

@@ -1,7 +1,7 @@
-"""Linked code: it runs at any address as it is, once a table of outside functions is filled.
+"""Linked code: position-independent, with a table of external functions to be filled.
 
-All that its parts say of one another was settled by distances (`linking`), so whoever loads it relocates nothing: it copies,
-writes addresses into a table that lies behind the code, and makes both read-only.
+All references between its parts were resolved as relative distances (`linking`), so loading requires no relocation: the loader
+copies it, writes addresses into a table behind the code, and makes both read-only.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def image_form(image: Image, keep: Keep) -> Json:
 
 
 def image_from(form: Json, blobs: Blobs) -> Image:
-    """The image that was written.
+    """Return the image that was written.
 
     Raises:
-        FormatError: It is none, or its code is damaged.
+        FormatError: The form is no image, or its code is damaged.
     """
     row = need(form, dict, "code")
     (code,) = blobs.arrays([need(row.get("code"), int, "a blob")])

@@ -18,10 +18,10 @@ _STUB: Final = {_X86_64: 8, _AARCH64: 12}
 
 
 def linked(objects: Sequence[bytes]) -> Image:
-    """Object files as one image.
+    """Return object files linked to one image.
 
     Raises:
-        KernelBuildError: Two define one name, they are for several architectures, or one asks for what is not known here.
+        KernelBuildError: Two objects define one name, they are for several architectures, or a relocation is not supported.
     """
     read = [read_object(data) for data in objects]
     machine = read[0].machine
@@ -87,10 +87,10 @@ def _write_stub(code: bytearray, machine: int, at: int, word: int) -> None:
 
 
 def _fill(code: bytearray, machine: int, at: int, target: int, relocation: Relocation) -> None:
-    """Write into a place what a symbol's distance makes of it.
+    """Write a relocation, computed from a symbol's distance.
 
     Raises:
-        KernelBuildError: It is of a kind that is not known here, or too far.
+        KernelBuildError: The kind of relocation is not supported, or the distance is too large.
     """
     value, kind = target + relocation.addend, relocation.kind
     if (machine, kind) in _DISTANCES:

@@ -17,14 +17,14 @@ __all__ = ["MappedCode"]
 
 _READ, _EXECUTE = 1, 4
 _MOST_NBYTES: Final = 1 << 31
-"""Of an image, whose parts find each other by distances of 32 bits."""
+"""Maximum size of an image, whose parts refer to each other by distances of 32 bits."""
 
 
 class MappedCode:
     """Machine code in this process; addresses are valid as long as it lives.
 
     Raises:
-        FormatError: It wants a function that it may not have, or lists what is not there.
+        FormatError: It imports a function that is not allowed, or exports an address outside of the code.
         KernelBuildError: The system gives no memory to execute.
     """
 
@@ -45,12 +45,12 @@ class MappedCode:
         self._memory[: len(image.code)] = image.code
         self._memory[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        # Where instructions are cached apart from data (AArch64), Linux brings the two together when pages become executable.
+        # If the instruction cache is separate (AArch64), Linux synchronises it with data when pages become executable.
         self._protect(0, image.table, _READ | _EXECUTE)
         self._protect(image.table, size - image.table, _READ)
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
+        """Return the address of a function; KeyError if no function has that name."""
         return self._start + self._exports[function]
 
     def _protect(self, offset: int, nbytes: int, rights: int) -> None:
@@ -70,7 +70,7 @@ def _mprotect() -> Callable[[int, int, int], int]:
 
 
 def address_of(name: str) -> int:
-    """Where one of the functions is that native code may call.
+    """Return the address of one of the functions that native code may call.
 
     Raises:
         FormatError: Native code calls no function of that name, or this system has none.

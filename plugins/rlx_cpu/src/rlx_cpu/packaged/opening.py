@@ -25,10 +25,10 @@ __all__ = ["program_of", "reason_against_code", "unpacked"]
 
 
 def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
-    """Why a form's code does not run here, or is not wanted, as the end of a sentence about it; `None` if it runs.
+    """Return why a form's code does not run here, or is disabled, as the end of a sentence about it; `None` if it runs.
 
     Raises:
-        FormatError: It is no form of this backend.
+        FormatError: The form is not one of this backend.
     """
     row = need(form, dict, "code")
     isa = need(row.get("isa"), str, "an instruction set")
@@ -49,14 +49,14 @@ def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
 
 
 def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
-    """What makes the programs of a form.
+    """Return the function that creates the programs of a form.
 
     Raises:
-        FormatError: It is none, or a blob of it is damaged.
+        FormatError: The form is invalid, or one of its blobs is damaged.
     """
     row = need(form, dict, "code")
     modules, programs = need(row.get("modules"), dict, "modules"), need(row.get("programs"), list, "programs")
-    # What enters programs is for the interpreters whose arrays it knows; elsewhere every call is checked.
+    # The native entry requires an interpreter with a known array layout; with others every call takes the checked path.
     wanted = (STEPS, ENTRY, RESULT_MEMORY) if interpreter.reason_against() is None else (STEPS,)
     bring({name: MappedCode(image_from(modules.get(name), blobs)) for name in wanted if name not in codes})
     settings = RunSettings(threads, spin_us)

@@ -1,4 +1,4 @@
-"""Writing programs: the functions of their native steps as one image, and each program as a form that names what is in it."""
+"""Writing programs: the functions of their native steps as one image, and each program as a form that names them."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
 
 @define(eq=False)
 class Writer:
-    """What programs for one instruction set have in common: their functions, each emitted once.
+    """The shared state of programs for one instruction set: their functions, each emitted once.
 
     Attributes:
-        isa: What they are for, as portable code.
-        table: Who knows the emitters.
-        keep: Where bytes go.
+        isa: The instruction set, as portable code.
+        table: The emitters.
+        keep: Stores bytes.
     """
 
     isa: Isa
@@ -88,7 +88,7 @@ class Writer:
         return Making(self.isa)
 
     def add(self, lir: Lir, bindings: Bindings) -> Json:
-        """The form of a program with what it is bound to; errors are those of `expect_packable`."""
+        """Return the form of a program with its bindings; errors are those of `expect_packable`."""
         expect_packable(lir, reason_against)
         settings = Settings(isa=self.isa)
         compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)
@@ -104,7 +104,7 @@ class Writer:
         return image_form(linked([generate(str(module_of(name, self.isa)), self.isa)]), self.keep)
 
     def _emitted(self, lir: Lir) -> dict[int, Emitted]:
-        """What each step calls, by its number."""
+        """Return the function of each step, by its number."""
         functions, calls = functions_of(lir)
         found: list[Emitted] = []
         with yielding():
@@ -126,7 +126,7 @@ class Writer:
 
 
 def reason_against(number: int, step: Step) -> str | None:
-    """Why a step is not one native function; `None` if it is."""
+    """Return why a step is not one native function; `None` if it is."""
     if is_native(step.kernel):
         return reason_to_drive(step)
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"

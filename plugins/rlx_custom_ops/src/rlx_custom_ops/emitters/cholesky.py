@@ -29,7 +29,7 @@ __all__ = ["cholesky_factor"]
 
 @native.register(Cholesky, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
 def cholesky_factor(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """Cholesky by outer products (Golub & Van Loan, algorithm 4.2.2), a thread a matrix."""
+    """Cholesky by outer products (Golub & Van Loan, algorithm 4.2.2), a thread per matrix."""
     systems = Systems.of(isa, layout.results[0].type)
     rows, n = systems.rows, systems.rows.n
     b, buffers, tid, nthreads = starting(module, name)

@@ -1,4 +1,4 @@
-"""What native code that refuses a matrix raises: the errors of the references, found by a number."""
+"""Errors of native code that refuses a matrix: the errors of the references, encoded as a number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["fault_of"]
 
 
 def fault_of(refusal: MatrixRefusal, leading: tuple[int, ...], most: int) -> Fault:
-    """The fault whose number says which matrix of a stack is refused, and what was found in it.
+    """Return the fault whose number encodes which matrix of a stack is refused, and the offending value.
 
     Args:
         leading: Dims of the stack.
-        most: The number is that of the matrix times `most`, plus what was found, which is less.
+        most: The number is the index of the matrix times `most`, plus the value, which is less.
     """
     axes = len(leading)
     return Fault(

@@ -30,7 +30,7 @@ __all__ = ["determinant", "factors"]
 
 @native.register(Lu, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
 def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1), a thread a matrix."""
+    """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1), a thread per matrix."""
     a = layout.results[0].type
     systems, size = Systems.of(isa, a), a.dtype.itemsize
     stack, rows, n = systems.stack, systems.rows, systems.rows.n
@@ -63,7 +63,7 @@ def factors(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emi
 
 @native.register(Slogdet, dtypes="f32 f64", when=is_small, accepts_strides=False, priority=1)
 def determinant(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """The diagonal of LU with partial pivoting, a thread a matrix."""
+    """The diagonal of LU with partial pivoting, a thread per matrix."""
     (a,) = (v.type for v in node.present())
     systems, size = Systems.of(isa, a), a.dtype.itemsize
     stack, rows, n = systems.stack, systems.rows, systems.rows.n

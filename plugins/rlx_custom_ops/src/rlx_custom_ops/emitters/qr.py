@@ -42,7 +42,7 @@ def is_small_matrix(node: Node) -> bool:
 
 @native.register(Qr, dtypes="f32 f64", when=is_small_matrix, accepts_strides=False, priority=1)
 def reflections(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """Householder reflections (Golub & Van Loan, algorithms 5.1.1 and 5.2.1), a thread a matrix.
+    """Householder reflections (Golub & Van Loan, algorithms 5.1.1 and 5.2.1), a thread per matrix.
 
     They are applied to the columns of an identity too, which becomes the transpose of Q.
     """
@@ -53,7 +53,7 @@ def reflections(module: Any, node: Node, layout: Layout, isa: Any, name: str) ->
     if not stack * least:
         b.ret_void()
         return Emitted(name, uses_threads=False)
-    # Behind the rows lies one more, which `at` calls row m: what is subtracted of the others.
+    # After the rows there is one more, row m for `at`: the multiple that is subtracted from the others.
     rows = SystemRows.of(isa, a.dtype, m, n)
     nbytes = rows.nbytes + rows.stride
     source, q, r, scratch = (pointer_at(b, buffers, k) for k in range(4))
@@ -82,7 +82,7 @@ def reflections(module: Any, node: Node, layout: Layout, isa: Any, name: str) ->
 def _reflect(matrix: Elimination, c: Any) -> None:
     """Reflect a column onto its diagonal, which becomes its length, and the columns after it likewise.
 
-    What is below the diagonal is the reflection afterwards.
+    The elements below the diagonal are the reflector afterwards.
     """
     b, rows = matrix.b, matrix.rows
     size, element, lanes = rows.dtype.itemsize, memory_type(rows.dtype), rows.lanes

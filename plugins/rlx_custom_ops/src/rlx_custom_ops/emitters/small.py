@@ -42,7 +42,7 @@ class Systems:
 
     Attributes:
         leading: Dims of the stack.
-        rows: How one of them lies in a workspace.
+        rows: Layout of one of them in a workspace.
     """
 
     leading: tuple[int, ...]

@@ -31,7 +31,7 @@ __all__ = ["system"]
 
 @native.register(Solve, dtypes="f32 f64", when=is_small_system, accepts_strides=False, priority=1)
 def system(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1) and a substitution, a thread a matrix."""
+    """LU with partial pivoting (Golub & Van Loan, algorithm 3.4.1) and a substitution, a thread per matrix."""
     matrix_type, sides = (v.type for v in node.present())
     systems = Systems.of(isa, matrix_type, sides)
     rows, n = systems.rows, systems.rows.n

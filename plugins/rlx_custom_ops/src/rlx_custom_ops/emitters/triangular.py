@@ -29,7 +29,7 @@ __all__ = ["substitution"]
 
 @native.register(TriangularSolve, dtypes="f32 f64", when=is_small_system, accepts_strides=False, priority=1)
 def substitution(module: Any, node: Node, layout: Layout, isa: Any, name: str) -> Emitted:
-    """Substitution, forwards or backwards (Golub & Van Loan, algorithms 3.1.3 and 3.1.4), a thread a matrix."""
+    """Substitution, forwards or backwards (Golub & Van Loan, algorithms 3.1.3 and 3.1.4), a thread per matrix."""
     op: Any = node.op
     matrix_type, sides = (v.type for v in node.present())
     systems = Systems.of(isa, matrix_type, sides)

@@ -127,8 +127,8 @@ def across(v: Any, x: Any) -> Any:
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...], is_complex: bool) -> np.ndarray:
-    """Square, with eigenvalues apart: of a real matrix, where there is room, a complex pair; of a complex one no two real parts
-    alike, because rounding would order those.
+    """Return square matrices with separated eigenvalues: real ones with a complex pair if large enough; complex ones with
+    distinct real parts, because otherwise rounding would determine their order.
     """
     n = shape[-1]
     blocks = np.diag(2.0 * np.arange(n) + (0.5j if is_complex else 0))

@@ -56,8 +56,8 @@ class Eigh(Op):
 
     Degenerate eigenvalues: within an eigenspace `v` is any orthonormal basis, and has no derivative. Its rules leave out the
     terms of pairs of eigenvalues that are equal to rounding (closer than 4ε Σ|w|). That is finite, and exact for every loss of
-    the eigenspace as a whole: of its projection, of the sum of its eigenvalues. A loss in which each vector stands beside its
-    own eigenvalue, as in v diag(f(w)) vᴴ, has a derivative of which the pair's own term, f'(w), is then missing.
+    the complete eigenspace: of its projection, of the sum of its eigenvalues. For a loss that combines each vector with its
+    eigenvalue, as in v diag(f(w)) vᴴ, the derivative then omits the pair's own term, f'(w).
 
     Shapes:
         a: [..., n, n]    ->    w: real [..., n]    v: [..., n, n]

@@ -1,4 +1,4 @@
-"""What the families share: checks of types, the algebra of matrices in the last two axes, and loops over the others.
+"""Shared code of the families: checks of types, the algebra of matrices in the last two axes, and loops over the others.
 
 In formulas, `ᴴ` is the conjugate transpose. The cotangent of a complex z is ∂L/∂z̄, so a linear map and its rule are adjoint
 under Re Σ conj(u)·v; where a real number comes from a complex matrix, a factor ½ makes up for the two conventions.
@@ -39,7 +39,7 @@ from rlx_core.ops import (
 __rlx_library__ = True  # errors point at the line that called us
 
 DTYPES = (f32, f64, c64, c128)
-"""What LAPACK computes in. Narrower floats and integers are refused: casting them is the caller's decision."""
+"""Dtypes of LAPACK. Narrower floats and integers are refused: casting them is the caller's decision."""
 
 EPSILON = {f32: 2.0**-23, c64: 2.0**-23, f64: 2.0**-52, c128: 2.0**-52}
 
@@ -61,7 +61,7 @@ def expect_square(name: str, x: TensorType) -> None:
     """Require a stack of square matrices.
 
     Raises:
-        ShapeError, DtypeError: It is none.
+        ShapeError, DtypeError: `x` is no such stack.
     """
     expect_matrix(name, x)
     if not same_dim(x.shape[-1], x.shape[-2]):
@@ -85,7 +85,7 @@ def least_dim(x: TensorType) -> Dim:
     """The smaller one of the last two dims.
 
     Raises:
-        ShapeError: It cannot be told, because one of them is a symbol.
+        ShapeError: It is unknown, because one of them is a symbol.
     """
     rows, columns = x.shape[-2:]
     if isinstance(rows, int) and isinstance(columns, int):
@@ -129,12 +129,12 @@ def real_part(x: Any) -> Any:
 
 
 def rows(x: Any) -> Any:
-    """A vector for each matrix as one that scales its columns: element j beside column j."""
+    """Return a vector per matrix in the form that scales its columns: element j for column j."""
     return expand_dims(x, -2)
 
 
 def present(t: Value | Zero, like: Value) -> Value:
-    """A tangent or cotangent as a value: zeros of the primal's type where there is none."""
+    """Return a tangent or cotangent as a value: zeros of the primal's type if it is `Zero`."""
     return zeros_like(like) if isinstance(t, Zero) else t
 
 

@@ -1,4 +1,4 @@
-"""`norm` and `cond` as NumPy calls them: functions made of other functions, which need no op of their own."""
+"""`norm` and `cond` with NumPy's signatures: functions composed of other functions, without a dedicated op."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Order = float | Literal["fro", "nuc"] | None
 def norm(x: Any, ord: Order = None, axis: int | tuple[int, int] | None = None, keepdims: bool = False) -> Any:
     """The norm of vectors or of matrices, as `numpy.linalg.norm` chooses between them.
 
-    One axis is that of vectors, two are those of matrices; without `axis` a vector is a vector, a matrix a matrix, and with
-    neither `axis` nor `ord` all elements are one vector. What `ord` may be is in `rlx.linalg.vector_norm` and `matrix_norm`.
+    With one axis, vector norms are computed, with two, matrix norms; without `axis` the operand is one vector or matrix, and
+    with neither `axis` nor `ord` all elements are one vector. Values of `ord` are documented in `rlx.linalg.vector_norm` and
+    `matrix_norm`.
 
     Raises:
         AxisError: `ord` is given and `axis` is not, and `x` is neither a vector nor a matrix; or there are more than two axes.
@@ -45,7 +46,7 @@ def norm(x: Any, ord: Order = None, axis: int | tuple[int, int] | None = None, k
 
 
 def cond(a: Any, ord: Order = None) -> Any:
-    """How much a solve with these matrices may enlarge an error: the norm of `a` times that of its inverse.
+    """The condition number, which bounds the growth of errors in a solve: the norm of `a` times the norm of its inverse.
 
     Without `ord`, and for 2, it is the largest singular value by the smallest, which rectangular matrices have too; of a
     singular matrix it is infinite. For -2 it is the reciprocal.

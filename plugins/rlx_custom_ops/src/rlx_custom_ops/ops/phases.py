@@ -1,4 +1,4 @@
-"""Which one of the eigenvectors that differ by a phase is meant, and what that adds to their derivatives.
+"""Normalisation of the phases of eigenvectors and singular vectors, and its contribution to their derivatives.
 
 Eigenvectors and singular vectors are unique up to a factor of modulus 1 each. We take the one whose *pivot* is real and
 positive: its first element of at least nine tenths of the largest modulus. So all kernels agree, and complex vectors have
@@ -55,16 +55,16 @@ def pushed(vectors: Any, t: Any) -> Any:
 
 
 def turned(vectors: Any, rates: Any) -> Any:
-    """The tangent of `vectors` turning at real `rates`, one a column."""
+    """Return the tangent of `vectors` rotating at real `rates`, one per column."""
     return vectors * rows(make_complex(0, rates))
 
 
 def twist(vectors: Any, g: Any) -> Any:
-    """How much a cotangent sees the phase of each column: the transpose of `turned` with respect to the rates."""
+    """Return the sensitivity of a cotangent to the phase of each column: the transpose of `turned` in the rates."""
     return imag(sum(conjugate(vectors) * g, axis=-2))
 
 
 def pulled(vectors: Any, twists: Any) -> Any:
-    """What the twists of all that turns along add to the cotangent of `vectors`: the transpose of `pushed`."""
+    """Return the contribution of the twists to the cotangent of `vectors`: the transpose of `pushed`."""
     mask = pivot_mask(vectors)
     return mask * rows(make_complex(0, -twists / real(sum(mask * vectors, axis=-2))))

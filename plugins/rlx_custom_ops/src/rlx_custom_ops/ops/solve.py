@@ -102,7 +102,7 @@ _solve = op_function(Solve)
 
 def solve(a: Any, b: Any) -> Any:
     """The x with a x = b; see `Solve`. Leading dims broadcast, and a `b` with one axis is one
-    column, as the Array API says.
+    column, as in the Array API.
 
     >>> import numpy as np
     >>> solve(np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([3.0, 4.0]))

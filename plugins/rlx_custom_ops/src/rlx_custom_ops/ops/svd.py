@@ -54,9 +54,9 @@ class Svd(Op):
     makes all its results NaN.
 
     Degenerate singular values: vectors of equal singular values are any orthonormal basis, and have no derivative; nor have
-    vectors of a singular value 0, whose own derivative is taken as that of the branch u₀ᴴ a v₀. The rules leave out the
-    terms of differences and sums that are 0 to rounding (below 4ε Σs): that is finite, and exact for every loss of the space
-    as a whole, as `Eigh` says. `Pinv` and `Lstsq` have rules of their own, which need no differences.
+    vectors of a singular value 0, whose own derivative is taken as that of the branch u₀ᴴ a v₀. The rules leave out the terms
+    of differences and sums that are 0 to rounding (below 4ε Σs): that is finite, and exact for every loss of the complete
+    space, as for `Eigh`. `Pinv` and `Lstsq` have dedicated rules without differences.
 
     Shapes:
         a: [..., m, n]    ->    u: [..., m, k]    s: real [..., k]    vh: [..., k, n], with k = min(m, n)
@@ -173,7 +173,7 @@ def guarded_reciprocal(x: Any, least: Any) -> Any:
 
 
 def empty_factors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for the factors of `a`."""
+    """Return uninitialised arrays for the factors of `a`."""
     *leading, m, n = a.shape
     k = min(m, n)
     shapes = ((*leading, m, k), (*leading, k), (*leading, k, n))
@@ -183,7 +183,7 @@ def empty_factors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def with_fixed_phases(u: np.ndarray, s: np.ndarray, vh: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same product, with the phases that `phases.py` says."""
+    """Return factors of the same product, with the phases of `phases.py`."""
     factor = phases.phases(u)
     return u * factor, s, factor.conj()[:, None] * vh
 

@@ -1,4 +1,4 @@
-"""Systems with a triangular matrix: what the derivatives of all factorisations are written in."""
+"""Systems with a triangular matrix, which the derivatives of all factorisations use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TriangularSolve(Op):
         a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
 
     Attributes:
-        lower: Which triangle holds `a`; the other one may hold anything.
+        lower: Whether `a` is the lower triangle; the other triangle is ignored.
         operation: op(a) is a itself ("none"), its "transpose", or its "adjoint" (the conjugate transpose).
         unit_diagonal: The diagonal is taken to be 1 and is not read.
 
@@ -140,11 +140,11 @@ class TriangularSolve(Op):
         return TriangularSolve(self.lower, instead[self.operation], self.unit_diagonal)
 
     def conjugated(self, a: Value) -> Any:
-        """The matrix for the adjoint system: (aᵀ)ᴴ is conj(a), which no operation of LAPACK says."""
+        """Return the matrix for the adjoint system: (aᵀ)ᴴ is conj(a), for which LAPACK has no operation."""
         return conjugate(a) if self.operation == "transpose" and a.dtype.is_complex else a
 
     def read_part(self, x: Any) -> Any:
-        """The elements of `x` that lie where `a` is read."""
+        """Return the elements of `x` at positions where `a` is read."""
         off = int(self.unit_diagonal)
         return tril(x, k=-off) if self.lower else triu(x, k=off)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import optree
-from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE  # rlx flattens what is registered for everybody
+from optree.registry import __GLOBAL_NAMESPACE as EVERYWHERE  # rlx flattens the types of the global namespace
 
 from rlx_core.errors import ShapeError
 from rlx_core.ops import (
@@ -31,12 +31,12 @@ class Csr:
     """A sparse matrix by compressed rows, as `scipy.sparse.csr_array` has it: a pytree whose only leaf is `data`.
 
     As an argument of `rlx.jit`, `rlx.grad` or `rlx.vmap` its elements are the data, and the gradient is a matrix of the same
-    pattern. Another pattern compiles anew.
+    pattern. Another pattern requires another compilation.
 
     Args:
         data: The elements, row after row: [e], an array or a value.
         indices: Their columns, ascending in each row: [e].
-        indptr: Where each row begins, and where the last one ends: [m + 1].
+        indptr: Index of each row's first element, and the end of the last row: [m + 1].
         shape: Rows and columns.
 
     Raises:
@@ -146,12 +146,12 @@ class Csr:
         return reshape(scatter_add(self.data, places, axis=0, size=m * n), (m, n))
 
     def diagonal(self) -> Any:
-        """The elements of the diagonal, with zeros where there is none."""
+        """Return the elements of the diagonal, with zeros where it has none."""
         (on,) = np.nonzero(self.pattern.rows == self.pattern.columns)
         return scatter_add(take(self.data, on, axis=0), self.pattern.rows[on], axis=0, size=min(self.shape))
 
     def __matmul__(self, x: Any) -> Any:
-        """A vector [n], a matrix [n, k], or the sparse product with another sparse matrix."""
+        """The product with a vector [n], a matrix [n, k], or another sparse matrix."""
         if isinstance(x, Csr):
             return self._times(x)
         x = x if isinstance(x, Value) else np.asarray(x)
@@ -206,7 +206,7 @@ class Csr:
 
 
 def _added(data: Any, which: np.ndarray, pattern: Pattern) -> Any:
-    """Numbers added up in the elements of a pattern; which element is said for each of them."""
+    """Return numbers summed by the elements of a pattern; `which` is the element of each number."""
     return scatter_add(data, which, axis=0, size=pattern.size)
 
 

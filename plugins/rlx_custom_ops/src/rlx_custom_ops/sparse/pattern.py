@@ -1,4 +1,4 @@
-"""Where the elements of a sparse matrix lie: known when a program is written, and compared by content."""
+"""The positions of the elements of a sparse matrix: known when a program is written, and compared by content."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Pattern:
 
     Attributes:
         indices: The columns of all elements, row after row: integers [e].
-        indptr: Where each row begins among them, and the end of the last one: integers [m + 1].
-        shape: How many rows and columns there are.
+        indptr: Index of each row's first element, and the end of the last row: integers [m + 1].
+        shape: Numbers of rows and columns.
 
     Raises:
-        ShapeError: The two do not belong to such a matrix; the message says what is wrong first.
+        ShapeError: `indices` and `indptr` are not those of such a matrix; the message has the first error.
         IndexRangeError: A column is outside.
     """
 
@@ -58,7 +58,7 @@ class Pattern:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return len(self.indices)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The door of the domain `sparse`, importing nothing heavy."""
+"""Entry point of the domain `sparse`, without heavy imports."""
 
 from rlx_core.contributions import KernelSpec, OpFamily
 from rlx_core.hooks import hookimpl

@@ -26,10 +26,10 @@ ITERATIONS: Final[dict[str, Any]] = {"cg": spl.cg, "bicgstab": spl.bicgstab, "gm
 
 
 def matrix(op: Any, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: int, index: tuple[int, ...]) -> Any:
-    """One matrix, or its Hermitian part where the method is for those.
+    """Return one matrix, or its Hermitian part if the method requires that.
 
     Raises:
-        LinearAlgebraError: The method is for Hermitian matrices, and it is none.
+        LinearAlgebraError: The method requires a Hermitian matrix, and it is not.
     """
     a = elements(data, rows, columns, (n, n))
     if op.method not in ("cholesky", "cg"):
@@ -54,7 +54,7 @@ def least_squares(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: 
     """The shortest x of least |b - a x|, for every column of b.
 
     Raises:
-        NotConvergedError: It was not found in so many iterations.
+        NotConvergedError: The iteration did not converge within the maximum number of iterations.
     """
     if not (np.isfinite(a.data).all() and np.isfinite(b).all()):
         return np.full((a.shape[1], b.shape[1]), np.nan, b.dtype)
@@ -82,7 +82,7 @@ def solved(
     """The x with a x = b for one matrix and all columns of b; an iteration begins at `start`.
 
     Raises:
-        SingularMatrixError, NotPositiveDefiniteError, NotConvergedError: There is none, or it was not found.
+        SingularMatrixError, NotPositiveDefiniteError, NotConvergedError: No solution exists, or the iteration did not converge.
     """
     if not all(np.isfinite(x).all() for x in (a.data, b, 0 if start is None else start)):
         return np.full_like(b, np.nan)
@@ -111,7 +111,7 @@ def factor(op: Any, a: Any, index: tuple[int, ...]) -> Any:
 
 
 def not_factored(op: Any, index: tuple[int, ...], error: RuntimeError) -> LinearAlgebraError:
-    """What SuperLU means by a `RuntimeError`, which it raises for pivots of 0."""
+    """Return the error for SuperLU's `RuntimeError`, which it raises for pivots of 0."""
     if op.method == "cholesky":
         return NotPositiveDefiniteError(f"{op.name}: {which(index)} is not positive definite: a pivot is exactly 0")
     return SingularMatrixError(f"{op.name}: {which(index)} is singular: a pivot is exactly 0 (SuperLU: {error})")

@@ -1,10 +1,10 @@
 """Gaussian splats: a scene of soft ellipsoids, rendered with exact derivatives, so that pictures can be fitted.
 
-`render` is `project` and one op, `splat.rasterize`: rasterising what was projected is rendering. All of it is differentiable
-in the Gaussians and in the camera. The order of depth and what is culled are held fixed by the derivatives.
+`render` is `project` and one op, `splat.rasterize`. All of it is differentiable in the Gaussians and in the camera. Derivatives
+treat the order of depth and the culling as constant.
 
 Source: Kerbl et al. 2023, "3D Gaussian splatting for real-time radiance field rendering", arXiv:2308.04079; the projection is
-that of Zwicker et al. 2001, "EWA volume splatting".
+from Zwicker et al. 2001, "EWA volume splatting".
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ BAND_3: Final = (0.5900435899266435, 2.890611442640554, 0.4570457994644658, 0.37
 
 
 def directional(directions: Any, sh: Any) -> Any:
-    """What the coefficients [N, c, 3] add to the colours [N, 3] seen along unit vectors [N, 3].
+    """Return the contribution of the coefficients [N, c, 3] to the colours [N, 3] seen along unit vectors [N, 3].
 
     Signs and order are those of the files that scenes are kept in, of order (band, -band .. band) with the Condon-Shortley phase.
     """

@@ -1,4 +1,4 @@
-"""Kernels for target `cpu`: tiles in NumPy, whose memory does not grow with pixels times splats as that of loops would."""
+"""Kernels for target `cpu`: tiles in NumPy, whose memory does not grow with the product of pixels and splats."""
 
 from __future__ import annotations
 

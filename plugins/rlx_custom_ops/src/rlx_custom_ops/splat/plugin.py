@@ -1,4 +1,4 @@
-"""The door of the domain `splat`, importing nothing heavy."""
+"""Entry point of the domain `splat`, without heavy imports."""
 
 from rlx_core.contributions import KernelSpec, OpFamily
 from rlx_core.hooks import hookimpl

@@ -3,7 +3,7 @@
 A vertex is a Gaussian: `x y z`, `scale_0 ..` (logarithms), `rot_0 ..` (quaternion w x y z), `opacity` (a logit), `f_dc_0 ..` and
 `f_rest_0 ..` (spherical harmonics, all coefficients of red, then of green, then of blue).
 
-A file is not trusted: nothing is allocated that the file does not hold, and what is wrong is a `FormatError` that names it.
+Files are untrusted: allocations are limited by the size of the file, and errors are a `FormatError` that names the cause.
 
 Source: Turk 1994, "The PLY polygon file format"; the properties are those of Kerbl et al. 2023.
 """
@@ -35,11 +35,11 @@ TYPES: Final = {
     **dict.fromkeys(("double", "float64"), "f8"),
 }
 COEFFICIENTS: Final = (0, 3, 8, 15)
-"""How many the bands above the first have, up to the third."""
+"""Numbers of coefficients of the bands above the first, up to the third."""
 
 
 class Header(NamedTuple):
-    """What stands before the numbers of a file."""
+    """The header of a file."""
 
     encoding: str
     vertices: int
@@ -48,11 +48,11 @@ class Header(NamedTuple):
 
 
 def read_ply(path: str | os.PathLike[str]) -> Gaussians:
-    """The Gaussians of a PLY file, in float32.
+    """Return the Gaussians of a PLY file, in float32.
 
     Raises:
         FileError: It cannot be read.
-        FormatError: It is no PLY file, is cut off, or holds no Gaussians; the message says what was found.
+        FormatError: It is no PLY file, is truncated, or contains no Gaussians; the message has the actual content.
     """
     try:
         content = Path(path).read_bytes()

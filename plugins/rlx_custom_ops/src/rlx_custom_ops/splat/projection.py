@@ -55,15 +55,15 @@ def project(
     Args:
         gaussians, camera: The scene; see there for shapes.
         width, height: The picture, in pixels.
-        radius_scale: How many standard deviations a splat reaches; farther away it is cut off.
+        radius_scale: Radius of a splat in standard deviations, beyond which it is cut off.
         sh_degree: Up to which band of spherical harmonics colours depend on the direction, 0 to 3; all that there are if `None`.
         antialiased: Whether opacities make up for the blur that every splat gets, so that a small one does not grow brighter
             as it moves away.
-        max_anisotropy: How many times as long as its shortest axis a Gaussian may be; shorter axes count as that long.
+        max_anisotropy: Maximum ratio of a Gaussian's axes; shorter axes are lengthened.
 
     Raises:
         ShapeError: The arrays of the scene do not belong together.
-        ConfigError: A size is below 1, a degree above what the scene has, or an anisotropy below 1.
+        ConfigError: A size is below 1, a degree above the scene's, or an anisotropy below 1.
 
     Source:
         Zwicker et al. 2001, "EWA volume splatting", equations 26 to 31; for `antialiased` Yu et al. 2024, "Mip-Splatting",
@@ -149,10 +149,10 @@ def rotation(quaternions: Any) -> Any:
 
 
 def up_to_degree(sh: Any, degree: int | None) -> Any:
-    """The coefficients of the bands that are asked for.
+    """Return the coefficients of the requested bands.
 
     Raises:
-        ConfigError: There are fewer.
+        ConfigError: The scene has fewer bands.
     """
     if degree is None:
         return sh

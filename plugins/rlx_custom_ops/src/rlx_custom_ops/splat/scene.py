@@ -1,4 +1,4 @@
-"""What is rendered and from where. All are named tuples of arrays, so programs take them, differentiate them and return them."""
+"""Scenes and cameras. All are named tuples of arrays, so programs take them, differentiate them and return them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Gaussians(NamedTuple):
     Shapes:
         positions: [N, 3]    scales: [N, 3], logarithms of the three standard deviations
         rotations: [N, 4], quaternions x y z w of any length but 0    opacities: [N], logits
-        colors: [N, 3], seen from everywhere    sh: [N, c, 3], what is added by direction: c is 0, 3, 8 or 15
+        colors: [N, 3], independent of direction    sh: [N, c, 3], added by direction: c is 0, 3, 8 or 15
     """
 
     positions: Any
@@ -27,12 +27,12 @@ class Gaussians(NamedTuple):
 
 
 class Camera(NamedTuple):
-    """Where a picture is taken from: all of it is data, and may be differentiated.
+    """The viewpoint of a picture: all of it is data, and may be differentiated.
 
     Attributes:
-        position, target, up: [3] each; what is seen in the middle is the target.
+        position, target, up: [3] each; the target is in the middle of the picture.
         fov_y: The angle between the upper and the lower edge of the picture, in radians.
-        near, far: What is nearer or farther along the view is not seen.
+        near, far: Objects that are nearer or farther along the view are culled.
     """
 
     position: Any

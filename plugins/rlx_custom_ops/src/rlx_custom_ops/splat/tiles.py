@@ -1,6 +1,6 @@
-"""Rasterising tile by tile in NumPy: each tile of pixels meets only the splats that reach it, so memory stays small.
+"""Rasterising tile by tile in NumPy: each tile of pixels processes only the splats that reach it, so memory stays small.
 
-What is left out is exactly what `ops/dense.py` gives opacity 0, so the two mean the same.
+Splats are omitted exactly where `ops/dense.py` gives opacity 0, so the two are equivalent.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def forward(op: Any, picture: np.ndarray, *splats: np.ndarray) -> None:
 
 
 def backward(op: Any, cotangents: tuple[np.ndarray, ...], g: np.ndarray, *splats: np.ndarray) -> None:
-    """Write the cotangents of centres, conics, opacities and colours, given that of the picture."""
+    """Write the cotangents of centres, conics, opacities and colours, given the cotangent of the picture."""
     for cotangent in cotangents:
         cotangent[...] = 0
     d_centres, d_conics, d_opacities, d_colors = cotangents

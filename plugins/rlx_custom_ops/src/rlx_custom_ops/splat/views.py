@@ -30,7 +30,7 @@ def render(
 ) -> Any:
     """The picture that a camera takes: [height, width, 4], red, green, blue over the background, and how much of it is covered.
 
-    What `alpha_cutoff` and `transmittance_threshold` mean is said by `Rasterize`, the other settings by `project`.
+    `alpha_cutoff` and `transmittance_threshold` are documented in `Rasterize`, the other settings in `project`.
 
     Raises:
         ShapeError: The arrays of the scene do not belong together.

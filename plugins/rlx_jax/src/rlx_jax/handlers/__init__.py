@@ -1,4 +1,4 @@
-"""What JAX's primitives are in rlx: one function a primitive or a family of them, one file a subject."""
+"""JAX's primitives in rlx: one function per primitive or family of primitives, one file per subject."""
 
 from rlx_jax.handlers import (
     control,

@@ -17,7 +17,7 @@ def call(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("remat", "remat2", "checkpoint")
 def remat(equation: Equation, *x: Any) -> Any:
-    """What is computed again in the backward pass instead of kept; JAX's policy, if there is one, is not followed."""
+    """Rematerialisation: values are recomputed in the backward pass; JAX's policy, if there is one, is ignored."""
     return list(rlx.checkpoint(lambda *x: tuple(equation.run(equation["jaxpr"], *x)))(*x))
 
 
@@ -50,7 +50,7 @@ def while_loop(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("platform_index")
 def platform_index(equation: Equation) -> np.int32:
-    """Which branch of `lax.platform_dependent` is taken: the CPU's, or that for all."""
+    """The branch of `lax.platform_dependent` that is taken: the CPU's, or the default."""
     platforms = equation["platforms"]
     named = [n for n, each in enumerate(platforms) if each is not None and "cpu" in each]
     return np.int32(named[0] if named else platforms.index(None))

@@ -65,7 +65,7 @@ def custom_vjp_call(equation: Equation, *x: Any) -> list[Any]:
         with within_rule():
             found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *x)
         rest = iter(found[:-results])
-        _, _, places = equation["out_trees"]()  # what is kept and is an operand is not among the results
+        _, _, places = equation["out_trees"]()  # a residual that is an operand is not among the results
         kept = (next(rest) if place is None else (*captured, *x)[place] for place in places)
         return tuple(found[-results:]), tuple(kept)
 

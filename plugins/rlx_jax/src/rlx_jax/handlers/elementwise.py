@@ -87,13 +87,13 @@ def convert(equation: Equation, x: Any) -> Any:
 
 @handles("lt_to", "le_to")
 def compare_in_total_order(equation: Equation, x: Any, y: Any) -> Any:
-    """As sorting compares: -0 before 0, and NaN, by its sign, before or behind everything."""
+    """Comparison in the order of sorting: -0 before 0, and NaN, by its sign, before or after all other values."""
     compare = rlx.less if equation.name == "lt_to" else rlx.less_equal
     return compare(_ordered(x), _ordered(y))
 
 
 def _ordered(x: Any) -> Any:
-    """Floats as integers in their order: of negative ones the bits but the sign are turned over."""
+    """Return floats as integers in the same order: for negative ones all bits except the sign are inverted."""
     if not dtype(x.dtype).is_float:
         return x
     bits = 8 * x.dtype.itemsize
@@ -103,7 +103,7 @@ def _ordered(x: Any) -> Any:
 
 @handles("clz")
 def leading_zeros(equation: Equation, x: Any) -> Any:
-    """Where the highest bit is set, by halves: how many bits are 0 before it, all of them where none is."""
+    """Number of leading 0 bits, by bisection; the number of all bits for 0."""
     bits = 8 * x.dtype.itemsize
     rest, count = rlx.bitcast(x, f"u{bits}"), bits
     for half in (1 << k for k in reversed(range((bits - 1).bit_length()))):
@@ -119,7 +119,7 @@ def bitcast(equation: Equation, x: Any) -> Any:
 
 @handles("reduce_precision")
 def reduce_precision(equation: Equation, x: Any) -> Any:
-    """Rounded to a narrower format, in the dtype it has: those that are dtypes of their own."""
+    """Round to a narrower format, in the same dtype; supported are formats that are dtypes."""
     wanted = equation["exponent_bits"], equation["mantissa_bits"]
     formats = {(8, 7): rlx.bf16, (5, 10): rlx.f16, (8, 23): rlx.f32, (11, 52): rlx.f64}
     if wanted not in formats:
@@ -129,7 +129,7 @@ def reduce_precision(equation: Equation, x: Any) -> Any:
 
 @handles("div")
 def div(equation: Equation, x: Any, y: Any) -> Any:
-    """Of integers truncated toward zero."""
+    """Division, truncated toward zero for integers."""
     if equation.results[0].dtype.kind not in "iu":
         return rlx.divide(x, y)
     if equation.results[0].dtype.kind == "u":
@@ -139,7 +139,7 @@ def div(equation: Equation, x: Any, y: Any) -> Any:
 
 @handles("rem")
 def rem(equation: Equation, x: Any, y: Any) -> Any:
-    """With the sign of x; that of the sizes is exact."""
+    """The remainder with the sign of x, computed exactly from the absolute values."""
     size = rlx.remainder(rlx.abs(x), rlx.abs(y)) if equation.results[0].dtype.kind != "u" else rlx.remainder(x, y)
     return rlx.where(rlx.less(x, 0), -size, size) if equation.results[0].dtype.kind != "u" else size
 
@@ -151,7 +151,7 @@ def power(equation: Equation, x: Any, y: Any) -> Any:
 
 @handles("integer_pow")
 def integer_pow(equation: Equation, x: Any) -> Any:
-    """By squaring, as few products as that takes."""
+    """Exponentiation by squaring, with the minimum number of products of that method."""
     n, result = abs(equation["y"]), None
     while n:
         if n % 2:
@@ -230,7 +230,7 @@ def conj(equation: Equation, x: Any) -> Any:
 
 @handles("polygamma")
 def polygamma(equation: Equation, n: Any, x: Any) -> Any:
-    """Of an order that is known."""
+    """The polygamma function of a known order."""
     orders = set(n.ravel().tolist()) if isinstance(n, np.ndarray) else set()
     if len(orders) != 1:
         raise unsupported("from_jax", {"polygamma of several orders": ["an equation"]})

@@ -81,7 +81,7 @@ def start_of(
     shape: tuple[Any, ...],
     windows: Any,
 ) -> tuple[list[Any], Any]:
-    """Where each window starts, one array an axis of the operand, and which windows lie inside if that matters."""
+    """Return the starts of each window, one array per axis of the operand, and which windows are inside if that matters."""
     mode = getattr(equation["mode"], "name", str(equation["mode"]))
     points = equation.sizes.shape(equation.operands[1].shape[:-1])
     starts: list[Any] = [None] * len(shape)
@@ -128,7 +128,7 @@ def placed(x: Any, points: int, offsets: Any) -> Any:
 
 
 def filling(equation: Equation) -> np.ndarray:
-    """What a gather finds outside: what it says, or else NaN, the largest unsigned, the smallest signed integer."""
+    """Return the fill value of a gather: its parameter, or else NaN, the largest unsigned, the smallest signed integer."""
     dtype = np.dtype(equation.results[0].dtype)
     given = equation.params.get("fill_value")
     if given is not None:

@@ -24,7 +24,7 @@ def eigh(equation: Equation, a: Any) -> list[Any]:
 
 @handles("eig")
 def eig(equation: Equation, a: Any) -> list[Any]:
-    """Values in rlx's order, which JAX leaves open; then the left vectors, and the right ones, as far as they are wanted."""
+    """Eigenvalues in rlx's order, which JAX does not specify; then the left and the right eigenvectors, if requested."""
     values, right = rlx.linalg.eig(a)
     results = [values]
     if equation["compute_left_eigenvectors"]:
@@ -85,13 +85,13 @@ def triangular_solve(equation: Equation, a: Any, b: Any) -> Any:
 
 @handles("custom_linear_solve")
 def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
-    """Systems whose matrices are there: what a matrix does to the unknown is one product with it.
+    """Solve systems whose matrices are explicit: the operator is one product with the matrix.
 
-    They are solved anew, by what has derivatives of every order. JAX's own factors are of matrices that no derivative passes;
-    nobody reads them then, and they go.
+    The systems are solved again with an op that has derivatives of every order. JAX's factors do not support derivatives; they
+    are unused then and removed.
 
     Raises:
-        UnsupportedError: The operator is another function, whose matrix is nowhere.
+        UnsupportedError: The operator is another function, without an explicit matrix.
     """
     given = operands[: equation["const_lengths"].matvec]
     found = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(given))
@@ -110,8 +110,8 @@ def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
 
 
 def _matrix_of(matvec: Any, consts: int) -> tuple[int, tuple[int, ...], int, int] | None:
-    """Of a program that multiplies its last input by a matrix: the matrix' place among the inputs, its batch axes and the axis
-    that is summed, and that axis of the unknown. `None` if it does something else."""
+    """Analyse a program that multiplies its last input by a matrix: return the matrix' position among the inputs, its batch
+    axes and the summed axis, and that axis of the unknown. `None` if it does something else."""
     first, *rest = matvec.eqns
     moves = all(each.primitive.name in ("transpose", "reduce_sum") and not each.params.get("axes") for each in rest)
     if first.primitive.name != "dot_general" or not moves or len(matvec.invars) != consts + 1:

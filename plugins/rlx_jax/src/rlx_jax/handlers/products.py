@@ -13,7 +13,7 @@ from rlx_jax.walk import Equation, handles
 
 @handles("dot_general")
 def dot_general(equation: Equation, x: Any, y: Any) -> Any:
-    """As an einsum: batch axes first, then what is left of x, then of y."""
+    """The product as an einsum: batch axes first, then the free axes of x, then those of y."""
     (of_x, of_y), (batch_x, batch_y) = equation["dimension_numbers"]
     letters = iter(ascii_letters)
     left = [next(letters) for _ in equation.operands[0].shape]

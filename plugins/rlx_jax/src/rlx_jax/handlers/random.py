@@ -19,7 +19,7 @@ from rlx_core.errors import unsupported
 from rlx_jax.walk import Equation, handles
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-"""Of Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011), table 2, for two words of 32 bits."""
+"""Constants of Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011), table 2, for two words of 32 bits."""
 
 PARITY = 0x1BD11BDA
 

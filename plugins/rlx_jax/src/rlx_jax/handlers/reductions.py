@@ -24,7 +24,7 @@ for _name, _function in TOTALS.items():
 
 @handles("reduce_sum", "reduce_prod")
 def total(equation: Equation, x: Any) -> Any:
-    """Held in the dtype of the operand; integers wrap."""
+    """The sum or product in the dtype of the operand; integers wrap."""
     function: Callable[..., Any] = rlx.sum if equation.name == "reduce_sum" else rlx.prod
     return function(x, axis=tuple(equation["axes"]), dtype=equation.results[0].dtype)
 
@@ -37,12 +37,12 @@ MONOIDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "and": (rlx.all, rlx.logical_and),
     "or": (rlx.any, rlx.logical_or),
 }
-"""By the one primitive that combines two elements: all of an axis, and that with the first value."""
+"""Primitive that combines two elements → the reduction of an axis, and the combination with the initial value."""
 
 
 @handles("reduce")
 def reduce(equation: Equation, x: Any, first: Any) -> list[Any]:
-    """Of one operand, by a function that is a known primitive."""
+    """Reduction of one operand, by a function that is a known primitive."""
     inner, logic = equation["jaxpr"], ("and", "or")
     name = inner.eqns[0].primitive.name if len(inner.eqns) == 1 else "a function of its own"
     is_plain = name in MONOIDS and [*inner.eqns[0].invars] in (inner.invars, inner.invars[::-1])
@@ -89,14 +89,14 @@ def running(equation: Equation, x: Any) -> Any:
 
 @handles("sort")
 def sort(equation: Equation, *x: Any) -> list[Any]:
-    """By the first operands; the others go with them."""
+    """Sort by the first operands; the others are permuted with them."""
     axis, keys = equation["dimension"], equation["num_keys"]
     if len(x) == 1:
         return [rlx.sort(x[0], axis=axis)]
     found = list(x)
     for number in reversed(
         range(keys)
-    ):  # the last key first: each order keeps that of the ones before where it is equal
+    ):  # the last key first: each stable sort keeps the order of the previous ones for equal keys
         order = rlx.argsort(found[number], axis=axis, stable=True)
         found = [rlx.take_along_axis(each, order, axis=axis) for each in found]
     return found

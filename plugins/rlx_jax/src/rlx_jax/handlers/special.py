@@ -22,12 +22,12 @@ LOOPS = {
     "igamma_grad_a": (jax.lax.igamma_grad_a, special.igamma_grad_a_impl),
     "regularized_incomplete_beta": (jax.lax.betainc, special.regularized_incomplete_beta_impl),
 }
-"""By name: the function, which has a derivative, and the program that JAX makes of it."""
+"""Name → the function, which has a derivative, and JAX's implementation as a program."""
 
 
 @handles(*LOOPS)
 def incomplete(equation: Equation, *x: Any) -> Any:
-    """As JAX computes it, in f32 at least."""
+    """Compute the function as JAX does, in f32 at least."""
     wide = np.promote_types(equation.results[0].dtype, np.float32)
     function, loops = LOOPS[equation.name]
 
@@ -40,11 +40,11 @@ def incomplete(equation: Equation, *x: Any) -> Any:
     *shape, at = x
     if all(isinstance(each, np.ndarray) for each in shape):
         return stated(equation, partial(function, *shape), partial(program, *shape), at)
-    return equation.expand(program, *x)  # of its first operands nobody states a derivative
+    return equation.expand(program, *x)  # the first operands have no derivative
 
 
 def stated(equation: Equation, theirs: Callable[..., Any], program: Callable[..., Any], *x: Any) -> Any:
-    """What a program of JAX computes, with the derivative of JAX's function."""
+    """Compute a program of JAX, with the derivative of JAX's function."""
     if is_in_rule():
         return equation.expand(program, *x)
     function = rlx.custom_jvp(lambda *x: equation.expand(program, *x))

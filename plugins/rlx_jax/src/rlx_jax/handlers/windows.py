@@ -36,7 +36,7 @@ def window_min(equation: Equation, x: Any) -> Any:
 
 @handles("select_and_scatter_add")
 def select_and_scatter_add(equation: Equation, source: Any, x: Any) -> Any:
-    """What the gradient of a largest or smallest element of each window is made of: it goes to the first such element."""
+    """The gradient of a largest or smallest element of each window: it is added at the first such element."""
     keeps = {"ge": rlx.greater_equal, "le": rlx.less_equal}.get(equation["select_prim"].name)
     if keeps is None:
         raise unsupported("from_jax", {f"select_and_scatter_add by {equation['select_prim'].name}": ["an equation"]})

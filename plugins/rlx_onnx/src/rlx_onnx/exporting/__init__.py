@@ -1,4 +1,4 @@
-"""From a program of rlx to a file of ONNX: a table of operations, and what is not in it by its decomposition."""
+"""Export of programs to ONNX files: a table of operations; other ops are exported by their decomposition."""
 
 from rlx_onnx.exporting.writing import export_file, to_proto
 

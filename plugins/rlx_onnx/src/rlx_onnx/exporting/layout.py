@@ -1,4 +1,4 @@
-"""How ops are written that move elements, read them by number, or go over windows of them."""
+"""Export of ops that move elements, index them, or compute over windows."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def top_k(w: Writer, node: Any, x: str) -> Any:
 
 
 def _pads(op: Any, rank: int) -> dict[str, Any]:
-    """The geometry of windows; what is left out is 1, or 0."""
+    """Return the geometry of windows; the default of strides and dilations is 1, of pads 0."""
     return {
         "strides": list(op.stride or (1,) * rank),
         "dilations": list(op.dilation or (1,) * rank),

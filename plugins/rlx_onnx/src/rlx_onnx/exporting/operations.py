@@ -1,4 +1,4 @@
-"""How ops of rlx are written, each as operations of ONNX that mean the same."""
+"""Export of ops of rlx, each as equivalent operations of ONNX."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def silu(w: Writer, node: Any, x: str) -> Any:
 
 @emits("rlx.erfc")
 def erfc(w: Writer, node: Any, x: str) -> Any:
-    """1 − erf(x): off by the rounding of 1 at most, which in the right tail is more than what is left."""
+    """Emit 1 − erf(x): its error is at most the rounding error of 1, which exceeds the result in the right tail."""
     return w("Sub", w.constant(1, node.type.dtype.numpy), w("Erf", x))
 
 

@@ -1,4 +1,4 @@
-"""How complex numbers and Fourier transforms are written: complex values are tensors of pairs, real parts first, as for DFT."""
+"""Export of complex numbers and Fourier transforms: complex values are tensors of pairs, real parts first, as for DFT."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["PAIRS", "TABLE", "has_complex", "in_parts", "pairs_of"]
 
 
 def has_complex(node: Node) -> bool:
-    """Whether a node takes or gives complex numbers."""
+    """Return whether a node takes or gives complex numbers."""
     return any(each is not None and each.dtype.is_complex for each in (*node.operand_types, *node.types))
 
 
 def in_parts(node: Node) -> Graph | None:
-    """What a node of complex numbers is in arithmetic of their parts, for ops that are not written in pairs themselves."""
+    """Return a node of complex numbers as arithmetic of their parts, for ops that are not exported on pairs directly."""
     rule = complex_parts.find(node.op)
     if rule is None or any(each is None for each in node.operand_types):
         return None
@@ -82,7 +82,7 @@ def real_fft(w: Writer, node: Any, x: str) -> Any:
 
 @emits("rlx.inverse_real_fft")
 def inverse_real_fft(w: Writer, node: Any, z: str) -> Any:
-    """By the whole spectrum: onnxruntime has no inverse of half of one."""
+    """Emit the transform of the full spectrum: onnxruntime has no inverse of half of one."""
     n, (*others, last) = node.op.n, node.op.axes
     if not isinstance(n, int):
         raise UnsupportedError(f"real numbers of a spectrum, {n} of them, are not written", hint="a size that is known")
@@ -107,7 +107,7 @@ PAIRS: Final = frozenset(
 
 
 def _axis(w: Writer, node: Any, axis: int) -> str:
-    """An axis of numbers, which are pairs in what is written."""
+    """Emit an axis of complex numbers, which are exported as pairs."""
     return w.constant(axis % node.type.rank, np.int64)
 
 

@@ -26,7 +26,7 @@ ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
 Emit = Callable[..., Any]
 
 TABLE: Final[dict[str, Emit]] = {}
-"""What writes an op, by the op's full name; `operations` fills it."""
+"""Full name of an op → function that exports it; `operations` fills it."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -45,7 +45,7 @@ class Writer:
     """Collects the parts of an ONNX graph.
 
     Attributes:
-        nodes, initializers: What was written so far.
+        nodes, initializers: The nodes and initializers written so far.
         symbols: A symbol → the input and the axis that have its size.
     """
 
@@ -82,10 +82,10 @@ class Writer:
         return found
 
     def shape(self, dims: Sequence[Dim]) -> str:
-        """Sizes as a tensor: a constant, or made of those of the inputs.
+        """Emit sizes as a tensor: a constant, or an expression of the inputs' sizes.
 
         Raises:
-            UnsupportedError: A size is more than a polynomial of sizes of inputs.
+            UnsupportedError: A size is not a polynomial of sizes of inputs.
         """
         if all(isinstance(each, int) for each in dims):
             return self.ints(each.__index__() for each in dims)

@@ -46,14 +46,14 @@ def export_file(path: Path, value: Any, host: Any) -> None:
 
 
 def to_proto(value: Any) -> Any:
-    """A compiled function, an `rlx.Model` or a graph as an `onnx.ModelProto`.
+    """Return a compiled function, an `rlx.Model` or a graph as an `onnx.ModelProto`.
 
-    Parameters are initializers by their names, results are `result_0`, `result_1` and so on. Ops that ONNX has nothing for are
-    written as what they are made of.
+    Parameters are initializers by their names, results are `result_0`, `result_1` and so on. Ops without an ONNX equivalent are
+    exported by their decomposition.
 
     Raises:
         FormatError: The value is no program.
-        UnsupportedError: It has ops that ONNX has nothing for; all are named.
+        UnsupportedError: It has ops without an ONNX equivalent; all are named.
     """
     if isinstance(value, Graph):
         bundle = Bundle(value, {}, {})
@@ -118,7 +118,7 @@ class _Export:
                 continue
             operands = [None if each is None else names.get(each) for each in node.operands]
             if any(each is not None and name is None for each, name in zip(node.operands, operands, strict=True)):
-                continue  # what it takes is missing itself
+                continue  # one of its operands is itself missing
             self._node(node, operands, names)
 
     def _node(self, node: Node, operands: list[str | None], names: dict[Value, str]) -> None:
@@ -148,7 +148,7 @@ class _Export:
         self._inlined(node, decomposition(node.op, node.operand_types), operands, names)
 
     def _inlined(self, node: Node, inner: Graph, operands: list[str | None], names: dict[Value, str]) -> None:
-        """What a node is made of, in its place."""
+        """Emit the decomposition of a node in its place."""
         given = iter(inner.inputs)
         within: dict[Value, str] = {next(given): name for name in operands if name is not None}
         self._nodes(inner, within)
@@ -221,7 +221,7 @@ class _Export:
 
 
 def _label(value: Value) -> str:
-    """What an input or a parameter is called."""
+    """Return the name of an input or a parameter."""
     assert isinstance(value.node.op, Input | Param), "what a program takes are inputs and parameters"
     return value.node.op.label
 

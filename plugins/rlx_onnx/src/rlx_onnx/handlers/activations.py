@@ -1,4 +1,4 @@
-"""Activations that take numbers, and those that rlx has no function for."""
+"""Activations with parameters, and those without an rlx function."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _padded(mask: Any, keys: Any) -> Any:
 
 
 def _allowed(node: OnnxNode, q: Any, k: Any, before: Any, lengths: Any) -> Any:
-    """Which keys a query sees by its place: `[queries, keys]`, or `[batch, 1, queries, keys]` with lengths; `None` for all."""
+    """Return the keys visible to a query: `[queries, keys]`, or `[batch, 1, queries, keys]` with lengths; `None` for all."""
     is_causal = bool(node.get("is_causal", 0))
     left, right = node.get("left_window_size", -1), node.get("right_window_size", -1)
     keys = rlx.expand_dims(rlx.arange(k.shape[2]), axis=0)
@@ -133,9 +133,9 @@ def _written_out(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any
 def linear_attention(
     node: OnnxNode, q: Any, k: Any, v: Any, state: Any = None, decay: Any = None, beta: Any = None
 ) -> Any:
-    """A memory that forgets by `exp(decay)` and learns `v` under `k`, or what it is off by; read by `q`.
+    """Linear attention: a state that decays by `exp(decay)` and is updated with `v` under `k`, or with the error; read by `q`.
 
-    The operands say which of the update rules it is: with a decay, with a rate, with both or with neither.
+    The operands select the update rule: with a decay, with a rate, with both or with neither.
     """
     heads, shared = node.get("q_num_heads"), node.get("kv_num_heads")
     own = dtype_of(q.dtype)

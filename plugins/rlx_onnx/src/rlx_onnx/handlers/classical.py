@@ -106,14 +106,14 @@ def _linear(node: OnnxNode, x: Any, bias: np.ndarray) -> Any:
 
 @frozen(eq=False)
 class Forest:
-    """Decision trees as tables by the place of a node; a leaf goes to itself.
+    """Decision trees as tables by the index of a node; a leaf is its own successor.
 
     Attributes:
         roots: Places of the roots.
         depth: Steps from a root to the farthest leaf.
-        features: Which feature a node compares.
-        values: What it compares with.
-        modes: How: a name of `COMPARISONS`, or `LEAF`.
+        features: The feature that a node compares.
+        values: The threshold of the comparison.
+        modes: The comparison: a name of `COMPARISONS`, or `LEAF`.
         then, otherwise: Places of the next node.
         takes_nan: Whether NaN goes to `then`.
         places: Numbers of a tree and of a node in it → the node's place.
@@ -217,7 +217,7 @@ def _leaves_of(forest: Forest, x: Any) -> Any:
 
 
 def _weights(node: OnnxNode, forest: Forest, kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each leaf adds to each result, and which results it has anything for: `[nodes, results]`."""
+    """Return the contribution of each leaf to each result, and whether it has one: `[nodes, results]`."""
     listed = [node.get(f"{kind}_{name}", []) for name in ("treeids", "nodeids", "ids")]
     weights = _floats(node, f"{kind}_weights", [])
     if {len(each) for each in listed} != {weights.size}:
@@ -266,7 +266,7 @@ def tree_classifier(node: OnnxNode, x: Any) -> Any:
     if base.size:
         scores = scores + base
         return _best(labels, scores), _transformed(node, scores)
-    # A class of which no leaf says anything is not chosen, be the others below 0.
+    # A class without votes of any leaf is not chosen, even if the other scores are below 0.
     voted = rlx.any(rlx.take(has, at, axis=0), axis=1)
     return _best(labels, rlx.where(voted, scores, np.float32(-np.inf))), _transformed(node, scores)
 
@@ -293,7 +293,7 @@ def _of_two(node: OnnxNode, labels: np.ndarray, scores: Any, used: np.ndarray, b
 
 
 def _floats(node: OnnxNode, name: str, default: list[float]) -> np.ndarray:
-    """An attribute that is a list of floats, or a tensor of them in the attribute of its own that newer versions have."""
+    """Return an attribute that is a list of floats, or the tensor attribute that newer versions have in its place."""
     given = node.get(f"{name}_as_tensor")
     return np.asarray(node.get(name, default) if given is None else given, np.float32).reshape(-1)
 

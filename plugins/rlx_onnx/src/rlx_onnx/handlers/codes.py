@@ -1,6 +1,6 @@
-"""Numbers of element types that rlx has no dtype for: floats of eight and four bits, integers of four and two.
+"""Numbers of element types without an rlx dtype: floats of eight and four bits, integers of four and two.
 
-They are held in f32, i8 and u8, which have all of their numbers, and rounded to them by arithmetic that every target has.
+They are stored as f32, i8 and u8, which represent all of their numbers, and rounded by arithmetic that every target has.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ SIGNED: Final = (TensorProto.INT4, TensorProto.INT2)
 
 
 def coded(node: OnnxNode, x: Any, element: int, *, saturate: bool = True) -> Coded:
-    """A value rounded to an element type, to nearest and ties to even.
+    """Return a value rounded to an element type, to nearest and ties to even.
 
     Args:
-        node: Who asks.
+        node: The calling node.
         x: Floats or integers.
         element: ONNX's element type.
-        saturate: Whether what is beyond the largest number becomes that, and not NaN or infinite.
+        saturate: Whether numbers out of range are clamped to the largest number, and not converted to NaN or infinity.
     """
     if element in WIDTHS:
         return Coded(_wrapped(x, WIDTHS[element], element in SIGNED), element)
@@ -89,7 +89,7 @@ def _rounded(x: Any, to: Float, saturate: bool) -> Any:
     edges = np.float32(2.0) ** np.arange(to.least + 1, top + 1, dtype=np.float32)
     exponent = to.least + rlx.sum(rlx.astype(size[..., None] >= edges, rlx.f32), axis=-1)
     step = rlx.exp2(exponent - to.mantissa)
-    # Powers of two come out of exp2 with an error of its own; rounded to the bits that they have, they are exact.
+    # exp2 may have a rounding error, so exact powers of two are read from a table.
     table = (np.float32(2.0) ** np.arange(to.least - to.mantissa, top - to.mantissa + 1)).astype(np.float32)
     step = rlx.take(table, rlx.astype(exponent - to.least, rlx.i32), axis=0)
     found = rlx.round(size / step) * step

@@ -33,7 +33,7 @@ def branch(node: OnnxNode, condition: Any) -> Any:
 
 
 UNTYPED = (DtypeError, FormatError, ShapeError)
-"""What says that a graph does not fit its operands."""
+"""Errors which report that a graph does not fit its operands."""
 
 
 def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
@@ -71,8 +71,8 @@ def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
             raise
     (bad, error), *_ = faults.items()
     fits, holds = ("then_branch", predicate) if bad == "else_branch" else ("else_branch", rlx.logical_not(predicate))
-    # The one that fits is traced first, which gives the types of the other; where it does not fit either, the model is wrong.
-    # The function takes the predicate, because what takes nothing may be found before the program runs.
+    # The branch that fits is traced first, which gives the types of the other; if neither fits, the model is invalid. The
+    # callback takes the predicate, because a function without operands may be evaluated before the program runs.
     return tuple(rlx.cond(holds, bodies[fits], lambda: rlx.pure_callback(_raising(error), types[fits], predicate)))
 
 
@@ -100,7 +100,7 @@ def _array(node: OnnxNode, value: Any) -> Any:
 
 @handles("Loop", is_pure=False, takes_sizes=True, takes_coded=True)
 def loop(node: OnnxNode, most: Any, condition: Any, *carried: Any) -> Any:
-    """Steps as long as a condition holds, at most so many; what each step makes beside its state is stacked."""
+    """Run steps while a condition is true, up to a maximum; the outputs of each step other than its state are stacked."""
     body, states = node.body("body"), len(carried)
     stacked = len(node.graph("body").output) - 1 - states
     if stacked < 0 or len(node.graph("body").input) != states + 2:
@@ -131,7 +131,7 @@ def loop(node: OnnxNode, most: Any, condition: Any, *carried: Any) -> Any:
 
 
 def _always(node: OnnxNode, condition: Any) -> bool:
-    """Whether the loop goes on until its steps are done: the body returns the condition as it came, and it came true."""
+    """Return whether the loop goes on until its steps are done: the body returns the condition as it came, and it came true."""
     if condition is not None and not (is_array(condition) and bool(np.all(condition))):
         return False
     graph = node.graph("body")
@@ -191,7 +191,7 @@ def _stacked(node: OnnxNode, row: list[Any]) -> Any:
 
 
 def _while(node: OnnxNode, body: Any, count: Any, condition: Any, carried: Any) -> Any:
-    """A loop whose number of steps is found while it runs."""
+    """Emit a loop whose number of steps is determined at run time."""
     goes_on = rlx.asarray(True) if condition is None else rlx.reshape(rlx.asarray(condition), ())
     most = (
         None

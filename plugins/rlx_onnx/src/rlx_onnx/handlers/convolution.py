@@ -28,7 +28,7 @@ def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
 
 @handles("ConvTranspose")
 def conv_transpose(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
-    """Every cell spread over the result by the kernel; `output_shape` or `auto_pad` say what is cut off."""
+    """Transposed convolution; `output_shape` or `auto_pad` determine the cropping of the result."""
     rank = x.ndim - 2
     kernel = tuple(w.shape[2:])
     stride, dilation = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)

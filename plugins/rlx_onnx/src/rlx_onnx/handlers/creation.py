@@ -1,4 +1,4 @@
-"""Operations that make tensors of numbers that the model says."""
+"""Operations that create tensors from attributes or sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def eye_like(node: OnnxNode, x: Any) -> Any:
 
 @handles("Range", takes_sizes=True, grows=True)
 def steps(node: OnnxNode, start: Any, limit: Any, delta: Any) -> Any:
-    """`start`, `start + delta`, … up to but without `limit`; how many those are is found on the host where that is computed."""
+    """`start`, `start + delta`, … up to but without `limit`; with computed operands the size is determined on the host."""
     sizes = any(map(is_sizes, (start, limit, delta)))
     own = rlx.i64 if sizes else dtype_of(start.dtype)
     if node.is_computed(0, 1, 2):
@@ -74,7 +74,7 @@ def _places(*limits: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _count(first: float, last: float, by: float) -> int:
-    """How many steps there are.
+    """Return how many steps there are.
 
     Raises:
         ValueError: They do not end.

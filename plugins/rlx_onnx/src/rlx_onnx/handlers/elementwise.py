@@ -106,7 +106,7 @@ for _name, (_comparison, _relation) in COMPARISONS.items():
 
 
 def on_dims(on_sizes: Any, function: Any, a: Any, b: Any, to: Any = None) -> Any:
-    """One of two functions: that of sizes where both operands are sizes or integers that are known, else that of arrays."""
+    """Apply one of two functions: on sizes if both operands are sizes or known integers, else on arrays."""
     if any(map(is_sizes, (a, b))):
         if all(is_sizes(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "iu") for x in (a, b)):
             left, right = (x if is_sizes(x) else x.astype(object) for x in (a, b))
@@ -146,7 +146,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 @handles("Mod", takes_sizes=True)
 def mod(node: OnnxNode, a: Any, b: Any) -> Any:
-    """The remainder, with the sign of the divisor, or with that of the dividend where `fmod` is set."""
+    """The remainder, with the sign of the divisor, or of the dividend if `fmod` is set."""
     if node.get("fmod", 0):
         a, b = traced(a), traced(b)
         rest = rlx.remainder(rlx.abs(a), rlx.abs(b))

@@ -38,7 +38,7 @@ def _axis(node: OnnxNode, axis: int, rank: int) -> int:
 
 
 def counted(indices: Any, size: Dim) -> Any:
-    """Indices counted from the front; those that are known and not negative stay as they are."""
+    """Return non-negative indices; known indices that are not negative are unchanged."""
     if isinstance(indices, np.ndarray) and (indices.size == 0 or indices.min() >= 0):
         return indices
     return rlx.where(indices < 0, indices + (size if isinstance(size, int) else rlx.asarray(size)), indices)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def scattered(node: OnnxNode, x: Any, tuples: Any, updates: Any) -> Any:
 
 @handles("OneHot", grows=True)
 def one_hot(node: OnnxNode, indices: Any, depth: Any, values: Any) -> Any:
-    """The second value at the places that are named, the first elsewhere, along a new axis that may be found on the host."""
+    """The second value at the given positions, the first elsewhere, along a new axis, whose size may be data-dependent."""
     size = node.dim(1, "depth")
     axis = node.get("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
@@ -126,7 +126,7 @@ def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -
 
 @handles("Compress", finds_sizes=True)
 def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
-    """The elements of an axis where a condition holds; where that is, is found on the host unless it is known."""
+    """The elements of an axis where a condition is true; the positions are determined on the host unless it is known."""
     axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
     data = rlx.reshape(x, (-1,)) if axis is None else x
     size, most = condition.size, data.shape[axis or 0]
@@ -138,7 +138,7 @@ def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
 
 @handles("NonZero", finds_sizes=True)
 def nonzero(node: OnnxNode, x: Any) -> Any:
-    """Where elements are not 0, as index tuples in columns."""
+    """The positions of elements that are not 0, as index tuples in columns."""
 
     def places(data: np.ndarray) -> tuple[np.ndarray, ...]:
         return (np.array(np.nonzero(np.atleast_1d(data)), np.int64),)

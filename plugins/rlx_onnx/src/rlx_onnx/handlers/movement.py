@@ -37,12 +37,12 @@ def cut(node: OnnxNode, x: Any, starts: Any, ends: Any, axes: Any = None, steps:
     if is_sizes(x):
         return settled(x[tuple(index)])
     if any(isinstance(each, Expr) for each in (*first, *last)):
-        return on_value(x, lambda data: rlx.asarray(data)[tuple(index)])  # what is known is a table, read up to a size
+        return on_value(x, lambda data: rlx.asarray(data)[tuple(index)])  # a table, sliced up to a size
     return on_value(x, lambda data: data[tuple(index)])
 
 
 def _cut_where_computed(node: OnnxNode, x: Any, axis: int, rank: int) -> Any:
-    """A slice of one axis whose start or end the program computes: which places it has is found on the host."""
+    """Return a slice of one axis whose start or end the program computes: its positions are determined on the host."""
     if not -rank <= axis < rank:
         raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
 
@@ -129,7 +129,7 @@ def reverse_sequence(node: OnnxNode, x: Any, lengths: Any) -> Any:
 
 
 def reversed_steps(x: Any, lengths: Any, time: int, batch: int) -> Any:
-    """`x` with the first `lengths[b]` steps of sequence b turned around."""
+    """Return `x` with the first `lengths[b]` steps of sequence b reversed."""
     data = rlx.moveaxis(x, (batch, time), (0, 1))
     steps = rlx.expand_dims(rlx.arange(data.shape[1]), axis=0)
     counts = rlx.expand_dims(rlx.astype(lengths, rlx.i64), axis=1)

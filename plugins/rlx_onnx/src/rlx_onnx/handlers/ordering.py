@@ -16,7 +16,7 @@ from rlx_onnx.walking.values import traced
 
 @handles("TopK", takes_sizes=True)
 def top_k(node: OnnxNode, x: Any, k: Any) -> Any:
-    """The largest or smallest elements of an axis in order, and where they are; a computed `k` is found on the host."""
+    """The largest or smallest elements of an axis in order, and their positions; a computed `k` is read on the host."""
     count = node.dim(1, "k")
     values, places = rlx.top_k(traced(x), count, axis=node.get("axis", -1), largest=bool(node.get("largest", 1)))
     return values, rlx.astype(places, rlx.i64)

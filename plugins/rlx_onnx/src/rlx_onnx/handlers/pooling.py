@@ -83,7 +83,7 @@ def global_pool(node: OnnxNode, x: Any) -> Any:
 
 @handles("MaxUnpool")
 def max_unpool(node: OnnxNode, x: Any, where: Any, sizes: Any = None) -> Any:
-    """Zeros with the cells of x at the places that MaxPool found them at."""
+    """Zeros with the elements of x at the positions returned by MaxPool."""
     rank = x.ndim - 2
     kernel = node.get("kernel_shape")
     stride, flat = node.get("strides", [1] * rank), node.get("pads", [0] * 2 * rank)

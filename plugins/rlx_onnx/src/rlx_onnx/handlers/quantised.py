@@ -20,7 +20,7 @@ from rlx_onnx.walking.values import Coded
 
 
 def _spread(node: OnnxNode, x: Any, scale: Any, axis: int, block: int) -> Any:
-    """Scales or zero points as they lie beside x: one for all, one for each index of an axis, or one for each block."""
+    """Return scales or zero points broadcastable to x: one for all, one for each index of an axis, or one for each block."""
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and x.ndim != 1):
         return rlx.reshape(scale, ())
     if block:
@@ -47,7 +47,7 @@ def _bounds(element: int) -> tuple[int, int]:
 
 @handles("QuantizeLinear", takes_coded=True)
 def quantize(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
-    """round(x / scale) + zero point, held between the ends of the result's type."""
+    """round(x / scale) + zero point, clamped to the range of the result's type."""
     element = element_of(zero) if zero is not None else node.element("output_dtype", TensorProto.UINT8)
     return quantized(node, x, scale, zero, element)
 

@@ -30,7 +30,7 @@ DEFAULTS = {"affine": (1.0, 0.0), "elu": (1.0, 0.0), "hardsigmoid": (0.2, 0.5), 
 
 
 def _activations(node: OnnxNode, names: list[str], direction: int) -> list[Callable[[Any], Any]]:
-    """The functions of one direction, with the numbers that the node gives those that take some."""
+    """Return the functions of one direction, with the node's parameters for those that take some."""
     given = [each.lower() for each in node.get("activations", names * 2)]
     alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
     found = []
@@ -98,7 +98,7 @@ def _scanned(step: Callable[..., Any], first: tuple[Any, ...], z: Any, lengths: 
 
 
 def _weights(node: OnnxNode, w: Any, r: Any, b: Any, direction: int, gates: int) -> tuple[Any, Any, Any, Any]:
-    """Of one direction, `[in, gates·hidden]` and `[hidden, gates·hidden]`, and both biases."""
+    """Return the weights of one direction, `[in, gates·hidden]` and `[hidden, gates·hidden]`, and both biases."""
     if w.ndim != 3 or r.ndim != 3:
         raise FormatError(f"{node}: its weights have {w.ndim} and {r.ndim} axes, not 3")
     size = gates * r.shape[2]

@@ -65,7 +65,7 @@ IN_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
 
 
 def _of_one(op: str, x: Any) -> Any:
-    """What the reduction of a single element is."""
+    """Return the reduction of a single element."""
     if op in ("ReduceL1", "ReduceL2"):
         return rlx.abs(x)
     if op == "ReduceSumSquare":

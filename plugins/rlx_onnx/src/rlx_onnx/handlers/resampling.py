@@ -71,7 +71,7 @@ def _crops(node: OnnxNode) -> bool:
 
 
 def _scale(node: OnnxNode, own: Any, wanted: Any = None, scale: float | None = None) -> float:
-    """By how much an axis grows; of one of unknown size, a whole number."""
+    """Return the scale factor of an axis; an integer for an axis of unknown size."""
     if isinstance(own, int) and (scale is not None or isinstance(wanted, int)):
         return wanted / own if scale is None else scale
     by = wanted // own if scale is None else scale
@@ -96,7 +96,7 @@ def _by_policy(node: OnnxNode, own: list[Any], wanted: list[Any]) -> tuple[list[
 
 
 def _places(node: OnnxNode, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
-    """Where the cells of the result lie among those of an axis."""
+    """Return the positions of the result's cells among those of an axis."""
     mode = node.choice(
         "coordinate_transformation_mode",
         "half_pixel" if node.op == "Resize" else "asymmetric",
@@ -144,7 +144,7 @@ def _by_phases(node: OnnxNode, x: Any, axis: int, scale: int) -> Any:
         node.refuse(
             f"an axis of {x.shape[axis]} that is read by its size", "half_pixel or asymmetric, nothing excluded"
         )
-    # The middle one of many cells stands for all; beyond the edges lie more of the outermost ones.
+    # The middle of many cells represents all; beyond the edges the outermost cells are repeated.
     many, middle = 9, 4
     places = _places(node, many, many * scale, scale, (0.0, 0.0))[middle * scale : (middle + 1) * scale]
     if mode == "nearest":
@@ -221,7 +221,7 @@ def _weighted(node: OnnxNode, x: Any, axis: int, size: int, cells: np.ndarray, w
 
 @handles("GridSample")
 def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
-    """x `[n, c, ..]` read at places in -1 .. 1 that a grid `[n, .., axes]` says, the last axis of x first."""
+    """x `[n, c, ..]` sampled at positions in -1 .. 1 from a grid `[n, .., axes]`, the last axis of x first."""
     own = dtype_of(x.dtype)
     wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x
     is_aligned = bool(node.get("align_corners", 0))
@@ -232,5 +232,5 @@ def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
     if mode == "nearest":
         at = [
             rlx.round(each) for each in at
-        ]  # before what is outside is reflected, which matters halfway between two cells
+        ]  # before out-of-range positions are reflected, which matters halfway between two cells
     return rlx.astype(read_cells(wide, at, mode, padding, is_aligned), own)

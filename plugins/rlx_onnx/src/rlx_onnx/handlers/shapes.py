@@ -39,12 +39,12 @@ def _dropout(node: OnnxNode, x: Any, training: Any) -> Any:
 
 
 def on_value(x: Any, function: Any) -> Any:
-    """A function of arrays on a value: on the numbers of one that is held in another dtype."""
+    """Apply a function of arrays to a value; for `Coded` values to the stored numbers."""
     return Coded(function(x.value), x.element) if isinstance(x, Coded) else function(x)
 
 
 def reshaped(x: Any, dims: Any) -> Any:
-    """The same elements with other sizes; of sizes, too."""
+    """Return the same elements, or sizes, with another shape."""
     if is_sizes(x):
         return settled(x.reshape(tuple(int(n) for n in dims)))
     return on_value(x, lambda data: rlx.reshape(data, tuple(dims)))
@@ -87,7 +87,7 @@ def squeeze(node: OnnxNode, x: Any, axes: Any = None) -> Any:
 
 
 def _is_one(node: OnnxNode, size: Any) -> bool:
-    """Whether a size is 1; how many axes there are would depend on one that may be."""
+    """Return whether a size is 1; how many axes there are would depend on one that may be."""
     try:
         return decided("==", size, 1)
     except Undecided:

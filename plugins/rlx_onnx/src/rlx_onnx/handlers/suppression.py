@@ -1,4 +1,4 @@
-"""Non-maximum suppression: the best boxes of each class without those that overlap a better one."""
+"""Non-maximum suppression: the best boxes of each class without boxes that overlap a better one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["suppressed"]
 def non_max_suppression(
     node: OnnxNode, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None
 ) -> Any:
-    """Rows of batch, class and box; how many those are is found on the host unless everything is known."""
+    """Rows of batch, class and box; their number is determined on the host unless everything is known."""
     centred = bool(node.get("center_point_box", 0))
 
     def step(boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[np.ndarray, ...]:
@@ -59,7 +59,7 @@ def suppressed(
 
 
 def _kept(corners: np.ndarray, areas: np.ndarray, order: np.ndarray, count: int, edge: float) -> np.ndarray:
-    """Of boxes in order of their scores those that stay: the first, then the first that does not overlap it, and so on."""
+    """Return the boxes that remain, from boxes sorted by score: each overlaps no earlier remaining one."""
     kept: list[int] = []
     while order.size and len(kept) < count:
         best, order = order[0], order[1:]
@@ -73,7 +73,7 @@ def _kept(corners: np.ndarray, areas: np.ndarray, order: np.ndarray, count: int,
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
-    """Boxes as smaller and larger corner, whichever was said first."""
+    """Return boxes as smaller and larger corner, in any order of the operand's corners."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if centred:
         return np.concatenate([first - second / 2, first + second / 2], axis=-1)

@@ -1,4 +1,4 @@
-"""Windows over spatial axes as ONNX says them: padding by name, sizes that round up, cells as arrays."""
+"""Windows over spatial axes in ONNX's attributes: padding by name, sizes that round up, cells as arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Windows", "cells", "windows_of"]
 
 @frozen
 class Windows:
-    """Where windows lie.
+    """The geometry of windows.
 
     Attributes:
         kernel, stride, dilation: One number for each spatial axis.
-        pads: What is read around each axis, before and after.
-        extra: Further cells after each axis, of a last window that begins inside.
+        pads: Padding of each axis, before and after.
+        extra: Additional cells after each axis, for a last window that begins inside.
     """
 
     kernel: tuple[int, ...]

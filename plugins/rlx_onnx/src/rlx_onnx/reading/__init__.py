@@ -1,1 +1,1 @@
-"""From a file to a model: what is read is checked, brought to one version of every operation, and walked."""
+"""Import of model files: the model is checked, converted to one version of every operation, and walked."""

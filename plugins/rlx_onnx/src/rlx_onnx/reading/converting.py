@@ -33,7 +33,7 @@ FAULTS: Final = (
     *(version_converter.ConvertError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError),
     *(onnx.defs.SchemaError, DecodeError, RuntimeError, ValueError, TypeError, LookupError, MemoryError),
 )
-"""What ONNX's own code raises where it cannot read a model."""
+"""Errors that ONNX's code raises for models that it cannot read."""
 
 
 def version_of(model: Any, domain: str = "") -> int | None:

@@ -1,7 +1,8 @@
-"""Tensors whose bytes lie beside the model: mapped, and from nowhere but the model's own folder.
+"""Tensors with external data: memory-mapped, and only from the model's folder.
 
-A model names such a file, so a model that somebody sends could name any file. The name must lead down from the folder without
-`..`, no part of the way may be a link, and the file must be a regular one with one name: a hard link could be another's secret.
+A model contains the name of such a file, so an untrusted model could name any file. The name must be a path below the folder
+without `..`, no component may be a link, and the file must be a regular one with one name: a hard link could refer to a private
+file.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 
 
 def bytes_in(folder: Path | None, taken: Mapping[str, np.ndarray]) -> Callable[[Any], np.ndarray]:
-    """What reads the bytes of tensors that are not in the model: those that were taken out of it, and those of its folder.
+    """Return a function that reads the bytes of tensors outside of the model: extracted ones, and those in its folder.
 
     Raises:
-        FormatError: By what is returned, for a tensor in another file of a model that lies in none.
+        FormatError: Raised by the returned function, for a tensor in another file if the model has no folder.
     """
     neighbours = None if folder is None else Neighbours(folder)
 
@@ -45,7 +46,7 @@ def bytes_in(folder: Path | None, taken: Mapping[str, np.ndarray]) -> Callable[[
 
 
 def _number(text: str) -> int:
-    """The number that a text of ASCII digits says; `int` takes spaces, underscores and other alphabets' digits too."""
+    """Return the number of a text of ASCII digits; `int` also accepts spaces, underscores and digits of other alphabets."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{text!r} is not written in digits")
     return int(text)
@@ -59,7 +60,7 @@ class Neighbours:
         self._mapped: dict[str, np.ndarray] = {}
 
     def bytes_of(self, tensor: Any) -> np.ndarray:
-        """The bytes of a tensor that says where they lie.
+        """Return the bytes of a tensor with external data.
 
         Raises:
             FormatError: It names no file of the folder, or bytes that the file does not have.

@@ -1,4 +1,4 @@
-"""What a model says of its inputs, as types of rlx: names of sizes become symbols."""
+"""A model's declared inputs as types of rlx: names of sizes become symbols."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ModelInput:
     """An input of a model.
 
     Attributes:
-        name: As the file says it.
+        name: Its name in the file.
         spec: Its type, or a list of types for a sequence.
-        element: ONNX's element type where rlx has none like it, else 0.
+        element: ONNX's element type if rlx has no equivalent, else 0.
     """
 
     name: str
@@ -39,19 +39,19 @@ class ModelInput:
     element: int = 0
 
     def entered(self, value: Any) -> Any:
-        """What the walk has for a traced value."""
+        """Return the representation of a traced value in the walk."""
         return Coded(value, self.element) if self.element else list(value) if isinstance(value, tuple) else value
 
 
 def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[ModelInput]:
-    """The inputs that a graph declares.
+    """Return the inputs that a graph declares.
 
     Args:
         declared: `ValueInfoProto`s.
-        types: Input → its type, where somebody says it.
+        types: Input → its type, where the caller specifies it.
 
     Raises:
-        FormatError, UnsupportedError: One has no type that rlx has, or none at all.
+        FormatError, UnsupportedError: An input has a type that rlx does not have, or no type.
     """
     symbols: dict[str, str] = {}
     return [_input(each, types.get(each.name), symbols) for each in declared]

@@ -53,20 +53,20 @@ def load(
 ) -> Model:
     """A model of ONNX as a model of rlx.
 
-    Tensors of floats with an axis are parameters, by their names in the file; other tensors are constants, and so are those whose
-    numbers decide a shape. The tensors of a file, and of files beside it, are mapped and not copied.
+    Tensors of floats with an axis are parameters, by their names in the file; other tensors are constants, and so are tensors
+    whose numbers determine a shape. The tensors of a file, and of external files, are memory-mapped and not copied.
 
     Args:
         model: A file, or an `onnx.ModelProto`, which may be changed.
-        inputs: Input → its type (`"f32[batch, 64]"`; a list of them for a sequence), where the model does not say it or the one
-            it says is to be narrowed.
+        inputs: Input → its type (`"f32[batch, 64]"`; a list of them for a sequence), if the model does not declare it or if its
+            type is to be narrowed.
         known: Input → its value. It is then no input of the result: for sizes that the model takes as an input.
 
     Returns:
         A function of the inputs. One result is returned as it is, several in a dictionary by their names.
 
     Raises:
-        FormatError, CycleError: The model is broken; the node is said.
+        FormatError, CycleError: The model is invalid; the message names the node.
         FileError: The file cannot be read.
         BudgetError: It causes more work than `[budget]` of the configuration allows.
         UnsupportedError: It uses operations that are not there, all of which are named, or a value in a place where it must be
@@ -88,7 +88,7 @@ def _loaded(model: Any, inputs: Mapping[str, Any] | None, known: Mapping[str, An
 
 
 def called(model: Any) -> str:
-    """What errors call a model: the name of its file or of its graph."""
+    """Return a model's name in errors: the name of its file or of its graph."""
     if isinstance(model, onnx.ModelProto):
         return model.graph.name or "model"
     return Path(model).name
@@ -136,7 +136,7 @@ def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 class _Reading:
-    """A model while it is made: which tensors are parameters is found by walking once."""
+    """A model under construction: one walk determines which tensors are parameters."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Reading:
             raise error.about(self.name) from error.__cause__
 
     def _settle(self) -> Walked:
-        """Walk until every tensor that must be known is a constant; this is also where faults of the model are found."""
+        """Walk until every tensor that must be known is a constant; this also detects errors of the model."""
         while True:
             parameters = {name: value for name, value in self.tensors.items() if name not in self.constants}
             seen: list[Any] = []
@@ -255,7 +255,7 @@ class _Reading:
         )
 
     def _walk(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], ModelWalk]:
-        """Every value of the graph by its name, and the walk that found them."""
+        """Return every value of the graph by its name, and the walk that computed them."""
         walk = ModelWalk(self.outside, parameters)
         elements = {each.name: each.type.tensor_type.elem_type for each in self.proto.graph.input}
         scope: dict[str, Any] = {name: self.tensors[name] for name in self.constants}
@@ -284,7 +284,7 @@ def _is_parameter(value: Any) -> bool:
 
 
 def rlx_name(array: np.ndarray) -> str:
-    """What rlx calls an array's dtype; nothing for texts."""
+    """Return the name of an array's dtype in rlx; empty for texts."""
     return dtype_of(array.dtype).name if array.dtype.kind in "biufcV" else ""
 
 

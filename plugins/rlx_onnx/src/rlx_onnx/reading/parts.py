@@ -1,7 +1,7 @@
-"""A model some of whose sizes are found only when it runs: programs, and steps on the host between them.
+"""A model with data-dependent shapes: programs, and steps on the host between them.
 
-A node comes as many parts after the first as there are steps that it has to wait for; so a model has no more parts than it
-must have. A part takes all inputs and all that steps have found: every size in it is one of theirs.
+The index of a node's part is the maximum number of steps on a path to it, so the number of parts is minimal. A part takes all
+inputs and all results of steps: every size in it is one of theirs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Walked:
     """A model that was walked to its end.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         nodes: The nodes of its graph.
         results: Names of its results.
-        inputs: What it takes.
+        inputs: Its inputs.
         parameters: Its parameters by name.
         scope: Every value by its name.
         steps: First result of a node → its step on the host.
@@ -78,7 +78,7 @@ def _untraceable(walked: Walked) -> Callable[..., Any]:
 
 
 class _PartPlan:
-    """Which node is in which part, and what parts hand on."""
+    """The assignment of nodes to parts, and the values passed between parts."""
 
     def __init__(self, walked: Walked) -> None:
         self.walked = walked

@@ -1,6 +1,6 @@
-"""Whether nodes are what ONNX says of their operations: how many operands, which attributes, of which kinds.
+"""Verification of nodes against the schemas of their operations: numbers of operands, names and kinds of attributes.
 
-ONNX's converter believes them: an attribute of another kind ends the process there.
+ONNX's converter does not check them: an attribute of another kind ends the process there.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _FIELDS = {
 
 
 def _is_whole(attribute: Any) -> bool:
-    """Whether the part is there that an attribute's kind says; numbers and texts that are left out are 0 and empty."""
+    """Return whether the field of an attribute's kind is set; omitted numbers and texts are 0 and empty."""
     return attribute.type not in _FIELDS or bool(attribute.HasField(_FIELDS[attribute.type]))
 
 

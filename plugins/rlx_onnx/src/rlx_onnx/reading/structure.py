@@ -1,4 +1,4 @@
-"""Whether a model is put together as models are, before anything is made of it."""
+"""Verification of a model's structure, before it is processed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_structure(model: Any) -> None:
     """Require that names are made once and before they are used, and that functions do not call themselves.
 
     Raises:
-        FormatError, CycleError: They are not; the name and the node are said.
+        FormatError, CycleError: They are not; the message has the name and the node.
     """
     _check_texts(model)
     if not model.HasField("graph") or not model.opset_import:

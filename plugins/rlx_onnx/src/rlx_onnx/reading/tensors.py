@@ -56,23 +56,23 @@ HELD: Final[dict[int, str]] = {
     TensorProto.FLOAT8E5M2FNUZ: "float32",
     TensorProto.FLOAT8E8M0: "float32",
 }
-"""Element types that rlx has no dtype for → the dtype that all of their numbers are held in."""
+"""Element types without an rlx dtype → the dtype in which all of their numbers are stored."""
 
 _LARGEST: Final = 2**40
-"""Elements: more than any memory holds, so that a size beyond it is a lie."""
+"""Elements: more than any memory holds, so that a larger size is certainly wrong."""
 
 
 def element_name(element: int) -> str:
-    """What ONNX calls an element type: `FLOAT16`."""
+    """Return ONNX's name of an element type: `FLOAT16`."""
     known: dict[int, str] = {number: name for name, number in TensorProto.DataType.items()}
     return known.get(element, f"type {element}")
 
 
 def element_type(element: int, where: str) -> DType:
-    """The dtype of rlx for an element type.
+    """Return the dtype of rlx for an element type.
 
     Raises:
-        FormatError: There is none; the message begins with `where`.
+        FormatError: No such dtype exists; the message begins with `where`.
     """
     if element not in DTYPES:
         raise FormatError(f"{where}: rlx has no dtype for elements of {element_name(element)}")
@@ -85,7 +85,7 @@ def numpy_dtype(element: int) -> np.dtype:
 
 
 def check_tensor(tensor: Any, where: str) -> None:
-    """Require that a tensor's type and sizes are such, before anything is made of its bytes.
+    """Require that a tensor's type and sizes are valid, before its bytes are read.
 
     Raises:
         FormatError: They are not.
@@ -100,15 +100,15 @@ def check_tensor(tensor: Any, where: str) -> None:
 
 
 def array_of(tensor: Any, where: str, outside: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
-    """A tensor's elements, read-only where they lie in the file.
+    """Return a tensor's elements, as a read-only view of the file if possible.
 
     Args:
         tensor: A `TensorProto`.
-        where: What it is, for errors.
+        where: Description of the tensor, for errors.
         outside: Reads the bytes of a tensor that lie in another file.
 
     Raises:
-        FormatError: Its sizes and its bytes do not agree, or it has elements that nothing here stands for.
+        FormatError: Its sizes and its bytes do not agree, or its element type has no representation here.
     """
     check_tensor(tensor, where)
     dims = tuple(tensor.dims)

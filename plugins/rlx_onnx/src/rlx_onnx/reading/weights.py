@@ -1,7 +1,7 @@
-"""Large tensors' bytes, taken out of a model before anything copies them.
+"""Extraction of large tensors' bytes from a model, to avoid copies.
 
-Of a file they stay where they lie in it: what protobuf is given is the file without them, for which their places must be known
-first. That takes its wire format alone: a message is a row of fields, each a number, a kind, and bytes whose count is said.
+For a file, they remain in the mapped file: protobuf parses the file without them, so their offsets must be known first. This
+requires only the wire format: a message is a sequence of fields, each a number, a kind, and bytes with a length prefix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def taken_weights(graph: Any) -> dict[str, np.ndarray]:
     """The same of a model in memory, which is changed."""
     kept = {}
     for tensor in graph.initializer:
-        data = tensor.raw_data  # a copy, every time it is asked for
+        data = tensor.raw_data  # a copy at every access
         if len(data) > _LARGE and tensor.data_location != TensorProto.EXTERNAL:
             kept[tensor.name] = np.frombuffer(data, np.uint8)
             tensor.ClearField("raw_data")
@@ -36,9 +36,9 @@ def taken_weights(graph: Any) -> dict[str, np.ndarray]:
 
 
 def mapped_weights(data: np.ndarray) -> tuple[bytes, dict[str, np.ndarray]]:
-    """A serialized model without its large tensors' bytes, and these by the tensors' names, where they lie in `data`.
+    """Return a serialized model without its large tensors' bytes, and these by the tensors' names, as views of `data`.
 
-    What is no model is returned as it is, for protobuf to refuse; so is all of a model that is put together in an unusual way.
+    Data that are no model are returned unchanged, and protobuf then refuses them; so is a model with an unusual encoding.
 
     Args:
         data: u8[n], the bytes of the file.
@@ -90,10 +90,10 @@ def _say_elsewhere(tensor: Any) -> None:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
-    """The fields of a message: number, all of its bytes, and what is in it where that is bytes.
+    """Yield the fields of a message: number, all of its bytes, and its payload if that is bytes.
 
     Raises:
-        IndexError: It is no message, or has fields of a kind that is not in use.
+        IndexError: The data are no message, or have fields of an obsolete kind.
     """
     at = 0
     while at < len(data):

@@ -1,1 +1,1 @@
-"""Going through a graph node by node: what a value may be on the way, what a handler sees, and the table of handlers."""
+"""Traversal of a graph node by node: the representations of values, the context of handlers, and the table of handlers."""

@@ -1,4 +1,4 @@
-"""What of a model runs on the host, because how large its results are is found only when they are computed."""
+"""Steps of a model that run on the host, because the sizes of their results are data-dependent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class HostStep:
     """A function of NumPy arrays that runs between two programs.
 
     Attributes:
-        node: The node that it belongs to, as errors and reports call it.
-        key: What its results are found by: the name of the node's first result.
-        operands: Names of the values that it takes; empty for one that is left out.
-        types: Of its results: one size of them is a symbol that nothing before has.
-        function: Of arrays, and `None` for what is left out.
+        node: The node to which it belongs, as named in errors and reports.
+        key: The key of its results: the name of the node's first result.
+        operands: Names of its operands; empty for an omitted one.
+        types: Types of its results: one of their sizes is a new symbol.
+        function: A function of arrays, and of `None` for omitted operands.
     """
 
     node: str
@@ -46,5 +46,5 @@ class HostStep:
 
 
 def step_key(proto: Any) -> str:
-    """What the results of a node's step are found by."""
+    """Return the key of the results of a node's step."""
     return next((name for name in proto.output if name), "")

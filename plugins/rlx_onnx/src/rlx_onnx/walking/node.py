@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST", "OnnxNode"]
 
 MOST: Final = 1 << 24
-"""Elements of what a handler makes itself while it reads a model: places, weights, windows. A size that lies is beyond it."""
+"""Maximum number of elements that a handler creates while a model is read: positions, weights, windows."""
 
 
 class OnnxNode:
@@ -31,7 +31,7 @@ class OnnxNode:
     Attributes:
         op: The operation.
         operands: Its operands: see `values`; `None` for one that is left out.
-        count: How many results it is asked for.
+        count: Number of requested results.
     """
 
     def __init__(self, walk: ModelWalk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class OnnxNode:
         return f"{node_words(self.proto)} ({self.op})"
 
     def wants(self, result: int) -> bool:
-        """Whether a result of this number is used."""
+        """Return whether a result of this number is used."""
         return result < self.count and bool(self.proto.output[result])
 
     # ------------------------------------------------------------------------------------------ attributes
@@ -96,10 +96,10 @@ class OnnxNode:
         return found
 
     def body(self, name: str) -> Callable[..., list[Any]]:
-        """A graph among the attributes, as a function of its inputs; what it uses from around it is there.
+        """Return a graph attribute as a function of its inputs; it can use the values of the surrounding scope.
 
         Raises:
-            FormatError: There is none.
+            FormatError: The node has no such graph.
         """
         attribute = self._attributes.get(name)
         if attribute is None or attribute.type != AttributeProto.GRAPH:
@@ -114,14 +114,14 @@ class OnnxNode:
     # ------------------------------------------------------------------------------------------ operands
 
     def known(self, number: int, what: str) -> np.ndarray:
-        """An operand that must be known now.
+        """Return an operand that must be known now.
 
         Args:
-            number: Which.
-            what: What it is, for the error.
+            number: Index of the operand.
+            what: Description of the operand, for the error.
 
         Raises:
-            UnsupportedError: It depends on what the program is given.
+            UnsupportedError: It depends on inputs of the program.
         """
         value = self.operands[number] if number < len(self.operands) else None
         if is_array(value):
@@ -131,20 +131,20 @@ class OnnxNode:
         return self.walk.known(value, self, number, what)
 
     def dims(self, number: int, what: str) -> list[Dim]:
-        """An operand that is a list of sizes, each a number or an expression of symbols.
+        """Return an operand that is a list of sizes, each a number or an expression of symbols.
 
         Raises:
-            UnsupportedError: It depends on what the program is given.
+            UnsupportedError: It depends on inputs of the program.
         """
         value = self.operands[number] if number < len(self.operands) else None
         found = value if is_sizes(value) else self.known(number, what)
         return [each if isinstance(each, Expr) else int(each) for each in np.asarray(found).ravel()]
 
     def ints(self, number: int, what: str) -> list[int] | None:
-        """An operand that is a list of integers, or none where it is left out.
+        """Return an operand that is a list of integers, or `None` if it is omitted.
 
         Raises:
-            UnsupportedError: It depends on what the program is given, or on sizes that are not known yet.
+            UnsupportedError: It depends on inputs of the program, or on sizes that are not known yet.
         """
         if number >= len(self.operands) or self.operands[number] is None:
             return None
@@ -166,10 +166,10 @@ class OnnxNode:
         return found.ravel()[0].item()
 
     def dim(self, number: int, what: str) -> Dim:
-        """An operand that is a size: known, made of sizes, or a symbol for what a step on the host finds.
+        """Return an operand that is a size: known, an expression of sizes, or a symbol for the result of a step on the host.
 
         Raises:
-            UnsupportedError: It depends on what the program is given, in a graph that is part of a node.
+            UnsupportedError: It depends on inputs of the program, in a graph that is part of a node.
         """
         if self.is_computed(number):
             (each,) = self.on_host(_as_a_size, lambda n: [rlx.TensorType(rlx.bool_, (n,))], number)
@@ -188,12 +188,12 @@ class OnnxNode:
         types: Callable[[Dim], Sequence[rlx.TensorType]],
         *numbers: int,
     ) -> tuple[Any, ...]:
-        """Results whose size is found only when they are computed: now if the operands are known, else between two programs.
+        """Return results of data-dependent size: computed now if the operands are known, else between two programs.
 
         Args:
-            function: Of arrays, and `None` for operands that are left out; its results have the types.
-            types: Of the results, for the size that is found.
-            numbers: Which operands it takes.
+            function: A function of arrays, and of `None` for omitted operands; its results have the types.
+            types: Returns the types of the results, for the data-dependent size.
+            numbers: Indices of the operands that it takes.
 
         Raises:
             UnsupportedError: The operands are not known, in a graph that is part of a node.
@@ -221,7 +221,7 @@ class OnnxNode:
             relation: Of `left` and `right`.
             left: A size.
             right: Another.
-            what: What the sizes are of, for the error.
+            what: The object with these sizes, for the error.
 
         Raises:
             ShapeError: It does not hold.
@@ -235,7 +235,7 @@ class OnnxNode:
             builder.add_guards([SizeGuard(relation, left, right, f"{self}: {what}")])
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
-        """Say that this node asks for what is not there.
+        """Report that this node requires an unsupported feature.
 
         Raises:
             UnsupportedError: Always.
@@ -244,5 +244,5 @@ class OnnxNode:
 
 
 def _as_a_size(count: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A number as what programs know sizes by: an array that has it."""
+    """Return a number encoded as the size of an array, from which programs read sizes."""
     return (np.zeros(int(count.item()), bool),)

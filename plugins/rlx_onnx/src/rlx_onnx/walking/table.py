@@ -56,21 +56,21 @@ INSTEAD: Final[Mapping[str, str]] = {
     "ImageDecoder": "decoded pictures as an input",
     "TreeEnsemble": "the ensemble as comparisons and sums",
 }
-"""What would serve in place of operations that this package leaves out."""
+"""Alternatives to operations that this package does not support."""
 
 
 @frozen
 class Handler:
-    """What stands for an operation.
+    """The implementation of an operation.
 
     Attributes:
         function: `function(node, *operands)`, on arrays and traced values alike; one result, or a tuple of several.
         takes_sizes: Whether operands may be sizes with symbols among them.
         takes_coded: Whether operands may be `Coded`.
-        grows: Whether a result may be much larger than all operands, so that it is not made at once unless it is small.
-        finds_sizes: Whether a size of a result is found when it runs, on the host, unless its operands are known.
-        is_pure: Whether equal operands give equal results; if not it is never evaluated at once.
-        most: How many operands the function takes; `None` for any number.
+        grows: Whether a result may be much larger than all operands, so that it is folded only if it is small.
+        finds_sizes: Whether a size of a result is data-dependent, and computed on the host unless its operands are known.
+        is_pure: Whether equal operands give equal results; if not, it is never folded.
+        most: Maximum number of operands; `None` for any number.
     """
 
     function: Function
@@ -117,5 +117,5 @@ def handlers() -> Mapping[tuple[str, str], Handler]:
 
 
 def handler_for(domain: str, operation: str) -> Handler | None:
-    """What stands for an operation, if anything does."""
+    """Return the handler of an operation, if there is one."""
     return handlers().get(("" if domain == "ai.onnx" else domain, operation))

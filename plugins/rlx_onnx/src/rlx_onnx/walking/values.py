@@ -1,10 +1,10 @@
-"""What a value of a graph is while the graph is walked.
+"""Representations of a graph's values during a walk.
 
 * an *array*: known now, so that nothing of it becomes part of the program;
-* *sizes*: an array of objects, some of which are expressions of symbols: what `Shape` gives, and arithmetic on it;
+* *sizes*: an array of objects, some of which are expressions of symbols: the result of `Shape`, and of arithmetic on it;
 * a traced value of rlx;
-* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an operand that is left out;
-* `Coded`, for element types that rlx has no dtype for.
+* a list, for a sequence, a dictionary, for a map, and `None`, for an optional that is empty and an omitted operand;
+* `Coded`, for element types without an rlx dtype.
 
 Half of the nodes of an exported graph compute sizes. They are done here, with NumPy.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class Coded:
-    """Numbers of an element type that rlx has no dtype for, held in one that has all of them.
+    """Numbers of an element type without an rlx dtype, stored in a dtype that represents all of them.
 
     Attributes:
         value: f32 for floats of eight bits and fewer, i8 and u8 for integers.
@@ -59,17 +59,17 @@ class Coded:
 
 
 def is_array(value: object) -> bool:
-    """Whether it is known now, as numbers."""
+    """Return whether it is known now, as numbers."""
     return isinstance(value, np.ndarray | np.generic) and value.dtype != object
 
 
 def is_sizes(value: object) -> bool:
-    """Whether it is sizes, some of them symbols."""
+    """Return whether it is sizes, some of them symbols."""
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
 def is_known(value: object) -> bool:
-    """Whether nothing of it depends on what the program is given."""
+    """Return whether a value is independent of the program's inputs."""
     if isinstance(value, list):
         return all(map(is_known, value))
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ class Undecided(Exception):
 
 
 def decided(relation: str, a: Any, b: Any) -> bool:
-    """Whether a relation holds between sizes, which are never negative."""
+    """Return whether a relation holds between sizes, which are never negative."""
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
     if relation in ("<", "<="):
@@ -119,7 +119,7 @@ def decided(relation: str, a: Any, b: Any) -> bool:
 
 
 def traced(value: Any) -> Any:
-    """What rlx's functions take: sizes become values of the program."""
+    """Return a value as an argument of rlx's functions: sizes become values of the program."""
     if not is_sizes(value):
         return value
     parts = [rlx.asarray(each, dtype=rlx.i64) for each in value.ravel()]
@@ -132,17 +132,17 @@ def shape_of(value: Any) -> tuple[Dim, ...]:
 
 
 def rank_of(value: Any) -> int:
-    """How many axes a value has."""
+    """Return how many axes a value has."""
     return len(value.shape)
 
 
 def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of arrays gives now, though a program may be traced around this call."""
+    """Return the result of a function of arrays now, even if the caller is being traced."""
     return _known(contextvars.Context().run(functools.partial(function, *args)))
 
 
 def _known(result: Any) -> Any:
-    """A result with NumPy's arrays in place of rlx's: what is known while a model is read is NumPy's."""
+    """Return a result with NumPy arrays in place of rlx's: values known while a model is read are NumPy arrays."""
     if isinstance(result, list | tuple):
         return type(result)([_known(each) for each in result])
     if isinstance(result, dict):

@@ -41,7 +41,7 @@ class NeedsKnown(Exception):
 
 
 class NeedsSizes(Exception):
-    """What the graph is depends on sizes that are symbols: the model is read again for each of them."""
+    """The structure of the graph depends on sizes that are symbols: the model is read again for each binding of them."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -54,8 +54,8 @@ class ModelWalk:
     Attributes:
         outside: Reads the bytes of tensors that lie in other files.
         parameters: The names among the sources that may be made constants.
-        sources: A value → the names of the parameters and inputs that it is made of.
-        steps: First result of a node → what of it runs on the host, between two programs.
+        sources: A value → the names of the parameters and inputs on which it depends.
+        steps: First result of a node → its step on the host, between two programs.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class ModelWalk:
         return bool(self._symbols)
 
     def specialise(self, node: OnnxNode, what: str) -> NoReturn:
-        """Begin again with sizes that are numbers, or refuse where the undecided ones are found when the model runs.
+        """Restart with sizes that are numbers, or refuse if the unknown sizes are data-dependent.
 
         Args:
-            node: Whose results depend on sizes in more than their own sizes.
-            what: What depends on them.
+            node: The node with results that depend on sizes in more than their own sizes.
+            what: The property that depends on them.
         """
         said = f"{node}: {what} depends on sizes"
         if not self._symbols:
@@ -103,16 +103,16 @@ class ModelWalk:
         raise NeedsSizes(said)
 
     def follows_from_sizes(self, value: Any) -> bool:
-        """Whether a traced value is computed from sizes alone."""
+        """Return whether a traced value is computed from sizes alone."""
         return not self._sources([value])
 
     def run(self, graph: Any, given: Sequence[Any], around: Mapping[str, Any]) -> list[Any]:
-        """The results of a graph.
+        """Return the results of a graph.
 
         Args:
             graph: A `GraphProto`, checked.
             given: Its inputs, in order.
-            around: What it may use beside them: names and their values.
+            around: Names and values of the surrounding scope.
         """
         if len(given) != len(graph.input):
             raise FormatError(f"graph {graph.name}: it takes {len(graph.input)} inputs, not {len(given)}")
@@ -154,7 +154,7 @@ class ModelWalk:
         names: Sequence[str],
         operands: Sequence[Any],
     ) -> tuple[Any, ...]:
-        """The results of a step that runs on the host; zeros stand for them while the parts of a model are found."""
+        """Return the results of a step that runs on the host; they are zeros while the parts of a model are determined."""
         key = step_key(node.proto)
         if key in self._given:
             return tuple(self._given[key])
@@ -169,7 +169,7 @@ class ModelWalk:
         return tuple(rlx.zeros(each.shape, dtype=each.dtype) for each in step.types)
 
     def _unknown(self, key: str) -> Dim:
-        """A symbol of its own for a size that is found by a step."""
+        """Return a new symbol for a data-dependent size."""
         plain = "n_" + re.sub(r"\W", "_", key, flags=re.ASCII)
         while plain in self._symbols | self._found:
             plain += "_"
@@ -256,21 +256,21 @@ def _plain(value: Any, node: OnnxNode) -> Any:
 
 
 def is_sizes_of_dims(value: np.ndarray) -> bool:
-    """Whether an array of objects is of sizes, not of texts."""
+    """Return whether an array of objects is of sizes, not of texts."""
     return value.dtype == object and not any(isinstance(each, str | bytes) for each in value.ravel()[:1])
 
 
 def _is_large(handler: Handler, node: OnnxNode, operands: list[Any]) -> bool:
-    """Whether results are too large to be made before the program runs."""
+    """Return whether results are too large to be made before the program runs."""
     return any(isinstance(each.size, int) and each.size > SMALL for each in _result_types(handler, node, operands))
 
 
 def _expect_foldable(handler: Handler, node: OnnxNode, operands: list[Any]) -> None:
-    """Count the bytes of results that are about to be made, where they may be many: no operation has more elements than its
-    operands have pairs, but those that grow, which are small here.
+    """Count the bytes of results that are about to be computed, if they may be many: no operation has more elements than its
+    operands have pairs, except handlers that grow, which are small here.
 
     Raises:
-        BudgetError: They are more than constants may have.
+        BudgetError: They exceed the budget of constants.
     """
     work = current_work()
     if work is None or math.prod(max(1, leaf.size) for each in operands for leaf in _arrays(each)) <= SMALL:

@@ -1,7 +1,7 @@
 """ATen in rlx: a handler for each overload, in a file for each family.
 
-A handler knows what an op means; it knows nothing of torch, which these files do not import, nor of where its operands come from.
-What walks a graph and what reads an exported program is `rlx_torch.walk` and `rlx_torch.exported`.
+A handler implements the semantics of an op; it depends neither on torch, which these files do not import, nor on the origin of
+its operands. `rlx_torch.walk` traverses graphs, and `rlx_torch.exported` reads exported programs.
 """
 
 from rlx_torch.aten import (  # each fills the table

@@ -111,7 +111,7 @@ def _gated(x: Any, dim: int) -> Any:
 
 @aten("native_dropout", draws=True)
 def native_dropout(x: Any, p: float, train: bool | None = True) -> Any:
-    """Dropped and scaled, and the mask of what was kept."""
+    """Dropout with scaling, and the mask of kept elements."""
     if train is False or p == 0:
         return x, rlx.ones(x.shape, dtype=rlx.bool_)
     if p == 1:

@@ -11,7 +11,7 @@ from rlx_torch.aten.table import aten, rows
 
 
 def _failed(x: Any) -> Any:
-    """The word in which LAPACK says what failed: 0, because here that is an error when it runs."""
+    """Return LAPACK's error code: 0, because errors are raised at run time here."""
     return rlx.zeros(x.shape[:-2], dtype=rlx.i32)
 
 
@@ -23,7 +23,7 @@ def _solve(a: Any, b: Any, left: bool = True) -> Any:
 
 @aten("_linalg_check_errors")
 def check_errors(info: Any, name: str, *, is_matrix: bool) -> None:
-    """Nothing: what fails is an error when it runs."""
+    """Do nothing: failures are errors at run time."""
 
 
 @aten("cholesky_solve")
@@ -55,7 +55,7 @@ def svd_parts(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, d
 
 @aten("linalg_eigh", "_linalg_eigh")
 def eigh(x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
-    """Of the matrix that a triangle of `x` says."""
+    """Eigenvalues and eigenvectors of the Hermitian matrix given by a triangle of `x`."""
     part = rlx.tril(x) if UPLO == "L" else rlx.triu(x)
     strict = rlx.tril(x, k=-1) if UPLO == "L" else rlx.triu(x, k=1)
     whole = part + rlx.conj(rlx.matrix_transpose(strict))

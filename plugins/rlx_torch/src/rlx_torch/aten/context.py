@@ -1,4 +1,4 @@
-"""What a handler can ask of the walk that calls it: its node, and keys for random numbers."""
+"""Context of a handler in the walk that calls it: its node, and keys for random numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "i
 
 
 class Refused(Exception):
-    """A handler has nothing for these operands; the walk says so with the node.
+    """A handler does not support these operands; the walk adds the node.
 
     Args:
-        instead: What would serve.
+        instead: A supported alternative.
     """
 
     def __init__(self, instead: str) -> None:
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Here:
-    """Where a walk is: the node that is being handled, and the key that numbers are drawn from."""
+    """The state of a walk: the current node, and the key for random numbers."""
 
     def __init__(self, key: random.Key | None = None) -> None:
         self.node: Any = None
@@ -68,11 +68,11 @@ def expect(relation: Relation, left: Dim, right: Dim) -> None:
 
 
 def expect_unread(*places: int, instead: str) -> None:
-    """Refuse where somebody reads a result that is not computed."""
+    """Refuse if a result that is not computed is used."""
     if any(map(is_read, places)):
         refuse(instead)
 
 
 def is_read(place: int) -> bool:
-    """Whether anything reads a result of the node, of which there are several."""
+    """Return whether anything reads a result of the node, of which there are several."""
     return any(user.args[1:] == (place,) or "getitem" not in str(user.target) for user in here.get().node.users)

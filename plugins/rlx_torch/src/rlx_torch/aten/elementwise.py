@@ -62,7 +62,7 @@ rows(
 
 
 def is_exact(x: Any) -> bool:
-    """Whether elements are integers or bools, which are never infinite nor NaN."""
+    """Return whether elements are integers or bools, which are never infinite nor NaN."""
     return is_integer(x) or x.dtype == rlx.bool_
 
 
@@ -142,7 +142,7 @@ def div(a: Any, b: Any) -> Any:
 
 @aten("prims::div")
 def div_of_one_kind(a: Any, b: Any) -> Any:
-    """Integers stay integers: what is behind the point is dropped."""
+    """Division that preserves integers, by truncation."""
     return div(a, b) if is_float(a) or is_complex(a) else div_mode(a, b, rounding_mode="trunc")
 
 
@@ -173,7 +173,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(a: Any, b: Any) -> Any:
-    """The remainder with the sign of `a`; its derivative in `b` is that of `a - b·trunc(a / b)`."""
+    """The remainder with the sign of `a`; its derivative in `b` is the derivative of `a - b·trunc(a / b)`."""
     a, b = meet(a, b)
     if a.dtype.kind == "uint":
         return rlx.remainder(a, b)

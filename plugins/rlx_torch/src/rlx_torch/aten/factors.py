@@ -30,7 +30,7 @@ def _lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
 
 
 def _factored(x: Any) -> tuple[Any, Any]:
-    """The factors that torch keeps of an operand for the way back: of its transpose where it lies row by row."""
+    """Return the factors that torch saves of an operand for the backward pass: of its transpose if it is stored by rows."""
     given = here.get().node.args[0].meta["val"]
     is_turned = given.is_contiguous() and not x.dtype.is_complex
     packed, pivots, _ = _lu(rlx.matrix_transpose(x) if is_turned else x)

@@ -1,4 +1,4 @@
-"""Rows in groups, each of which has a matrix of its own: mixtures of experts, as torch and transformers write them."""
+"""Grouped matrix products, with one matrix per group of rows: mixtures of experts, as torch and transformers write them."""
 
 from __future__ import annotations
 

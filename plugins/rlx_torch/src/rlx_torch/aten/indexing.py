@@ -49,7 +49,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(x: Any, indices: Sequence[Any]) -> Any:
-    """Advanced indexing; a mask decides how many elements there are, which nobody knows before."""
+    """Advanced indexing; masks are refused, because the number of elements would be data-dependent."""
     _expect_places(indices)
     return x[tuple(slice(None) if i is None else _place(i) for i in indices)]
 
@@ -136,7 +136,7 @@ def _at_vector(x: Any, dim: int, index: Any, source: Any, mode: Any) -> Any:
 
 @aten("gather")
 def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
-    """Elements along one axis; on the others, as many as the index has."""
+    """Elements along one axis; the other axes have the sizes of the index."""
     if not x.ndim or not index.ndim:
         flat = rlx.take(rlx.reshape(x, (-1,)), rlx.reshape(index, (-1,)), axis=0)
         return rlx.reshape(flat, index.shape)
@@ -212,7 +212,7 @@ rows(
 
 
 def _counts(x: Any, dim: int, index: Any) -> Any:
-    """How many updates meet each element."""
+    """Return how many updates meet each element."""
     zeros = rlx.zeros(x.shape, dtype=rlx.i32)
     return _put(zeros, dim, index, rlx.ones(index.shape, dtype=rlx.i32), "add")
 

@@ -16,7 +16,7 @@ __all__ = ["pulled"]
 
 
 def pulled(forward: Any, g: Any, operands: Sequence[Any], mask: Sequence[bool] | None = None) -> tuple[Any, ...]:
-    """The cotangents of operands that are there and wanted; nothing for the others."""
+    """Return the cotangents of operands that are present and selected; `None` for the others."""
     wanted = [i for i, x in enumerate(operands) if x is not None and (mask is None or mask[i])]
 
     def of_wanted(*values: Any) -> Any:
@@ -135,7 +135,7 @@ def _of_channels(x: Any, channels: Dim) -> Any:
 
 
 def _channels(x: Any, like: Any) -> Any:
-    """Something of each channel beside `like`, whose channels are axis 1."""
+    """Return a per-channel value broadcastable to `like`, whose channels are axis 1."""
     return rlx.reshape(x, (x.shape[0], *[1] * (like.ndim - 2)))
 
 

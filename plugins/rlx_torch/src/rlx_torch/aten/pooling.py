@@ -20,7 +20,7 @@ from rlx_torch.aten.table import aten
 
 
 def _out_size(n: Any, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> Any:
-    """How many windows torch counts: with `ceil` also one that begins inside but ends outside."""
+    """Return how many windows torch counts: with `ceil` also one that begins inside but ends outside."""
     span = dilation * (kernel - 1)
     if not ceil:
         return (n + 2 * padding - span - 1) // stride + 1
@@ -78,7 +78,7 @@ def _max_pool_places(axes: int) -> Any:
 
 
 def _first_places(x: Any, values: Any, w: _Windows) -> Any:
-    """Of every window the first cell that equals the largest, or is NaN."""
+    """Return the first cell of every window that equals the largest, or is NaN."""
     axes = len(w.kernel)
     cells = x.shape[-axes:]
     best: Any = None
@@ -198,7 +198,7 @@ aten("_adaptive_avg_pool3d")(_adaptive(nn.adaptive_avg_pool, 3))
 
 
 def _adaptive_max(axes: int) -> Any:
-    """The largest of each window and, if somebody reads it, where it is in its channel."""
+    """Return a handler for the largest element of each window and, if it is used, its position in the channel."""
 
     def pool(x: Any, sizes: Sequence[int]) -> Any:
         wanted = steps(sizes, axes)
@@ -218,7 +218,7 @@ def _adaptive_max(axes: int) -> Any:
 
 
 def _windows_of(cells: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-    """Whether a cell is in a window: [windows, cells], both in row-major order."""
+    """Return whether a cell is in a window: [windows, cells], both in row-major order."""
     whole = np.ones((1, 1), bool)
     for n, m in zip(cells, sizes, strict=True):
         i, at = np.arange(m)[:, None], np.arange(n)

@@ -1,4 +1,4 @@
-"""Which dtype operands meet in, by torch's rules: a tensor has more say than a scalar of the same category.
+"""Type promotion by torch's rules: a tensor has priority over a scalar of the same category.
 
 rlx promotes `i64 + f32` to f64 as NumPy does, torch to f32; so handlers cast by these rules, and rlx has nothing left to promote.
 """
@@ -28,12 +28,12 @@ def is_complex(x: Any) -> bool:
 
 
 def is_integer(x: Any) -> bool:
-    """Whether the elements are integers; bool is none."""
+    """Return whether the elements are integers; bool is not."""
     return x.dtype.kind in ("int", "uint")
 
 
 def floating(x: Any) -> Any:
-    """`x`, or as f32 what is integer or bool."""
+    """Return `x`, converted to f32 if it is integer or bool."""
     x = as_value(x)
     return x if _RANK[x.dtype.kind] > 1 else rlx.astype(x, rlx.f32)
 
@@ -77,7 +77,7 @@ def _of_number(x: Any) -> DType:
 
 
 def _outranked(higher: DType, lower: DType) -> DType:
-    """What a dtype of more say becomes beside one of less: another only if the category is higher."""
+    """Return the promotion of a dtype of higher priority and one of lower, which matters only if its category is higher."""
     if _RANK[lower.kind] <= _RANK[higher.kind]:
         return higher
     if lower.kind == "complex" and higher.kind == "float":

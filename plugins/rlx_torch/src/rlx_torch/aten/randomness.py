@@ -1,4 +1,4 @@
-"""Random numbers, drawn from a key that whoever runs the program passes; torch's own stream is another one."""
+"""Random numbers, generated from a key that the program's caller passes; they differ from torch's generator."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def _resized_sizes(x: Any, sizes: Any, factors: Any) -> tuple[Any, ...]:
 
 
 def _is_ratio(x: Any, sizes: Sequence[Any], factors: Any) -> bool:
-    """Whether a factor says no more than the sizes do; torch computes positions with the factor where it is given."""
+    """Return whether a factor is consistent with the sizes; torch computes positions with the factor if it is given."""
     if factors is None:
         return True
     return all(f is None or n * f == size for n, size, f in zip(x.shape[2:], sizes, factors, strict=False))
@@ -46,7 +46,7 @@ def _smooth(method: str) -> Any:
 
 
 def _by_sizes(function: Any) -> Any:
-    """The overloads that give one factor an axis apart."""
+    """Return a handler for the overloads with one factor per axis as separate arguments."""
 
     def resize(x: Any, sizes: Any, *rest: Any) -> Any:
         aligned = () if function is _nearest else rest[:1]

@@ -96,11 +96,11 @@ PYTHON: Final[dict[str, Callable[..., Any]]] = {
     "torch.sym_float": lambda x: float(x) if isinstance(x, int | float) else x,
     "torch.sym_sum": lambda sizes: sum(sizes[1:], sizes[0]),
 }
-"""What graphs call besides ops: Python's operators on sizes, and torch's names for them."""
+"""Callables in graphs other than ops: Python's operators on sizes, and torch's names for them."""
 
 
 def _stride(x: Any, dim: int) -> Any:
-    """Of a dense tensor, the only order that there is here."""
+    """Return the stride of a dense tensor, the only layout here."""
     return product(x.shape[dim % x.ndim + 1 :])
 
 

@@ -74,7 +74,7 @@ def median_of_all(x: Any) -> Any:
 
 @aten("nanmedian.dim")
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
-    """The lower of the two in the middle of what is not NaN, which sorting puts last; NaN where nothing else is."""
+    """The lower median of the elements that are not NaN, which sorting puts last; NaN if all are NaN."""
     if not is_float(x) or not x.ndim:
         return median(x, dim, keepdim)
     axis = dim % x.ndim
@@ -92,7 +92,7 @@ def nanmedian_of_all(x: Any) -> Any:
 
 @aten("histc")
 def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """Counts of the dtype of `x`; without limits they are the least and the largest element, and 1 apart if those are one."""
+    """A histogram in the dtype of `x`; by default the limits are the extremes, extended by 1 if equal."""
     if min == max:
         low, high = rlx.min(x), rlx.max(x)
         apart = convert(low == high, x.dtype)

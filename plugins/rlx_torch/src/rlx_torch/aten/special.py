@@ -39,7 +39,7 @@ rows(
 
 @aten("gcd", "prims::gcd")
 def gcd(a: Any, b: Any) -> Any:
-    """By Euclid's steps, of all elements until the last is done."""
+    """The greatest common divisor by Euclid's algorithm, for all elements until the last is done."""
     a, b = rlx.broadcast_arrays(*(rlx.abs(v) for v in meet(a, b)))
 
     def step(pair: Any) -> Any:

@@ -1,7 +1,7 @@
 """The table of handlers: one function of rlx values for each overload of an ATen op, by the overload's name.
 
-A handler has the parameters of the op's schema. What only says how torch stores a result (device, layout, memory format) never
-reaches it, and torch's dtypes arrive as rlx's.
+A handler has the parameters of the op's schema. Arguments that only describe the storage of a result (device, layout, memory
+format) are removed before, and torch's dtypes are converted to rlx's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TABLE: Final[dict[str, Handler]] = {}
 """Overload (`add.Tensor`) → what computes it."""
 
 DRAWS: Final[set[str]] = set()
-"""Overloads that draw random numbers, so that whoever runs them passes a key."""
+"""Overloads that generate random numbers, so that their caller passes a key."""
 
 
 def aten(*overloads: str, draws: bool = False) -> Callable[[F], F]:

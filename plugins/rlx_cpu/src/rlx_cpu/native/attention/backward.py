@@ -1,4 +1,5 @@
-"""Attention backward as a native kernel: `backward_tiles.py` is what a thread does, `sized_backward.py` the one for any batch."""
+"""Attention backward as a native kernel: `backward_tiles.py` has the per-thread code, `sized_backward.py` is for dynamic
+shapes."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.FunctionAr
 
 
 def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.LlvmValue) -> None:
-    """Nothing depends on the bias: its cotangent is 0."""
+    """Set the bias's cotangent to 0: the result does not depend on the bias."""
     place = plan.layout.results[DBIAS]
     at, stored = ScoresStrides.of(place, is_mask=False), Stored(plan.simd, place.type.dtype)
     start = pointer_at(b, buffers, len(plan.layout.operands) + DBIAS)

@@ -1,4 +1,4 @@
-"""What attention backward decides besides before any code is made: blocks, segments, scratch memory."""
+"""Decisions of attention backward before code generation: blocks, segments, scratch memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _KEY_ROWS: Final = "key_rows"
 
 @frozen
 class BackwardCut:
-    """How the row tiles of a head's queries are dealt out.
+    """The partition of the row tiles of a head's queries.
 
     Attributes:
         group: Row tiles of a block of queries.
         blocks: Blocks of queries of a head.
-        segments: Into how many parts an item is cut.
+        segments: Number of segments into which an item is split.
         key_rows: Row tiles of dk and dv.
     """
 
@@ -57,12 +57,12 @@ class BackwardCut:
 
     @classmethod
     def for_all(cls, cut_: AttentionCut, *, has_segments: bool) -> BackwardCut:
-        """The cut of a problem of unknown sizes, which `numbers` says."""
+        """Return the partition of a problem of unknown sizes, which are the run-time values of `numbers`."""
         return cls(_GROUP, _BLOCKS, _SEGMENTS if has_segments else 1, unknown_cut(_KEY_ROWS, cut_.rows.most))
 
     @property
     def numbers(self) -> dict[str, int]:
-        """What the unknown numbers are for known sizes."""
+        """Values of the unknown numbers for known sizes."""
         dealt = {"queries_group": self.group, "queries_blocks": self.blocks, "queries_segments": self.segments}
         return {**dealt, **numbers(_KEY_ROWS, self.key_rows)}
 
@@ -75,10 +75,10 @@ def products_of(problem: AttentionProblem) -> int:
 
 @frozen(eq=False)
 class Head:
-    """What the code of one query head is built from: its operands, results and the thread's memory.
+    """Context for the code of one query head: operands, results and per-thread memory.
 
     Attributes:
-        dw: Where the head's cotangents of logits go, if a bias wants them.
+        dw: Address of the head's cotangents of logits, if a bias needs a gradient.
     """
 
     batch: ir.LlvmValue
@@ -138,7 +138,7 @@ class BackwardPlan(AttentionPlan):
 
     @property
     def segments(self) -> int:
-        """Into how many parts an item is cut."""
+        """Number of segments of an item."""
         return self.dealt.segments
 
     @property
@@ -148,18 +148,18 @@ class BackwardPlan(AttentionPlan):
 
     @property
     def uses_threads(self) -> bool:
-        """Whether threads share it; where sizes are not known, every call says so."""
+        """Whether the work is split over threads; with unknown sizes this is decided per call."""
         products = products_of(self.problem)
         return not is_known(products) or products >= self.simd.isa.machine.serial_products
 
     @property
     def parts(self) -> int:
-        """Into how many parts it is cut; 0 where every call says so."""
+        """The number of parts into which the work is split; 0 if this is decided per call."""
         items = self.items * self.segments
         return max(1, min(MOST_PARTS, items)) if is_known(items) else 0
 
     def is_uniform(self, logits: Logits) -> bool:
-        """Whether a row without a visible key spreads its weight over all of them."""
+        """Return whether a row without a visible key spreads its weight over all of them."""
         return self.op.empty_row == "uniform" and logits.may_hide
 
     # -------------------------------------------------------------------------------------- memory
@@ -211,6 +211,6 @@ class BackwardPlan(AttentionPlan):
 
     @property
     def shared(self) -> int:
-        """Bytes of what one phase leaves to the next: sums of segments, and cotangents of all logits for a bias."""
+        """Bytes passed from one phase to the next: sums of segments, and cotangents of all logits for a bias."""
         p = self.problem
         return self.segment_sums + (p.batch * p.heads * self.logits_nbytes if self.bias is not None else 0)

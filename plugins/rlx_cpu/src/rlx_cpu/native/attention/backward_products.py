@@ -1,4 +1,4 @@
-"""The five products of attention backward: u and dp of a block of queries, and what it gives to dq, dk and dv."""
+"""The five products of attention backward: u and dp of a block of queries, and its contributions to dq, dk and dv."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BackwardProducts:
 
     Args:
         plan: The choices.
-        name: What functions' names begin with.
+        name: Prefix of functions' names.
     """
 
     def __init__(self, plan: BackwardPlan, name: str) -> None:
@@ -144,7 +144,7 @@ class BackwardProducts:
         }
 
     def _emitted(self, kernel: Microkernel, name: str) -> ir.Function:
-        """Its function, or that of an equal one: two products often differ in their operands alone."""
+        """Return the product's function, or that of an equal product: products often differ only in their operands."""
         result = kernel.result
         same = (kernel.rows, kernel.vectors, kernel.a_strides, kernel.right, result.strides, result.columns)
         key = *same, result.stored.dtype, kernel.words.stored.dtype, kernel.accumulates

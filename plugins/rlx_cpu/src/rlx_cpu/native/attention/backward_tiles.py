@@ -1,10 +1,10 @@
 """Attention backward: dq, dk and dv of one key head after the other, with the weights recomputed block by block.
 
-An item is a batch entry and a key head with all query heads that share it. Where items are few, the blocks of queries of each are
-dealt out to segments, which add up dk and dv apart; a second phase adds the segments in order, so that who did which changes
-nothing. For each block of queries: weights p from the logits, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `du = s·slope·dw`; then
-`dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and du by columns where they lie. A bias has all dw
-written out, and summed by the second phase.
+An item is a batch entry and a key head with all query heads that share it. If there are few items, the blocks of queries of
+each are distributed to segments, which accumulate dk and dv separately; a second phase adds the segments in order, so the
+result does not depend on the assignment to threads. For each block of queries: weights p from the logits, `dp = do·vᵀ`,
+`dw = p·(dp - Σ p·dp)`, `du = s·slope·dw`; then `dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and
+du by columns in place. For a bias, all dw are written to memory and summed by the second phase.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Backward"]
 
 @frozen(eq=False)
 class Pointers:
-    """Where the operands and results begin, by their positions, and the memory that threads share."""
+    """Start addresses of the operands and results, by their positions, and the memory shared by threads."""
 
     operands: Mapping[int, ir.LlvmValue]
     results: Mapping[int, ir.LlvmValue]
@@ -58,12 +58,12 @@ class SharedHead:
     memory: dict[str, ir.LlvmValue]
 
     def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a head of an operand begins."""
+        """Return the start address of a head of an operand."""
         at = plan.operand(position)
         return offset(b, self.pointers.operands[position], (self.batch, at.batch), (head, at.head))
 
     def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a head of a result begins."""
+        """Return the start address of a head of a result."""
         at = plan.result(position)
         return offset(b, self.pointers.results[position], (self.batch, at.batch), (head, at.head))
 
@@ -114,7 +114,7 @@ class Backward:
         return ir.Function(self.plan.simd.module, KERNEL, name)
 
     def _clear(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> None:
-        """Nothing attends to anything: all cotangents are 0."""
+        """Set all cotangents to 0, for an attention without keys or queries."""
         plan, p = self.plan, self.plan.problem
         zero = number(plan.simd, 0.0)
         for i, (heads, positions, features) in enumerate(

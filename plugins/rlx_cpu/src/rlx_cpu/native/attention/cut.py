@@ -1,4 +1,4 @@
-"""How attention is cut up: a head's queries into row tiles and its keys into panels, as in a matrix product."""
+"""The blocking of attention: a head's queries into row tiles and its keys into panels, as in a matrix product."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class AttentionCut:
 
     @classmethod
     def for_all(cls, problem: AttentionProblem, isa: Isa) -> AttentionCut:
-        """The cut of a problem of unknown sizes, which `numbers` says."""
+        """Return the partition of a problem of unknown sizes, which are the run-time values of `numbers`."""
         lanes, sizes, tile = isa.lanes(problem.dtype), isa.machine.attention, _any_size(problem, isa)
         known = cls._with(evolve(problem, batch=1, queries=tile.rows, keys=tile.vectors * lanes), isa, tile)
         rows, panels = unknown_cut("queries", tile.rows), unknown_cut("keys", tile.vectors)
         return cls(problem, sizes, lanes, rows, panels, _BLOCK, known.outputs, _GROUP)
 
     def numbers(self, problem: AttentionProblem, isa: Isa) -> tuple[AttentionCut, dict[str, int]]:
-        """The same cut of a problem of known sizes, and what the unknown numbers are for it."""
+        """Return the same partition for a problem of known sizes, and the values of the unknown numbers for it."""
         known = self._with(problem, isa, _any_size(self.problem, isa))
         cuts = {**numbers("queries", known.rows), **numbers("keys", known.panels)}
         return known, {**cuts, "block": known.block, "group": known.group}
@@ -78,7 +78,7 @@ class AttentionCut:
         p, lanes, sizes = problem, isa.lanes(problem.dtype), isa.machine.attention
         rows = cut(p.queries, tile.rows)
         panels = cut(-(-p.keys // lanes), tile.vectors)
-        # As many accumulators as registers allow beside one vector of A and one of B for each column.
+        # As many accumulators as fit into registers together with one vector of A and one of B for each column.
         most = min((isa.registers - 1) // (tile.rows + 1), 8)
         block = max(1, sizes.row_nbytes // (panels.size * lanes * p.dtype.itemsize))
         group = sizes.tiles
@@ -103,7 +103,7 @@ class AttentionCut:
 
     @property
     def parts(self) -> int:
-        """Into how many parts the items are cut: heads that share keys stay together where there are enough of them."""
+        """Number of parts of the items: heads that share keys stay together if there are enough of them."""
         shared = self.problem.batch * self.problem.kv_heads
         return max(1, min(MOST_PARTS, shared if shared >= self.sizes.fewest_parts else self.items))
 

@@ -1,4 +1,4 @@
-"""Attention forward as a native kernel: `forward_tiles.py` is what a thread does, `sized.py` the form for all sizes."""
+"""Attention forward as a native kernel: `forward_tiles.py` has the per-thread code, `sized.py` the dynamic-shape form."""
 
 from __future__ import annotations
 

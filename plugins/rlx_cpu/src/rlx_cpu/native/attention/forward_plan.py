@@ -1,4 +1,4 @@
-"""What attention forward decides besides before any code is made: which operands are read where they lie, and scratch memory."""
+"""Decisions of attention forward before code generation: which operands are read in place, and scratch memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AttentionTile", "ForwardPlan"]
 
 @frozen(eq=False)
 class AttentionTile:
-    """What the code of one row tile is built from: whose rows it has, its operands, and the thread's memory."""
+    """Context for the code of one row tile: its rows, its operands, and the per-thread memory."""
 
     at: ScoreRows
     rows: int

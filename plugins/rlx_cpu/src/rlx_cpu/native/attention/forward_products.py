@@ -22,7 +22,7 @@ class ForwardProducts:
 
     Args:
         plan: The choices.
-        name: What functions' names begin with.
+        name: Prefix of functions' names.
         buffers: The kernel's argument.
     """
 

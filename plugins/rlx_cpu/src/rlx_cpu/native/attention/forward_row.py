@@ -94,7 +94,7 @@ def _weigh(
 
 @frozen(eq=False)
 class _Pivot:
-    """A row's maximum before this block of keys and now, and what is subtracted from its scores, in all lanes."""
+    """A row's maximum before and after this block of keys, and the value subtracted from its scores, in all lanes."""
 
     before: ir.LlvmValue
     now: ir.LlvmValue
@@ -155,7 +155,7 @@ def _add_values(b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir
 def _sum(
     b: ir.IRBuilder, plan: ForwardPlan, tile: AttentionTile, row: ir.LlvmValue, column: ir.LlvmValue
 ) -> ir.LlvmValue:
-    """Where the sums of a row are, from `column` on."""
+    """Return the address of the sums of a row, from `column` on."""
     return offset(b, tile.sums, (row, plan.sum_nbytes), (column, plan.simd.itemsize))
 
 

@@ -26,13 +26,13 @@ FAR_NBYTES: Final = 1024
 class ByPosition:
     """A head's `[positions, features]` as the right side of a product: in place, or packed.
 
-    It stays where it lies if features are contiguous, unless many tiles read rows that lie far apart: each is on a page of its
-    own then, and they compete for the same few sets of L1 (1024 positions 8 KiB apart: twice the time).
+    It is used in place if features are contiguous, unless many tiles read rows with a large stride: each row is then on a
+    separate page, and the rows compete for the same few sets of L1 (1024 positions 8 KiB apart: twice the time).
 
     Attributes:
         words: The elements in memory and in registers.
         panels: Its features in vectors.
-        tiles: How many tiles of the left side read all of it.
+        tiles: Number of tiles of the left side that read all of it.
     """
 
     words: Words
@@ -99,7 +99,7 @@ class ByPosition:
     def panel(
         self, b: ir.IRBuilder, head: ir.LlvmValue, start: ir.LlvmValue, position: ir.LlvmValue, vectors: int
     ) -> ir.LlvmValue:
-        """Where the panel that begins with vector `start` has its row `position`."""
+        """Return the address of row `position` of the panel that begins with vector `start`."""
         if self.is_direct:
             column = times(b, start, self.simd.lanes)
             return offset(b, head, (column, self.strides.feature), (position, self.strides.position))

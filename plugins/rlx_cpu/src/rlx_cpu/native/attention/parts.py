@@ -1,7 +1,7 @@
-"""What attention forward and backward are built from: the logits of a row, and small words for loops over rows.
+"""Shared code of attention forward and backward: the logits of a row, and helpers for loops over rows.
 
-Both passes compute their scores through `Logits`, so they cannot disagree about a scale, a cap, a bias or a mask; what those do
-to a score is said by the problem (`codegen.attention_scores`), for every target.
+Both passes compute their scores through `Logits`, so they agree on scale, cap, bias and mask; `codegen.attention_scores`
+defines the effect of these on a score, for every target.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fitting_dtypes(node: Node) -> bool:
 
 @frozen(eq=False)
 class ScoreRows:
-    """Which rows of scores: of a batch entry and a head, from query `first` on."""
+    """A range of rows of scores: batch entry, head, and first query."""
 
     batch: ir.LlvmValue
     head: ir.LlvmValue
@@ -51,7 +51,7 @@ class ScoreRows:
 
 @frozen(eq=False)
 class Logits:
-    """How products of queries and keys become what the softmax sees: the problem's own `Scores`, for vectors of keys.
+    """Compute the softmax's input from products of queries and keys: the problem's `Scores`, for vectors of keys.
 
     Attributes:
         buffers: The kernel's argument.
@@ -106,10 +106,10 @@ class Logits:
 
     @property
     def _integer(self) -> ir.IntType:
-        """What holds every position that scores compare: half as wide as addresses, but for a window beyond all bounds."""
+        """The integer type of positions in scores: half as wide as addresses, except for a window beyond all bounds."""
         sizes, terms = self.problem.sizes, self.problem.scores.kernel.values
         if not all(map(is_known, sizes)):
-            return I32  # whoever binds them sees to it
+            return I32  # the binding checks the range
         largest = max((sizes[t.axis] + abs(t.offset) for t in terms if isinstance(t, Index)), default=0)
         return I32 if largest < 1 << 31 else I64
 

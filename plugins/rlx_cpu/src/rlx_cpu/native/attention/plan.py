@@ -1,4 +1,4 @@
-"""What attention forward and backward decide alike before any code is made: the elements, and where operands and results lie."""
+"""Shared decisions of attention forward and backward before code generation: element types and layouts."""
 
 from __future__ import annotations
 

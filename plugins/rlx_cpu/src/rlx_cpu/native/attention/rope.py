@@ -1,7 +1,7 @@
-"""Rotary embedding as native code: every pair of features is read once, turned in registers and written once.
+"""Rotary embedding as native code: every pair of features is read once, rotated in registers and written once.
 
 A unit is one position of one sequence. Its row of the tables serves all heads; a position outside the tables is reported and
-its features are not written. Rounding is that of the decomposition: two products and a sum, narrow floats in f32.
+its features are not written. Rounding is as in the decomposition: two products and a sum, narrow floats in f32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ X, COS, SIN, POSITIONS = range(4)
 
 @frozen
 class Heads:
-    """Byte strides of an operand or result of any layout, with heads and features apart."""
+    """Byte strides of an operand or result of any layout, with separate strides of heads and features."""
 
     place: Place
     batch: int
@@ -50,12 +50,12 @@ class Heads:
 
 @frozen(eq=False)
 class Turner:
-    """Code that turns the features of one head.
+    """Code that rotates the features of one head.
 
     Attributes:
-        x, y: What is read and written.
+        x, y: The operand and the result.
         tables: cos and sin.
-        sign: Of the sine: -1 turns back.
+        sign: Sign of the sine; -1 is the inverse rotation.
     """
 
     builder: ir.IRBuilder
@@ -134,7 +134,7 @@ class Turner:
 
 
 def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Pairs of features turned by the angle of their position, all heads at once."""
+    """Rotate pairs of features by the angle of their position, for all heads."""
     op = node.op
     assert isinstance(op, Rotation), "registered for rotations"
     operands = (*layout.operands, None)  # positions may be absent, or not even be an operand

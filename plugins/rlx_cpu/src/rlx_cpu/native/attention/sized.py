@@ -43,7 +43,7 @@ class AttentionForm:
     """Attention for all sizes.
 
     Attributes:
-        layout: Where operands and results lie, for all sizes.
+        layout: Layout of operands and results, for all sizes.
     """
 
     op: Attention
@@ -53,7 +53,7 @@ class AttentionForm:
 
     @cached_property
     def workspace(self) -> Dim:
-        """Bytes of a thread's memory; asked for only where rows are known."""
+        """Bytes of a thread's memory; read only if rows are known."""
         return self._plan(ir.Module("form")).workspace
 
     @property
@@ -78,7 +78,7 @@ class AttentionForm:
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
-        return evolve(Forward(self._plan(module), name).emit(), workspace=0)  # every call says its own
+        return evolve(Forward(self._plan(module), name).emit(), workspace=0)  # passed in every call
 
     def _plan(self, module: ir.Module) -> ForwardPlan:
         words = Words(Stored(Simd(module, self.isa, self.cut.problem.dtype), self.layout.results[0].type.dtype))
@@ -86,7 +86,7 @@ class AttentionForm:
 
     @property
     def has_known_rows(self) -> bool:
-        """Whether it is known how far apart the positions and the features of a head are."""
+        """Whether the strides of the positions and of the features of a head are known."""
         plan = self._plan(ir.Module("form"))
         heads = (*(plan.operand(i) for i in (Q, K, V)), plan.result(Q))
         return all(is_known(s) for at in heads for s in (at.position, at.feature))

@@ -1,7 +1,7 @@
-"""Attention backward whose batch, queries and keys come with the call.
+"""Attention backward with batch, queries and keys as run-time arguments.
 
-Tiles come in every height up to one, and rows of weights lie as far apart as the call says. What is added up is added in the
-order of code for the size, wherever that has tiles of the same kind: from two vectors of keys on.
+Tiles have every height up to the maximum, and the row stride of the weights is a run-time argument. The order of summation is
+that of code for the known size if both have tiles of the same kind, which is so from two vectors of keys on.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class AttentionBackwardForm:
     """Attention backward for all sizes.
 
     Attributes:
-        layout: Where operands and results lie, for all sizes.
-        cut, dealt: With unknown numbers.
+        layout: Layout of operands and results, for all sizes.
+        cut, dealt: Partitions with unknown numbers.
     """
 
     op: AttentionBackward
@@ -52,7 +52,7 @@ class AttentionBackwardForm:
 
     @cached_property
     def nbytes(self) -> tuple[Dim, Dim]:
-        """Bytes of a thread's memory, and of what threads share; asked for only where rows are known."""
+        """Bytes of a thread's memory, and of memory shared by threads; read only if rows are known."""
         plan = self._plan(ir.Module("form"))
         return plan.own, plan.shared
 
@@ -82,7 +82,7 @@ class AttentionBackwardForm:
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         emitted = Backward(self._plan(module), name).emit()
-        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
     def _plan(self, module: ir.Module) -> BackwardPlan:
         words = Words(Stored(Simd(module, self.isa, self.cut.problem.dtype), self.layout.results[0].type.dtype))
@@ -90,7 +90,7 @@ class AttentionBackwardForm:
 
     @property
     def has_known_rows(self) -> bool:
-        """Whether it is known how far apart the positions and the features of a head are."""
+        """Whether the strides of the positions and of the features of a head are known."""
         plan = self._plan(ir.Module("form"))
         heads = (*(plan.operand(i) for i in (Q, K, V, DY)), *(plan.result(i) for i in (Q, K, V)))
         return all(is_known(s) for at in heads for s in (at.position, at.feature))

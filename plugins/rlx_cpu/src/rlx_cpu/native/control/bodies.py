@@ -26,11 +26,12 @@ __all__ = ["Body", "BodyMemory", "BodyStep", "move", "whole"]
 
 @frozen(eq=False)
 class BodyStep:
-    """A step of a body: its function, and where its addresses stand in the table.
+    """A step of a body: its function, and the index of its addresses in the table.
 
     Attributes:
-        packs: By the step's own packs, which of the outer step's it lies in, and the bytes from one round's to the next's.
-        held: Where each held operand lies in the room for them.
+        packs: For each pack of the step, the index of the outer step's pack that contains it, and its stride in bytes per
+            iteration.
+        held: Offset of each hoisted pack in the memory for them.
     """
 
     step: Step
@@ -46,15 +47,15 @@ class BodyStep:
 
 @frozen(eq=False)
 class BodyMemory:
-    """Memory that a body's calls are given, and who calls.
+    """Memory that is passed to a body's calls, and the calling thread.
 
     Attributes:
-        arena: Of the plan.
-        scratch: Where the threads' own memory begins; what all share lies before it.
-        held: Of packed operands.
-        packs: Addresses of the step's own packs.
+        arena: Arena of the plan.
+        scratch: Start of the per-thread memory; the shared memory precedes it.
+        held: Memory of packed operands.
+        packs: Addresses of the outer step's packs.
         thread, team: The last two arguments of the step's function.
-        status: The step's status words, if it has some.
+        status: The step's status words, if it has any.
     """
 
     arena: ir.LlvmValue
@@ -73,8 +74,8 @@ class Body:
     Attributes:
         lir: The plan.
         steps: Its steps with elements, in order.
-        words: How many addresses there are.
-        table: Where they stand, once there is a function for them.
+        words: Number of addresses.
+        table: The table of addresses, once there is a function for them.
         statuses: The status words of steps, and what these report.
     """
 
@@ -88,7 +89,7 @@ class Body:
 
     @property
     def workspace(self) -> int:
-        """Bytes of a thread that the functions need besides the plan's own."""
+        """Bytes per thread that the functions need in addition to the plan's workspace."""
         return max((s.emitted.workspace_stride for s in self.steps), default=0)
 
     @property
@@ -111,7 +112,7 @@ class Body:
         return any(s.emitted.polls for s in self.steps)
 
     def begin(self, b: ir.IRBuilder, room: BodyMemory, inputs: Sequence[ir.LlvmValue]) -> None:
-        """Fill the table, given the addresses of the graph's inputs, and pack what is held."""
+        """Fill the table from the addresses of the graph's inputs, and pack the hoisted operands."""
         self.room = room
         with b.goto_entry_block():
             self.table = b.alloca(I64, max(self.words, 1))
@@ -198,11 +199,11 @@ class Body:
         return self._base(b, at, room, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
 
     def placed(self, number: int) -> Alias:
-        """Where an output lies."""
+        """Return the location of an output."""
         return placement(self.lir.graph.outputs[number], self.lir.aliases)
 
     def is_input(self, number: int, source: int) -> bool:
-        """Whether an output is nothing but an input as it is."""
+        """Return whether an output is nothing but an input as it is."""
         value, at = self.lir.graph.outputs[number], self.placed(number)
         root = self.lir.graph.inputs[source]
         return (

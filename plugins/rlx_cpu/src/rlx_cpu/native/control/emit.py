@@ -1,10 +1,10 @@
-"""The functions of `If`, `While` and `Scan`: one thread goes round, and calls the functions of the bodies' steps.
+"""The functions of `If`, `While` and `Scan`: one thread runs the loop and calls the functions of the bodies' steps.
 
-Threads that wait for it take parts of those steps that are worth it (`llvm.team`). What is the same in every round is
-packed before the first: with the parameters if it is bound, else by the function itself.
+Waiting threads execute parts of those steps that are large enough (`llvm.team`). Loop-invariant operands are packed before the
+first iteration: with the parameters if they are bound, else by the function itself.
 
-Carries live in the results: each step reads them there, and its own are copied there when it is over. Those that are others'
-carries as they were (`a, b = b, a`) are copied aside first.
+Carries are stored in the results: each iteration reads them there, and its new carries are copied there at its end. Carries
+that are permutations of old carries (`a, b = b, a`) are first copied to temporary memory.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = ["emit_control"]
 
 @frozen(eq=False)
 class LoopFrame:
-    """A function under construction, and what it was given.
+    """A function under construction, and its arguments.
 
     Attributes:
-        kinds: Of its own fault's kinds, which is the first one of a step's fault, from 0 on.
+        kinds: For each kind of its fault, the index of the first kind of a step's fault, from 0 on.
     """
 
     b: ir.IRBuilder
@@ -128,16 +128,16 @@ def emit_control(
     name: str,
     emit: EmitStep,
 ) -> Emitted:
-    """The function of a step that holds graphs.
+    """Emit the function of a step with nested graphs.
 
     Args:
-        module: Where it goes.
-        node: What it computes.
-        layout: Of its operands and results.
-        plans: Of its graphs, by attribute.
-        offset: Bytes from the step's workspace to where the graphs' memory begins.
-        isa: What it is for.
-        name: The function's.
+        module: The module to add it to.
+        node: The step's node.
+        layout: Layout of its operands and results.
+        plans: Plans of its graphs, by attribute.
+        offset: Bytes from the step's workspace to the graphs' memory.
+        isa: The target instruction set.
+        name: The function's name.
         emit: Adds the function of a step of a graph.
     """
     bodies = Bodies(module, name, emit)
@@ -199,7 +199,7 @@ def _numbered(steps: Iterable[Fault]) -> tuple[list[Fault], dict[Fault, int]]:
 
 
 def origins(op: Op, plan: Lir, layout: Layout) -> list[InputOrigin]:
-    """Where the inputs of one of an op's graphs come from."""
+    """Return the origins of the inputs of one of an op's graphs."""
     bound = [place is not None and place.is_bound for place in layout.operands]
     count = len(plan.graph.inputs)
     if isinstance(op, If):
@@ -295,7 +295,7 @@ def _enter(f: LoopFrame, carries: int, body: Body) -> None:
 
 
 def _crossing(body: Body, carries: int) -> list[int]:
-    """The carries that are made of others' bytes, which are about to be written."""
+    """Return the carries whose new values share memory with other carries, which are about to be written."""
     own = body.lir.graph.inputs[:carries]
     return [
         number

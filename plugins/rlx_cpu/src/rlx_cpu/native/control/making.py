@@ -1,4 +1,4 @@
-"""From the plan of a graph inside a step to its functions, and to what is packed for them."""
+"""From the plan of a nested graph to its functions and their packed operands."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Bodies", "InputOrigin"]
 
 @frozen
 class InputOrigin:
-    """Where an input of a graph comes from.
+    """The origin of an input of a graph.
 
     Attributes:
-        operand: Of the step that holds the graph; `None` for what is carried.
-        rounds: For what is another element in every round, how many there are.
+        operand: Operand of the outer step; `None` for a carry.
+        rounds: For an input that is indexed by the iteration, the number of iterations.
         is_bound: Whether the operand is the same in every run.
-        is_held: Whether it pays to pack it before the first round.
+        is_held: Whether packing it before the first iteration is worthwhile.
     """
 
     operand: int | None = None
@@ -37,16 +37,16 @@ class InputOrigin:
 
 
 class Bodies:
-    """Makes the bodies of one step: equal steps in them are one function.
+    """Creates the bodies of one step; equal steps in them share a function.
 
     Args:
-        module: Where functions go.
-        name: What their names begin with.
-        emit: Adds one.
+        module: The module to add functions to.
+        name: Prefix of their names.
+        emit: Emits the function of a step.
 
     Attributes:
-        packs: Of the step that holds the graphs: every operand that a step of them wants packed.
-        held: Bytes of what is packed before the first round.
+        packs: Packs of the outer step: every operand that a nested step requires to be packed.
+        held: Bytes of the operands that are packed before the first iteration.
     """
 
     def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
@@ -60,7 +60,7 @@ class Bodies:
         """The body of a plan, its functions in the module.
 
         Args:
-            origins: Of its graph's inputs.
+            origins: Origins of its graph's inputs.
         """
         sources = dict(zip(lir.graph.inputs, origins, strict=True))
         steps: list[BodyStep] = []
@@ -86,7 +86,7 @@ class Bodies:
         return Body(lir, tuple(steps), words, constants)
 
     def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> tuple[int, int]:
-        """Which pack of the outer step a step's pack is, or is a round's of, and the bytes from one round's to the next's."""
+        """Return the outer step's pack that contains a step's pack, and the latter's stride in bytes per iteration."""
         value = step.node.operands[pack.operand]
         assert value is not None, "a pack is of an operand that is there"
         at = placement(value, lir.aliases)
@@ -119,7 +119,7 @@ class Bodies:
 
 
 def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, InputOrigin]) -> Layout:
-    """Where the operands and results of a body's step lie, and which of them are the same, or others, in every round or run."""
+    """Return the layout of a body's step, with the operands that are invariant or indexed in the loop, or bound."""
 
     def known(value: Value | None) -> Place | None:
         if value is None:

@@ -1,12 +1,13 @@
-"""One stage of a transform: butterflies of four elements that are a quarter of the transform apart, each times a root of unity.
+"""One stage of a transform: radix-4 butterflies, each multiplied by a twiddle factor.
 
-A transform of n elements goes through stages with s = 1, 4, 16, … (Stockham's order: each stage leaves its results where the next
-one finds neighbours, so nothing is reversed at the end). With m = n/(4·s), for each p < m and q < s
+A transform of n elements consists of stages with s = 1, 4, 16, … (Stockham's autosort order: no final digit reversal). With m =
+n/(4·s), for each p < m and q < s
 
     y[q + s·(4p + k)] = exp(∓2πi·p·k / 4m) · Σ_j x[q + s·(p + m·j)] exp(∓2πi·j·k / 4)
 
-The places of x that a vector holds are always neighbours: q goes through them, and while s is less than a vector, p does too;
-the four results are then dealt out in groups of s by shuffles. Between stages real and imaginary parts lie apart.
+The elements of x in one vector are always contiguous: q is the inner index, and while s is less than a vector, p is included;
+the four results are then interleaved in groups of s by shuffles. Between stages, real and imaginary parts are stored in
+separate planes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Interleaved", "Planes", "Stages"]
 
 @frozen(eq=False)
 class Number:
-    """Complex numbers, one a lane."""
+    """Complex numbers, one per lane."""
 
     re: ir.LlvmValue
     im: ir.LlvmValue
@@ -76,10 +77,10 @@ class Stages:
     """The stages of transforms of n elements, while their function is emitted.
 
     Attributes:
-        module: Where it is.
-        name: What the names of its parts begin with.
-        element: The type of real and imaginary parts, and `dtype`, NumPy's word for it.
-        lanes: Of a vector; at most n/4.
+        module: The module under construction.
+        name: Prefix of the names of its globals.
+        element: The type of real and imaginary parts; `dtype` is the NumPy dtype.
+        lanes: Lanes of a vector; at most n/4.
         n: Elements, a power of two.
         is_inverse: The direction.
     """
@@ -108,7 +109,8 @@ class Stages:
         return b.shuffle_vector(x, y, ir.LlvmConstant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
     def run(self, b: ir.IRBuilder, source: Interleaved, rooms: Sequence[Planes], to: Interleaved, scale: float) -> None:
-        """All stages of one transform, from `source` through `rooms` in turn to `to`; each result times `scale`."""
+        """Run all stages of one transform, from `source` through `rooms` alternately to `to`; results are multiplied by
+        `scale`."""
         s, turn = 1, 0
         here: Memory = source
         while 4 * s < self.n:
@@ -126,7 +128,7 @@ class Stages:
     # ------------------------------------------------------------------------------------------ the stages
 
     def _dealing(self, b: ir.IRBuilder, source: Memory, to: Planes, s: int) -> None:
-        """A stage whose vectors hold several p: its results are dealt out in groups of s."""
+        """Emit a stage whose vectors contain several p: its results are interleaved in groups of s."""
         lanes, quarter, groups = self.lanes, self.n // 4, self.lanes // s
         roots = self._roots(s, groups)
         repeated = [group for group in range(groups) for _ in range(s)]

@@ -46,9 +46,9 @@ class TransformRows:
     """Rows that are transformed each for itself.
 
     Attributes:
-        count: How many.
+        count: Number of rows.
         n: Elements of a row.
-        dtype: Of real and imaginary parts.
+        dtype: Dtype of real and imaginary parts.
     """
 
     count: int
@@ -72,7 +72,7 @@ class TransformRows:
 
 @native.register(Fft, dtypes="c64 c128", when=is_power_of_two, in_place=(0,), accepts_strides=False, name="transform")
 def emit_transform(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Stages of four, and one of two where the length is no power of four, through two rooms of a thread."""
+    """Radix-4 stages, and one radix-2 stage if the length is no power of four, with two per-thread buffers."""
     op, rows = node.op, TransformRows.of(layout.results[0].type)
     assert isinstance(op, Fft), "registered for it alone"
     element = register_type(rows.dtype)

@@ -1,8 +1,8 @@
-"""Adding at indices, a row of the result at a time: the updates of each row are chained, so that its sum is written once.
+"""Scatter-add by rows of the result: the updates of each row are linked in a list, so that its sum is written once.
 
-Otherwise a table beyond the caches is cleared, and then read and written again for every update. Each thread chains the updates
-of its own rows, from the last to the first, so that a row's first update is its chain's; what is added is added in that order,
-as `scatter.py` does it, and no bit depends on the number of threads.
+Otherwise a table larger than the caches is cleared, and then read and written again for every update. Each thread links the
+updates of its rows, from the last to the first, so that a row's first update heads its list; the order of summation is that of
+`scatter.py`, and no bit depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORD = 4  # bytes of a link
 
 
 def is_worth_chains(problem: Indexing, row: int, machine: CpuMachine) -> bool:
-    """Whether a table with rows of so many bytes is large, and has not many rows without updates.
+    """Return whether a table with rows of so many bytes is large, and has not many rows without updates.
 
     Where a table stays in a core's cache, one update after the other costs little.
     """
@@ -59,8 +59,8 @@ class Chains:
     """Code that adds updates up.
 
     Attributes:
-        dtype: Of the elements; those of two bytes are added in f32 and rounded once.
-        inner: Of those, in a row.
+        dtype: Dtype of the elements; elements of two bytes are added in f32 and rounded once.
+        inner: Elements in a row.
         workspace: Memory for heads and links.
         is_nontemporal: Whether whole vectors go past the caches.
     """
@@ -168,7 +168,7 @@ class Chains:
 
     @contextmanager
     def _chained(self, n: ir.LlvmValue) -> Iterator[ir.LlvmValue]:
-        """What is built inside runs for the number of every update of row `n`, in their order."""
+        """Run the code built inside for the number of every update of row `n`, in order."""
         b = self.builder
         again, body, done = (b.append_basic_block(name) for name in ("chain", "update", "chained"))
         number = variable(b, I64)

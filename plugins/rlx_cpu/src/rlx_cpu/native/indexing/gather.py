@@ -1,6 +1,6 @@
-"""Reading rows at indices, for elements of any dtype: what the loop language leaves out, fills and odd dtypes.
+"""Gather of rows for elements of any dtype: the cases that the loop language omits, fill values and unusual dtypes.
 
-A row is dense on both sides, so it is copied whole; units are blocks of rows.
+A row is contiguous in both buffers, so it is copied as a block; units of work are blocks of rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reader:
     """Code that reads rows.
 
     Attributes:
-        fill: What is read outside, where that is no fault.
+        fill: The value for indices outside of the table, if they are not a fault.
     """
 
     builder: ir.IRBuilder
@@ -105,7 +105,7 @@ class Reader:
         return found
 
     def _move(self, to: ir.LlvmValue, source: ir.LlvmValue, step: int) -> None:
-        """A row from elements `step` bytes apart: the size of one, or 0 for the same again and again."""
+        """Write a row from elements with a stride of `step` bytes: an element's size, or 0 to repeat one element."""
         b, itemsize = self.builder, self.dtype.itemsize
         mover = Rows(b, self.isa, min(itemsize, WIDEST))
         if step:
@@ -141,7 +141,7 @@ def write_gather(module: ir.Module, node: Node, problem: Indexing, isa: Isa, nam
 
 
 def problem_of(node: Node, table: TensorType, indices: TensorType) -> Indexing:
-    """What a gather from a table does, for sizes that are known or unknown."""
+    """Return the indexing problem of a gather from a table, for known or unknown sizes."""
     op = node.op
     assert isinstance(op, Gather), "registered for gathers"
     return Indexing.of(table, indices, op.axis, op.batch_dims, op.oob)
@@ -152,7 +152,7 @@ def named_fault(node: Node, problem: Indexing) -> Fault | None:
 
 
 def uses_threads(layout: Layout, isa: Isa) -> bool:
-    """Whether threads share a gather of known sizes."""
+    """Return whether threads share a gather of known sizes."""
     return layout.results[0].type.static_nbytes >= isa.machine.serial_nbytes
 
 

@@ -133,7 +133,7 @@ class Writer:
     def _begin(
         self, to: ir.LlvmValue, origin: ir.LlvmValue | None, low: ir.LlvmValue, high: ir.LlvmValue, width: int
     ) -> None:
-        """What was there, in rows `low` to `high` of a part; nothing is to be done where it lies there already."""
+        """Copy the initial value of rows `low` to `high` of a part, unless it is in place already."""
         b = self.builder
         if origin is None:
             self._start(to, None, low, high, width)

@@ -1,4 +1,4 @@
-"""What writing at indices decides before any code is made: what is combined, and how the result is shared out."""
+"""Decisions of a scatter before code generation: how updates are combined, and how the result is partitioned."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ScatterCut", "Scattering", "mode_of"]
 
 
 def mode_of(op: Any) -> str:
-    """How an update is combined with what is there."""
+    """Return how an update is combined with the existing element."""
     return op.mode if isinstance(op, Scatter) else "add"
 
 
 @frozen
 class ScatterCut:
-    """How a result is shared out.
+    """The partition of a result over threads.
 
     Attributes:
         block: Elements of a block of columns.
@@ -45,11 +45,11 @@ class Scattering:
     Narrow floats are added up in f32, in a table of the workspace, and rounded once at the end.
 
     Attributes:
-        dtype: Of what is combined: the two parts of a complex number are added by themselves, and what is only overwritten is
-            bits.
-        inner: Of those, in a row.
-        operands: How many there are: updates and indices, and in front what the result starts as, if that is not zeros.
-        title: What the op is called.
+        dtype: Dtype of the combined elements: both parts of a complex number are added separately, and elements that are only
+            overwritten are treated as bits.
+        inner: Number of such elements in a row.
+        operands: Number of operands: updates and indices, preceded by the initial value of the result if that is not zeros.
+        title: Name of the op.
     """
 
     problem: Indexing
@@ -69,7 +69,7 @@ class Scattering:
         return cls(problem, mode, element, inner, operands, op.name.rpartition(".")[2])
 
     def cut(self, machine: CpuMachine) -> ScatterCut:
-        """How it is shared out, for known sizes."""
+        """Return the partition for known sizes."""
         sizes, lines = machine.indexing, self.problem.lines
         is_whole = lines >= sizes.fewest_units or self.inner < 2 * sizes.columns
         block = self.inner if is_whole else sizes.columns
@@ -98,16 +98,16 @@ class Scattering:
 
     @property
     def pitch(self) -> int:
-        """Bytes of a row of what is combined."""
+        """Bytes of a row of combined elements."""
         return self.inner * self.accumulator.itemsize
 
     @property
     def fault(self) -> Fault | None:
-        """What is said of an index outside."""
+        """The fault of an index outside of the table."""
         return fault_of(self.problem, self.title)
 
     def shared_workspace(self, cut: ScatterCut) -> int:
-        """Bytes of what threads share."""
+        """Return the bytes of memory shared by threads."""
         problem = self.problem
         if cut.is_chained:
             return Chains.nbytes(problem)
@@ -116,6 +116,6 @@ class Scattering:
         )
 
     def uses_threads(self, machine: CpuMachine) -> bool:
-        """Whether threads share it, for known sizes."""
+        """Return whether threads share it, for known sizes."""
         problem = self.problem
         return (problem.size + problem.count) * problem.lines * self.row >= machine.serial_nbytes

@@ -1,4 +1,4 @@
-"""Scatters as native kernels, made for each size or for all: `scatter.py` is what a thread does."""
+"""Scatters as native kernels, for known or dynamic sizes: `scatter.py` has the per-thread code."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def is_combined(node: Node) -> bool:
 
 @frozen(eq=False)
 class ScatterForm:
-    """A scatter for all sizes, of rows that are known.
+    """A scatter for all sizes, with known row lengths.
 
     Attributes:
-        cut: That of the size that came first.
+        cut: Partition of the first size.
     """
 
     plan: Scattering
@@ -55,7 +55,7 @@ class ScatterForm:
         known = Scattering.of(self.op, len(layout.operands), layout.results[0].type, indices.type)
         if known.cut(machine) != self.cut or known.problem.oob != self.plan.problem.oob:
             return None
-        some = evolve(known, problem=evolve(known.problem, count=1))  # the place of what is said is there for none too
+        some = evolve(known, problem=evolve(known.problem, count=1))  # one index: a fault needs a place
         return Call(
             sizes,
             shared_workspace=max(known.shared_workspace(self.cut), int(self.needs_memory)),

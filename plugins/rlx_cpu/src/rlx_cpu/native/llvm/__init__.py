@@ -1,6 +1,7 @@
-"""LLVM for this target: its language as text, its compiler, and the words that all emitters write code in.
+"""LLVM for this target: the IR builder, the compiler, and helpers with which all emitters write code.
 
-`ir` is the builder; `build`, `simd`, `cuts`, `elements`, `stored`, `narrow`, `words` and `nontemporal` are its vocabulary.
-`isa` says what a processor can do. `optimise` turns text into object files, `objects` keeps them, `jit` links them, `background`
-does all that beside the interpreter, and `c_library` says which functions of C generated code may call.
+`ir` is the builder; `build`, `simd`, `cuts`, `elements`, `stored`, `narrow`, `words` and `nontemporal` are helpers on top of
+it. `isa` describes instruction sets. `optimise` compiles text to object files, `objects` caches them, `jit` links them,
+`background` runs these jobs in parallel with the interpreter, and `c_library` lists the functions of C that generated code may
+call.
 """

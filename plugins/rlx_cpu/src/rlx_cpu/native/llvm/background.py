@@ -1,9 +1,9 @@
-"""Jobs that run beside the interpreter: LLVM's work, which holds no lock of Python's.
+"""Jobs that run in parallel with the interpreter: calls into LLVM, which do not hold the GIL.
 
-Threads are there while there are jobs; they take them in the order in which they were given. Nobody depends on them: whoever
-wants a result that nobody has begun makes it, in its own thread, so that a machine without memory for another thread, a forked
-child (which has none of them), and a signal handler all come to an end. A job that fails is as if it were not begun: whoever
-asks for its result does it again and has the error, so that what was lacking for a moment is not lacking for ever.
+Worker threads exist while there are jobs, which they take in FIFO order. Results do not depend on workers: a thread that
+requests a result whose job has not been started runs the job itself. Hence a machine without memory for another thread, a
+forked child (which has no workers) and a signal handler all make progress. A job that fails counts as not started: the thread
+that requests its result runs it again and raises the error, so a temporary lack of resources is not permanent.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _INTERVAL: Final = 1e-4
 MOST_THREADS: Final = 4
 
 _STARTS_WITHIN: Final = 1.0
-"""Seconds after which a thread that was started and does nothing is taken to have found no memory to begin with."""
+"""Seconds after which a started thread that is still idle is assumed to have had no memory to begin with."""
 
 
 class JobFuture(Generic[T]):
-    """What a job will have come to. The job may be done more than once, if it fails or a signal handler asks for it."""
+    """The future result of a job. The job may be run more than once, if it fails or if a signal handler requests its result."""
 
     def __init__(self, job: Callable[[], T]) -> None:
         self._job: Callable[[], T] | None = job
@@ -57,19 +57,20 @@ class JobFuture(Generic[T]):
         return None if begun is None or self.is_done else begun[0]
 
     def result(self) -> T:
-        """The result; what the job raises is raised here."""
+        """Return the result, or raise the job's exception."""
         while self._result is None:
             if not self.run() and not self._wait():
                 job = self._job
                 if job is not None:
-                    return job()  # whoever has begun it cannot go on before this returns
+                    return job()  # the thread that runs the job cannot continue before this returns
         return self._result[0]
 
     def run(self) -> bool:
-        """Do it now, in this thread, unless somebody has begun it; whether it was done."""
+        """Run the job in this thread unless another thread has started it; return whether it was run."""
         with forks_wait:
             job, mine = self._job, (get_ident(), object())
-            # `setdefault` is one instruction: of several threads one begins, and it is known at once which.
+            # `setdefault` is one instruction: exactly one of several threads starts the job, and each knows at once whether it
+            # does.
             if job is None or self._begun.setdefault("by", mine) is not mine:
                 return False
             try:
@@ -83,12 +84,13 @@ class JobFuture(Generic[T]):
         return True
 
     def _wait(self) -> bool:
-        """Wait until somebody has done it, or failed; whether that can be.
+        """Wait until another thread has completed the job, or failed; return whether waiting is possible.
 
-        It cannot where who has begun it waits, maybe by way of others, for this thread. So it is with a signal handler's: it
-        interrupted a thread that has begun this, or has begun what whoever began this waits for, or has llvmlite's lock.
+        It is not if the thread that runs the job waits, directly or indirectly, for this thread. That is the case in a signal
+        handler that interrupted a thread which has started this job, has started a job for which that job's thread waits, or
+        holds llvmlite's lock.
         """
-        mine = threading.Lock()  # one of its own a wait: a handler may wait while its thread does
+        mine = threading.Lock()  # one lock per wait: a handler may wait while its thread does
         mine.acquire()
         self._waiting.append(mine)
         with waiting(self):
@@ -112,7 +114,7 @@ _workers: dict[object, float] = {}
 def later(job: Callable[[], T]) -> JobFuture[T]:
     """Run a job in the background."""
     made = JobFuture(job)
-    if is_entered():  # a signal handler's: until it returns, nobody else gets into LLVM
+    if is_entered():  # in a signal handler: no other thread can enter LLVM until it returns
         return made
     _jobs.append(made)
     now = time.monotonic()
@@ -137,7 +139,7 @@ def _work(worker: object) -> None:
             while _jobs:
                 with suppress(IndexError):  # another worker was faster
                     _doing[me] = _jobs.popleft()
-                    with suppress(BaseException):  # whoever asks for the result has the error
+                    with suppress(BaseException):  # the thread that requests the result raises the error
                         _doing[me].run()
                 _doing.pop(me, None)
             _workers.pop(worker, None)
@@ -154,7 +156,7 @@ def drain() -> None:
             left = _jobs.popleft()
         except IndexError:
             break
-        with suppress(Exception):  # whoever asks for the result has the error
+        with suppress(Exception):  # the thread that requests the result raises the error
             left.run()
     for each in list(_doing.values()):
         with suppress(Exception):
@@ -199,10 +201,10 @@ _interval_lock: Final = Lock("the interpreter's interval")
 
 @contextmanager
 def yielding() -> Iterator[None]:
-    """Inside, whoever runs Python lets the background have the interpreter as soon as it asks.
+    """Context in which Python code yields the interpreter to the background threads as soon as they request it.
 
-    A job is many short calls, after each of which it needs the interpreter for a moment. The interval is the interpreter's, so
-    the first that comes here changes it and the last that leaves changes it back.
+    A job is many short calls, each of which needs the interpreter afterwards for a moment. The switch interval is global, so
+    the first thread that enters changes it and the last that leaves restores it.
     """
     global _yields, _before
     with _interval_lock:

@@ -1,10 +1,10 @@
-"""The boundary around LLVM: the one module that calls llvmlite.
+"""The boundary to LLVM: the only module that calls llvmlite.
 
-Everything here is `protected` (see `calls`): no signal handler interrupts it, and what needs memory reserves it before.
+All functions here are `protected` (see `calls`): no signal handler interrupts them, and required memory is reserved before.
 
-llvmlite takes one lock around every call into LLVM, which itself asks for no more than that threads do not share a context or a
-target machine. So each module has a context of its own and goes through a *line* of its own, and the two calls that take all the
-time are made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
+llvmlite takes one lock around every call into LLVM, although LLVM only requires that threads do not share a context or a target
+machine. So each module has a separate context and a separate *line* (a code generation pipeline), and the two calls that
+dominate the time are made without that lock if llvmlite's version allows it; otherwise modules wait for each other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NBYTES_PER_CODE: Final = 8
 
 @frozen
 class Processor:
-    """What code is for.
+    """The target of code.
 
     Attributes:
         features: LLVM's feature string.
@@ -84,7 +84,7 @@ def _llvm_version() -> object:
 @cache
 @protected
 def triple() -> str:
-    """What LLVM calls this machine."""
+    """Return LLVM's triple of this machine."""
     found: str = llvm.get_process_triple()
     return found
 
@@ -92,7 +92,7 @@ def triple() -> str:
 @cache
 @protected
 def host_name() -> str:
-    """What LLVM calls this machine's processor."""
+    """Return LLVM's name of this machine's processor."""
     found: str = llvm.get_host_cpu_name()
     return found
 
@@ -124,9 +124,9 @@ def _initialise() -> None:
 
 
 def is_entered() -> bool:
-    """Whether this thread has llvmlite's lock: then this is a signal handler, and no other thread gets into LLVM.
+    """Return whether this thread holds llvmlite's lock: then this is a signal handler, and no other thread can enter LLVM.
 
-    What the lock says itself comes first: a handler may interrupt between the taking of the lock and the note of it.
+    The lock's owner is checked first: a handler may interrupt between acquiring the lock and recording it.
     """
     lock = getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
     owned = getattr(lock, "_is_owned", None)
@@ -168,7 +168,7 @@ class ExecutionEngine:
 
     @protected
     def address(self, function: str) -> int:
-        """Where a function starts; 0 if none has that name."""
+        """Return the address of a function; 0 if no function has that name."""
         return int(_engines[self._key].get_function_address(function))
 
     def __del__(  # defaults, because globals go first at the end
@@ -236,7 +236,7 @@ def _machine(processor: Processor, *, is_jit: bool = True) -> llvm.TargetMachine
 
 
 def _portable_machine(processor: Processor) -> llvm.TargetMachine:
-    """LLVM's target for code that is linked later, by whoever packs it: for Linux, at any address."""
+    """Return LLVM's target machine for code that is linked later, into a package: for Linux, position-independent."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(processor.triple)
@@ -252,10 +252,10 @@ def _target() -> llvm.Target:
 
 @contextmanager
 def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
-    """A module from its text, in a context of its own; gone before its context, which the collector of cycles would not heed.
+    """A module from its text, in a separate context; it is freed before its context, an order that the cycle collector ignores.
 
     Raises:
-        RuntimeError: It is no module.
+        RuntimeError: The text is no valid module.
     """
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
@@ -268,7 +268,7 @@ def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
 
 
 def _hurry(module: llvm.ModuleRef, outer: str) -> None:
-    """Have machine code made quickly of what is `outer`. Not before other passes have run: they would say that they do not."""
+    """Disable optimisation of functions with attribute `outer`. Run other passes before: they skip `optnone` functions."""
     for function in module.functions:
         if not function.is_declaration and outer.encode() in function.attributes:
             function.add_function_attribute("noinline")
@@ -285,8 +285,8 @@ def _unlocked(function: Any) -> Any:
 
 @frozen(eq=False)
 class _CodegenPipeline:
-    """What modules go through one after the other. It is used again, because a new target machine works out its processor's
-    properties anew, which takes as long as a small module does."""
+    """The passes that modules go through. It is reused, because a new target machine computes its processor's properties again,
+    which takes as long as a small module."""
 
     machine: llvm.TargetMachine
     builder: llvm.PassBuilder
@@ -296,7 +296,7 @@ class _CodegenPipeline:
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
 
     def code(self, module: llvm.ModuleRef) -> bytes:
-        """What `TargetMachine.emit_object` does."""
+        """Return the object code, as `TargetMachine.emit_object` does."""
         with ffi.OutputString() as error:
             made = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(self.machine, module, 1, error)
             if not made:
@@ -312,7 +312,7 @@ _idle: defaultdict[Processor, deque[_CodegenPipeline]] = defaultdict(deque)
 
 @contextmanager
 def _line(processor: Processor) -> Iterator[_CodegenPipeline]:
-    """A line that nobody else uses meanwhile."""
+    """A pipeline for exclusive use."""
     try:
         line = _idle[processor].pop()
     except IndexError:

@@ -49,12 +49,12 @@ I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 VOID = ir.VoidType()
 KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
-"""A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
-conventions of our platforms it then stays in a register that nobody reads."""
+"""A step's function: buffers, part, parts, thread. A function may omit the last argument: by the C calling conventions of our
+platforms it is then in a register that is not read."""
 
 CALLED = ir.FunctionType(VOID, [POINTER, I64, I64, I64, I64])
-"""How every step's function is called: after the arguments of `KERNEL`, the address of the threads that wait for work
-(`llvm.team`), 0 where one thread is alone. Only functions that hold graphs take it."""
+"""The type with which every step's function is called: after the arguments of `KERNEL`, the address of the team of waiting
+threads (`llvm.team`), 0 for a single thread. Only functions with nested graphs use it."""
 
 OUTER = '"rlx-outer"'
 """An attribute of functions that do little but call others which take long: their machine code is made in half the time."""

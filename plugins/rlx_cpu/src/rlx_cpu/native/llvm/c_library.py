@@ -14,7 +14,7 @@ MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
     *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
-"""What kernels call a lane at a time."""
+"""Functions that kernels call for each lane."""
 
 IMPLICIT = (
     *("memcpy", "memset", "memmove"),
@@ -24,14 +24,14 @@ IMPLICIT = (
         for kind in ("", "f")
     ),
 )
-"""What LLVM itself may call for an intrinsic that the instruction set lacks."""
+"""Functions that LLVM may call for an intrinsic without an instruction in the set."""
 
 SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime", "malloc", "free", "madvise")
 
 
 @cache
 def addresses() -> Mapping[str, int]:
-    """Function → address, for those that this platform has."""
+    """Return function → address, for the functions that this platform has."""
     found: dict[str, int] = {}
     for library in _libraries():
         for name in (*MATHEMATICS, *IMPLICIT, *SYSTEM):
@@ -43,7 +43,7 @@ def addresses() -> Mapping[str, int]:
 
 
 def has_clock() -> bool:
-    """Whether this platform has the system's monotonic clock."""
+    """Return whether this platform has the system's monotonic clock."""
     return "clock_gettime" in addresses()
 
 

@@ -44,7 +44,7 @@ _ATTEMPTS: Final = 3
 
 
 def protected(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with its calls made where no signal handler runs; what it raises is raised in the caller."""
+    """Return the function with its calls made in a thread that runs no signal handlers; exceptions are raised in the caller."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -102,7 +102,7 @@ class _Call(Generic[T]):
             self._done.release()
 
     def result(self) -> T:
-        """Return the outcome, or raise it; in a child that was forked meanwhile, where no server is, make the call anew."""
+        """Return the outcome, or raise it; in a child forked meanwhile, which has no server thread, make the call again."""
         function, generation, since, attempts = self._function, _generation, time.monotonic(), 0
         if not _is_served():
             attempts = _ATTEMPTS - 1 if not _start() else 0
@@ -133,19 +133,19 @@ _servers: dict[object, float] = {}
 """Every server, with the time at which it was started; once it runs, infinity. One without memory to begin with stays in it."""
 
 _generation = 0
-"""How many forks this process has behind it."""
+"""Number of forks between the first process and this one."""
 
 _is_over = False
 
 
 def _is_served() -> bool:
-    """Whether a server runs, or was started a moment ago."""
+    """Return whether a server runs, or was started a moment ago."""
     now = time.monotonic()
     return any(since > now - _STARTS_WITHIN for since in list(_servers.values()))
 
 
 def _start() -> bool:
-    """Start a server; whether a thread was to be had."""
+    """Start a server; return whether a thread could be created."""
     server = object()
     _servers[server] = time.monotonic()
     if not _is_over and started(_serve, server):
@@ -228,7 +228,7 @@ def reserved(nbytes: int, what: str) -> Iterator[None]:
         if free is not None and free < needed:
             raise _lacking(what, needed, f"{free >> 20} MiB of the machine")
         try:
-            mmap.mmap(-1, needed).close()  # what the system's limits allow, without writing to it
+            mmap.mmap(-1, needed).close()  # checks the system's limits without writing to the memory
         except (OSError, MemoryError, ValueError) as error:
             raise _lacking(what, needed, "less, by the limits of this process (ulimit -v, ulimit -d)") from error
         yield

@@ -21,7 +21,7 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
 
 
 def start_in_line(b: ir.IRBuilder, cut: Cut, part: ir.LlvmValue) -> ir.LlvmValue:
-    """Where a piece of a line starts in it."""
+    """Return the offset of a block in its line."""
     even = times(b, part, cut.size)
     if cut.many == cut.each:
         return even
@@ -37,16 +37,16 @@ def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue |
 
 
 def is_larger(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> ir.LlvmValue:
-    """Whether a piece known only at run time is of the larger size.
+    """Return whether a piece known only at run time is of the larger size.
 
     Args:
-        part: Which piece of its line it is, where that is at hand.
+        part: Index of the block in its line, if available.
     """
     return b.icmp_signed("<", _part_of(b, cut, piece) if part is None else part, sized(b, cut.many))
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue | None = None) -> Iterator[int]:
-    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more.
+    """Run the code built in the loop body for the blocks of each size in turn; a branch if there are two sizes or more.
 
     Args:
         part: As for `is_larger`.
@@ -65,7 +65,7 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue, part: ir.LlvmValue |
 
 
 def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.LlvmValue) -> ir.LlvmValue:
-    """Which piece of its line a piece is."""
+    """Return the index of a block in its line."""
     return piece if cut.lines == 1 else b.srem(piece, sized(b, cut.each))
 
 

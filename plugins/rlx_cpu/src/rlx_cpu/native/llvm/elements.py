@@ -1,6 +1,6 @@
-"""Elements between memory and registers, for kernels that are no loop kernels: narrow floats are f32 on the way.
+"""Loads and stores of elements for kernels other than loop kernels: narrow floats are f32 in registers.
 
-A bool stays the byte that it is in memory: what is compared or combined here needs no more.
+A bool remains the byte that it is in memory: comparisons and combinations here need no more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["for_memory", "held_type", "load_elements", "pieces", "store_elements
 
 
 def held_type(dtype: DType, lanes: int = 1) -> Any:
-    """What registers hold of elements of `dtype`."""
+    """Return the register type of elements of `dtype`."""
     return memory_type(dtype.accumulator, lanes)
 
 
@@ -34,12 +34,12 @@ def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.LlvmValue,
 
 
 def for_memory(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
-    """What memory holds of a value in registers."""
+    """Return a value in registers converted to its memory representation."""
     return narrowed(b, dtype, value, isa) if dtype.is_narrow else value
 
 
 def pieces(start: int, end: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """(place, lanes) of vectors from `start` to `end`, ever narrower at the end."""
+    """Yield (place, lanes) of vectors from `start` to `end`, with decreasing widths at the end."""
     while start < end:
         while lanes > end - start:
             lanes //= 2

@@ -19,9 +19,9 @@ class Host:
 
     Attributes:
         arch: The architecture, as LLVM's triples begin.
-        cpu: What LLVM calls the processor.
+        cpu: LLVM's name of the processor.
         features: The features that it has.
-        missing: The features that LLVM knows of and that it lacks.
+        missing: The features that LLVM knows and that the processor does not have.
     """
 
     arch: str
@@ -30,7 +30,7 @@ class Host:
     missing: frozenset[str] = frozenset()
 
     def has(self, feature: str) -> bool:
-        """Whether the processor has a feature."""
+        """Return whether the processor has a feature."""
         return feature in self.features
 
     def __str__(self) -> str:
@@ -41,12 +41,12 @@ BASELINE: Final[Mapping[str, tuple[str, ...]]] = {
     "aarch64": ("fp-armv8", "neon"),
     "x86_64": ("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"),
 }
-"""Architecture → the features that its ABI guarantees. LLVM leaves them out where it learns nothing of the processor: on
-AArch64 it reads them from `/proc/cpuinfo`, which under an emulator is that of another machine."""
+"""Architecture → the features that its ABI guarantees. LLVM omits them if it cannot detect the processor: on AArch64 it reads
+them from `/proc/cpuinfo`, which under an emulator describes another machine."""
 
 
 def host_from(triple: str, cpu: str, reported: Mapping[str, bool]) -> Host:
-    """The processor that LLVM's answers describe; a feature of `BASELINE` is missing only where LLVM says so."""
+    """Return the processor described by LLVM; a feature of `BASELINE` is missing only if LLVM reports that."""
     # Of the process and not of the machine: an x86-64 interpreter may run on AArch64 by translation.
     arch, _, _ = triple.partition("-")
     arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)

@@ -24,16 +24,16 @@ class Isa:
     """One instruction set.
 
     Attributes:
-        name: What the option `cpu.isa` calls it.
+        name: Value of the option `cpu.isa`.
         arch: The architecture, as LLVM's triples begin.
         vector_bytes: Bytes of a vector register.
-        registers: How many vector registers there are; what bounds a tile.
-        needs: Features without which it is not there, in LLVM's names.
+        registers: Number of vector registers; it bounds the tile size.
+        needs: Required features, in LLVM's names.
         without: Features that are switched off, so that a narrower set is really narrower.
         pause: The intrinsic that a waiting loop calls.
-        fence: The intrinsic that orders stores past the caches before what follows; `None` for a set that has no such stores.
-        machine: What else schedules look at.
-        cpu: What LLVM calls the processors that code is for, where it is not for this machine's: it runs wherever the set is.
+        fence: The intrinsic that orders nontemporal stores before later stores; `None` for a set without such stores.
+        machine: Further properties used by schedules.
+        cpu: LLVM's name of the target processors, if the code is not for this machine: it runs on any processor with the set.
     """
 
     name: str
@@ -70,7 +70,8 @@ class Isa:
             for feature in host.features | host.missing
             if any(feature == w or (w.endswith("*") and feature.startswith(w[:-1])) for w in self.without)
         } | host.missing
-        # What is off comes last: LLVM then switches off what implies it too, where `+vaes` after `-avx` would bring AVX back.
+        # Disabled features come last: LLVM then also disables those that imply them, whereas `+vaes` after `-avx` would enable
+        # AVX.
         return ",".join([*(f"+{f}" for f in sorted(host.features - off)), *(f"-{f}" for f in sorted(off))])
 
 
@@ -82,7 +83,7 @@ ISAS: Final = (
     Isa("avx512", "x86_64", 64, 32, _AVX512, ("avx512bf16",), *_X86),
     Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), *_X86),
     Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None, None),
-    # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.
+    # The baseline of 64-bit x86: no fused multiply-add, so LLVM emulates `fma` where accuracy requires it.
     Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), *_X86),
 )
 """From the most to the least preferred."""
@@ -99,7 +100,7 @@ PORTABLE: Final = {
     "neon": "generic",
     "sse2": "x86-64",
 }
-"""What all processors with a set have in common, as LLVM calls it: the levels of the x86-64 psABI."""
+"""LLVM's name of the common baseline of all processors with a set: the levels of the x86-64 psABI."""
 
 
 def available(host: Host | None = None) -> tuple[Isa, ...]:
@@ -116,10 +117,10 @@ def host_isa(host: Host | None = None) -> Isa | None:
 
 
 def named(name: str) -> Isa:
-    """The instruction set that the option `cpu.isa` asks for; `auto` is the best there is.
+    """Return the instruction set named by the option `cpu.isa`; `auto` is the best available one.
 
     Raises:
-        ConfigError: There is no such set, or this machine lacks it.
+        ConfigError: No such set exists, or this machine does not have it.
     """
     known = [i.name for i in ISAS]
     found = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)

@@ -1,7 +1,7 @@
-"""LLVM modules as machine code in this process, with the object files kept on disk.
+"""LLVM modules as machine code in this process, with an on-disk cache of object files.
 
-An object is made once for a text, an instruction set and a version of LLVM; another process that asks for the same gets it from
-the cache and links it. The cache is a convenience: whatever is wrong with it, the module is compiled.
+An object is compiled once per text, instruction set and version of LLVM; another process that needs the same object reads it
+from the cache and links it. Errors of the cache are not fatal: the module is compiled instead.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class JitCode:
     """Machine code in this process, or on its way there; addresses are valid as long as it lives.
 
     Args:
-        engine: What has it, or will have.
-        is_cached: Whether it was found in a cache.
-        stored: When it is in one, if it was not.
+        engine: The execution engine, or its future.
+        is_cached: Whether it was read from a cache.
+        stored: Completes when it is stored in a cache, if it was not.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class JitCode:
             self._stored = None
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name.
+        """Return the address of a function; KeyError if no function has that name.
 
         Raises:
             RuntimeError: LLVM did not take the code.
@@ -100,7 +100,7 @@ _chosen: ContextVar[tuple[ObjectStore | None] | None] = ContextVar("objects", de
 
 @contextmanager
 def keeping(store: ObjectStore | None) -> Iterator[None]:
-    """What is compiled inside is kept in `store`; nowhere if it is `None`."""
+    """Context in which compiled code is stored in `store`; nowhere if that is `None`."""
     token = _chosen.set((store,))
     try:
         yield
@@ -109,7 +109,7 @@ def keeping(store: ObjectStore | None) -> Iterator[None]:
 
 
 def object_cache() -> ObjectStore | None:
-    """Where object files are kept: what `keeping` says, else in the cache directory; `None` if that cannot be used."""
+    """Return the store of object files: that of `keeping`, else the cache directory; `None` if that cannot be used."""
     chosen = _chosen.get()
     return default_cache(cache_directory() / "objects") if chosen is None else chosen[0]
 

@@ -1,7 +1,7 @@
-"""f16 and bf16 between memory and registers: 16 bits there, f32 here, rounded to nearest with ties to even on the way back.
+"""f16 and bf16 in memory, f32 in registers: stores round to nearest with ties to even.
 
-float16 has instructions on every set but plain SSE2, where integers do it as they do for bfloat16 everywhere: a call into a
-compiler's support library is nothing that a JIT can count on.
+float16 has instructions on every set except plain SSE2, which uses integer arithmetic as bfloat16 does everywhere: a JIT cannot
+rely on a compiler's support library.
 """
 
 from __future__ import annotations

@@ -34,12 +34,14 @@ def either_way(
     write: Callable[[bool], None],
     operands: Sequence[ir.LlvmValue] = (),
 ) -> None:
-    """Code of one thread's part: written twice where there are large results, nontemporally if they begin at cache lines.
+    """Emit one thread's part: twice if there are large results, once with nontemporal stores for results aligned to cache
+    lines.
 
     Args:
-        results: Where those begin that are large.
-        write: Builds the code; is told whether it stores nontemporally.
-        operands: Of which results may take over the bytes: those lines are cached when they are written, so nothing goes past.
+        results: Start addresses of the large results.
+        write: Builds the code; its argument is whether it uses nontemporal stores.
+        operands: Operands whose memory results may reuse: those lines are cached when they are written, so no store is
+            nontemporal.
     """
     if not results or isa.fence is None:
         write(False)

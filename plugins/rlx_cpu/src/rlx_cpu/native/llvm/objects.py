@@ -1,7 +1,7 @@
-"""Functions kept between processes under what they were made from, so that a hit needs neither emitter nor LLVM's optimiser.
+"""Cache of functions across processes, keyed by their inputs, so that a hit needs neither emitter nor LLVM's optimiser.
 
-The key of a library of functions is what emitters look at (kernels, ops, layouts, instruction set) and what they are: the stamp
-of every package that has a say in the code. An entry is what the emitters said of their functions, as JSON, and the object files.
+The key of a library of functions consists of the emitters' inputs (kernels, ops, layouts, instruction set) and versions: the
+stamp of every package that affects the code. An entry consists of the emitters' results, as JSON, and the object files.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"
 _HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
 
 CORE: Final = ("rlx_core", "rlx_cpu")
-"""Whose code decides what every function is, besides that of the packages of its ops."""
+"""Packages whose code affects every function, in addition to the packages of its ops."""
 
 
 @frozen(eq=False)
 class Function:
-    """What a function is emitted for."""
+    """The inputs from which a function is emitted."""
 
     kernel: str
     node: Node
@@ -54,7 +54,7 @@ class Function:
 
 @frozen(eq=False)
 class Library:
-    """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
+    """Functions in this process, and the results of their emitters; `None` for a kernel without an emitter."""
 
     emitted: tuple[Emitted | None, ...]
     code: JitCode | None
@@ -69,7 +69,7 @@ class Making:
     _apart: set[str] = field(factory=set)
 
     def add(self, module: ir.Module) -> None:
-        """Begin with a module, and with those apart that it needs."""
+        """Add a module, and the library modules that it needs."""
         for name, needed in module.apart.items():
             if name not in self._apart:
                 self._apart.add(name)
@@ -81,14 +81,14 @@ class Making:
 
 
 Emitting = Callable[[int], tuple[ir.Module, Emitted] | None]
-"""Emits the function of a number in a module of its own, and what was said of it; `None` without an emitter."""
+"""Emits the function with a number in a separate module, with its `Emitted`; `None` without an emitter."""
 
 
 def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: frozenset[str] = frozenset()) -> Library:
-    """The functions as code: from the cache, or emitted now and kept.
+    """Return the functions as code: from the cache, or emitted now and stored.
 
     Args:
-        packages: Whose emitters take part besides this package's own.
+        packages: Packages whose emitters take part in addition to this one.
     """
     if not functions:
         return Library((), None)
@@ -96,7 +96,7 @@ def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: f
 
 
 def sized_library(forms: Sequence[str], isa: Isa, emit: Emitting) -> Library:
-    """Functions for all sizes as code, by everything that they depend on besides this package's code and that of the core."""
+    """Return dynamic-shape functions as code; the key is all their inputs and the code of this package and of the core."""
     if not forms:
         return Library((), None)
     stamp = stamp_of(CORE)
@@ -114,7 +114,7 @@ def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Lib
 
 
 def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
-    """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
+    """Return all functions. LLVM compiles emitted functions while others are emitted; storing them is not waited for."""
     emitted: list[Emitted | None] = []
     making = Making(isa)
     with yielding():

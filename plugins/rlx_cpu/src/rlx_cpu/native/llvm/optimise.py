@@ -1,4 +1,4 @@
-"""What LLVM is asked for: the processor that code is for, and a module's text as an object file or as assembly."""
+"""The target processor for LLVM, and compilation of a module's text to an object file or assembly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _initialise() -> None:
 
 
 def new_module(name: str, isa: Isa | None = None) -> ir.Module:
-    """An empty module for this machine, or for those that portable code is for."""
+    """Return an empty module for this machine, or for the targets of portable code."""
     return ir.Module(name, triple() if isa is None or isa.cpu is None else triple_for(isa))
 
 
@@ -35,7 +35,7 @@ def features(isa: Isa, host: Host) -> str:
 
 
 def machine_words(isa: Isa) -> str:
-    """Everything about the machine and the compiler that changes the code of a text."""
+    """Return all properties of the machine and the compiler that affect the code of a text."""
     return _words(isa, this_host())
 
 
@@ -45,12 +45,12 @@ def _words(isa: Isa, host: Host) -> str:
 
 
 def triple_for(isa: Isa) -> str:
-    """What LLVM calls the machines that an instruction set's portable code is for."""
+    """Return LLVM's triple of the targets of an instruction set's portable code."""
     return f"{isa.arch}-unknown-linux-gnu"
 
 
 def processor(isa: Isa) -> Processor:
-    """What code of an instruction set is for: this machine, or every machine that has the set."""
+    """Return the target of an instruction set's code: this machine, or every machine that has the set."""
     _initialise()
     host = this_host()
     if isa.cpu is None:

@@ -1,7 +1,7 @@
-"""Vectors in LLVM IR: the few operations that products and attention are written in.
+"""Vectors in LLVM IR: the operations used by products and attention.
 
-One `Simd` fixes a module, an element type and a number of lanes; everything else follows. Addresses are byte offsets from a
-pointer, because strides are; every access says its alignment, because the default for a vector is its size.
+One `Simd` fixes a module, an element type and a number of lanes. Addresses are byte offsets from a pointer, because strides are
+in bytes; every access states its alignment, because the default for a vector is its size.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def offset(
 def counting(
     b: ir.IRBuilder, start: Dim | ir.LlvmValue, stop: Dim | ir.LlvmValue, step: Dim = 1
 ) -> AbstractContextManager[ir.LlvmValue]:
-    """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
+    """Emit a loop over `range(start, stop, step)`; the code built inside `with` is its body."""
     first, end = (x if isinstance(x, ir.LlvmValue) else sized(b, x) for x in (start, stop))
     return counted(b, first, end, step)
 
@@ -104,7 +104,7 @@ class Simd:
     """Vectors of one dtype.
 
     Args:
-        module: Where intrinsics are declared.
+        module: Module in which intrinsics are declared.
         isa: Decides how many lanes a vector has.
         dtype: f32 or f64.
     """
@@ -136,7 +136,7 @@ class Simd:
         return splat(b, scalar, self.lanes)
 
     def positions(self, b: ir.IRBuilder, start: ir.LlvmValue) -> ir.LlvmValue:
-        """`start, start + 1, …`, one a lane."""
+        """`start, start + 1, …`, one per lane."""
         lanes = ir.LlvmConstant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
         return b.add(self.splat(b, start), lanes)
 
@@ -153,10 +153,10 @@ class Simd:
     def load(
         self, b: ir.IRBuilder, pointer: ir.LlvmValue, mask: ir.LlvmValue | None = None, align: int = 0
     ) -> ir.LlvmValue:
-        """Consecutive elements; 0 in lanes that the mask hides, which are not touched.
+        """Load consecutive elements; masked lanes are 0 and their memory is not accessed.
 
         Args:
-            align: Bytes; that of an element by default.
+            align: Alignment in bytes; by default the element size.
         """
         align = align or self.itemsize
         if mask is None:
@@ -191,10 +191,10 @@ class Simd:
         count: ir.LlvmValue | None,
         align: int = 0,
     ) -> None:
-        """Elements `stride` bytes apart, the first `count` lanes or all of them.
+        """Store elements with a stride of `stride` bytes, for the first `count` lanes or all of them.
 
         Args:
-            align: Bytes; that of an element by default.
+            align: Alignment in bytes; by default the element size.
         """
         align = align or self.itemsize
         for lane in range(self.lanes):
@@ -230,12 +230,12 @@ class Simd:
         return b.extract_element(value, ir.LlvmConstant(I32, 0))
 
     def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> list[ir.LlvmValue]:
-        """As many vectors as lanes, as a matrix, transposed."""
+        """Return the transposition of a square matrix with one vector per row."""
         assert len(rows) == self.lanes, "a square block"
         return transposed(b, rows)
 
     def sums(self, b: ir.IRBuilder, rows: Sequence[ir.LlvmValue]) -> ir.LlvmValue:
-        """The sum of each of as many vectors as lanes, one a lane: halves on halves, as in `reduce`, all at once."""
+        """The sum of each of as many vectors as lanes, one per lane: halves on halves, as in `reduce`, all at once."""
         assert len(rows) == self.lanes, "a square block"
         half = self.lanes // 2
         kind = ir.VectorType(I32, self.lanes)

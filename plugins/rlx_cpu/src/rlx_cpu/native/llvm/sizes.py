@@ -1,7 +1,7 @@
-"""Sizes that come with the call: expressions of them as values of generated code.
+"""Sizes as run-time arguments: size expressions as values of generated code.
 
-The caller computes what the code asks for and puts it in front of the addresses that a function is given: word `i` lies
-`8·(i + 1)` bytes before them. A function reads each word once, when it begins.
+The caller evaluates the size expressions that the code reads and stores them in front of the addresses that a function is
+passed: word `i` is `8·(i + 1)` bytes before them. A function reads each word once, at its entry.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ _I64: Final = ir.IntType(64)
 
 
 class Unsized(Exception):
-    """Code cannot be made for all sizes; the text says what it would have to know, as "needs …" continues."""
+    """Code cannot be generated for all sizes; the text names the missing fact, as a continuation of "needs …"."""
 
 
 @define(eq=False)
 class ModuleSizes:
-    """What the functions of one module ask for.
+    """The size expressions that the functions of one module read.
 
     Attributes:
-        argument: Which argument of the functions is the address of the words, one after the other; `None` where they lie in front
-            of the addresses.
+        argument: Index of the argument that is the address of consecutive words; `None` if they precede the addresses.
         words: Expression → its word.
     """
 
@@ -38,11 +37,11 @@ class ModuleSizes:
     _values: dict[tuple[str, Expr], ir.LlvmValue] = field(factory=dict)
 
     def given(self, b: ir.IRBuilder, size: Expr, value: ir.LlvmValue) -> None:
-        """What a size is in the function that is being written, where that is known from its caller."""
+        """Set the value of a size in the current function, if its caller passes it."""
         self._values[b.function.name, size] = value
 
     def value(self, b: ir.IRBuilder, size: Expr) -> ir.LlvmValue:
-        """A size in the function that is being written, whose first argument is where its addresses are."""
+        """Return the value of a size in the current function, whose first argument is the address of its buffers."""
         key = b.function.name, size
         if key not in self._values:
             assert b.function.linkage != "internal", "only functions that the runtime calls are told sizes"
@@ -55,7 +54,7 @@ class ModuleSizes:
 
 
 def is_known(size: Dim) -> bool:
-    """Whether a size is a number."""
+    """Return whether a size is a number."""
     return isinstance(size, int)
 
 
@@ -65,7 +64,7 @@ def sized(b: ir.IRBuilder, size: Dim) -> ir.LlvmValue:
 
 
 def sizes_of(b: ir.IRBuilder) -> ModuleSizes:
-    """What the functions of the module that is being written are told."""
+    """Return the run-time sizes of the functions of the current module."""
     found = b.module.sizes
     assert isinstance(found, ModuleSizes), "a module whose functions are told sizes has a place for them"
     return found

@@ -1,4 +1,4 @@
-"""What a function stores into its status words when it meets what its op does not take."""
+"""Stores into a function's status words for input that its op does not accept."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["is_lowest", "report_lowest"]
 
 
 def report_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> None:
-    """Report a number unless a lower one is reported, by whichever thread: what is raised does not depend on their order."""
+    """Report a number unless a lower one is reported by any thread: the raised error does not depend on their order."""
     b.atomic_rmw("min", address(b, status, 8), number, "monotonic")
     b.store(index(1), status, align=8)
 
 
 def is_lowest(b: ir.IRBuilder, status: ir.LlvmValue, number: ir.LlvmValue) -> ir.LlvmValue:
-    """Whether no number up to this one is reported so far."""
+    """Return whether no number up to this one is reported so far."""
     return b.icmp_signed("<", number, b.load_atomic(address(b, status, 8), "monotonic", 8, typ=I64))

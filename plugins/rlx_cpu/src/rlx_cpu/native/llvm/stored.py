@@ -1,7 +1,7 @@
-"""Vectors of elements that memory holds in another dtype than registers do.
+"""Vectors of elements whose dtypes in memory and in registers differ.
 
-f16 and bf16 become f32 on the way in and are rounded once, to nearest with ties to even, on the way out; f32 becomes f64 where
-a product asks for wider sums; a bool is a byte here and a bit of a mask there. Where both dtypes are one, nothing is done.
+f16 and bf16 are loaded as f32 and rounded once when stored, to nearest with ties to even; f32 is loaded as f64 if a product
+needs wider sums; a bool is a byte in memory and a mask bit in registers. If both dtypes are equal, there is no conversion.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class Stored:
     def store_spread(
         self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, count: ir.LlvmValue | None
     ) -> None:
-        """Elements `stride` bytes apart, the first `count` lanes or all of them."""
+        """Store elements with a stride of `stride` bytes, for the first `count` lanes or all of them."""
         value = value if self.is_same else self._narrowed(b, value)
         self.simd.store_spread(b, value, place, stride, count, self.itemsize)
 
     def store_row(
         self, b: ir.IRBuilder, value: ir.LlvmValue, place: ir.LlvmValue, stride: int, column: ir.LlvmValue, size: Dim
     ) -> None:
-        """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
+        """Store elements with a stride of `stride` bytes in a row of `size` from `column` on, up to its end."""
         if stride != self.itemsize:
             self.store_spread(b, value, place, stride, b.sub(sized(b, size), column))
             return
@@ -120,7 +120,7 @@ class Stored:
 
     @property
     def _element(self) -> Any:
-        """What memory is accessed as: 16 bits are an integer, whatever they mean, and a bool is a byte."""
+        """The type of memory accesses: an integer for any 16-bit dtype, and a byte for a bool."""
         return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
     @property

@@ -1,13 +1,14 @@
-"""A step inside a loop, shared: the thread that goes round publishes it, and threads that wait for the loop's end take parts.
+"""Sharing a step inside a loop: the thread that runs the loop publishes it, and threads that wait for the loop's end take
+parts.
 
-One thread leads: it runs the loop and alone decides what comes next. The others are in the barrier behind the loop, where at
-every turn they look whether there are parts. The leader waits for parts that are begun and for nothing else, so a thread that
-comes late, or never, costs the part it has in hand, as everywhere in a pool; and what a part computes does not depend on who
-did it. After a wait that is far too long the leader goes on alone for a while: a processor that other programs want too costs a
-loop some milliseconds then, and not at every step.
+One thread leads: it runs the loop and alone decides what comes next. The others are in the barrier after the loop, where they
+poll for parts. The leader waits only for parts that have been started, so a thread that is late, or descheduled, delays only
+the part that it is executing; the result of a part does not depend on the thread. After a wait that is far too long the leader
+works alone for a while: a processor that is shared with other programs then costs a loop some milliseconds, and not at every
+step.
 
-The word `CLAIM` says how many steps were shared so far (high half) and which parts of the last one are free (low half). A thread
-reads it, then the step, and takes a part by exchanging the word it has read: that fails if the step was another's by then.
+The word `CLAIM` contains the number of steps shared so far (high half) and which parts of the last one are free (low half). A
+thread reads it, then the step, and takes a part by compare-and-swap of the word: that fails if another step has been published.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ __all__ = ["MOST_SHARED", "SHARE", "SHARED", "TEAM_BYTES", "begin_team", "help_o
 MOST_SHARED: Final = 32
 """Parts of a shared step: half a word."""
 
-# Byte offsets in a team's block; what different threads write is a cache line apart.
+# Byte offsets in a team's block; words that different threads write are in separate cache lines.
 _CLAIM, _STEP, _DONE, TEAM_BYTES = 0, 64, 128, 192
 _FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE, _ALONE, _PENALTY = (_STEP + 8 * i for i in range(7))
-"""`SHARE` holds the address of the function `share`, for code that is linked apart."""
+"""`SHARE` contains the address of the function `share`, for separately linked code."""
 
 SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
-"""`share(team, function, buffers, parts, tid)`: all parts of a step, done when it returns."""
+"""`share(team, function, buffers, parts, tid)`: all parts of a step, complete when it returns."""
 
 _HALF: Final = 32
 
@@ -38,16 +39,16 @@ _SHORT_TURNS, _SHORT_NS = 256, 20_000
 its processor to another program."""
 
 _FEWEST_ALONE, _MOST_ALONE, _DECAY = 256, 1 << 16, 8
-"""So many steps are not shared then, and the more the sooner it happens again; what is remembered of it fades by 2^-8 a step."""
+"""Minimum and maximum number of steps run alone after a long wait; it grows if that recurs, and decays by 2^-8 a step."""
 
 
 def team_functions(
     module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.LlvmValue, ir.LlvmValue], ir.LlvmValue]
 ) -> None:
-    """Add `share`, and `help` (parts of what is shared, until none is free).
+    """Add `share`, and `help` (which takes parts of a shared step until none is free).
 
     Args:
-        wait_for: Builds a loop that ends when the word at a place has a value; after how many turns.
+        wait_for: Builds a loop that ends when the word at a place has a value; returns its number of iterations.
     """
     _help(module)
     function = ir.Function(module, SHARED, "share")
@@ -97,7 +98,7 @@ def begin_team(b: ir.IRBuilder, team: ir.LlvmValue, threads: ir.LlvmValue) -> No
 
 
 def help_others(b: ir.IRBuilder, team: ir.LlvmValue, tid: ir.LlvmValue) -> None:
-    """Take parts of what is shared, if any is free."""
+    """Take parts of a shared step, if any is free."""
     is_any = b.icmp_signed("!=", _free(b, _claimed(b, team)), _word(0))
     with b.if_then(is_any, likely=False):
         b.call(b.module.globals["help"], [team, tid])

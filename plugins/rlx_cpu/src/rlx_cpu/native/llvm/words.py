@@ -1,8 +1,8 @@
-"""What the inner loop of a product takes in one step along k: an element, or a pair of bf16 that one instruction multiplies.
+"""The operand of one step along k in the inner loop of a product: an element, or a pair of bf16 for one instruction.
 
 A *word* fills one lane of a register. Words of f32 and f64 are elements; narrow elements are widened to words when they are
-loaded or packed. A word of two bf16, those of step 2i in its lower half, is moved about as if it were an f32 and meets
-`vdpbf16ps`, which adds both products to an f32 sum.
+loaded or packed. A word of two bf16, with step 2i in its lower half, is moved like an f32 and is an operand of `vdpbf16ps`,
+which adds both products to an f32 sum.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Words:
     # ----------------------------------------------------------------------------------- from memory
 
     def scalar(self, b: ir.IRBuilder, place: ir.LlvmValue, by_k: int, *, is_whole: bool = True) -> ir.LlvmValue:
-        """One word, whose elements are `by_k` bytes apart; the second half is 0 if it is not whole."""
+        """Load one word, whose elements have a stride of `by_k` bytes; the second half is 0 if the word is partial."""
         if not self.is_pair:
             return self.stored.load_scalar(b, place)
         if by_k == self.stored.itemsize and is_whole:

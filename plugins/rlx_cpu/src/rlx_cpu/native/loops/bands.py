@@ -59,7 +59,7 @@ class Bands:
     def _line(
         self, line: dict[int, ir.LlvmValue], column: ir.LlvmValue, row: ir.LlvmValue, columns: ir.LlvmValue
     ) -> None:
-        """What a kernel computes along one line of a tile."""
+        """Emit a kernel's code along one line of a tile."""
         b, shape = self.builder, self.shape
         assert shape.crossing is not None, "tiles cross the lanes"
         (nest,) = shape.plan.nests
@@ -82,7 +82,7 @@ class Bands:
         return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)
 
     def _places(self, axis: int) -> dict[int, ir.LlvmValue]:
-        """Stack memory for the tiles, with room for a vector that reads beyond the last element."""
+        """Stack memory for the tiles, padded for a vector that reads beyond the last element."""
         shape = self.shape
         places: dict[int, ir.LlvmValue] = {}
         for number in shape.transposed_loads(axis):

@@ -45,7 +45,7 @@ class NativeFunction:
 
     Attributes:
         result: The result's dtype.
-        call: The native function: addresses of the operands, that of the result, and the number of elements.
+        call: The native function: addresses of the operands and of the result, and the number of elements.
         code: Keeps `call` valid.
     """
 
@@ -70,7 +70,7 @@ class NativeFunction:
 def element_function(op: Op, dtypes: tuple[DType, ...], isa: Isa) -> NativeFunction | None:
     """Return the native function of an element-wise op, compiled or read from the cache; `None` if it is no loop kernel."""
     if not may_be_step(op):
-        return None  # a region has dims of its own; its reference applies its steps, each of which may have a function
+        return None  # a region has separate dims; its reference applies its steps, each of which may have a function
     types = tuple(TensorType(d, (BLOCK,)) for d in dtypes)
     if reason_of(op, types) is not None:
         return None
@@ -117,7 +117,8 @@ def write_walk(module: ir.Module, sizes: tuple[int, ...]) -> None:
         with short:
             padded = [b.alloca(I64, BLOCK * itemsize // 8) for itemsize in sizes]
             for buffer, base, itemsize in zip(padded[:-1], bases[:-1], sizes[:-1], strict=True):
-                # The rest of the block is computed too, and discarded: of zeros, because code may branch on what it loads.
+                # The rest of the block is computed and discarded; it is filled with zeros, because code may branch on loaded
+                # values.
                 fill = declare(module, "llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
                 b.call(
                     fill,

@@ -1,6 +1,6 @@
-"""What a loop kernel reads and writes: contiguous vectors, tails under a mask, single elements where memory is not contiguous.
+"""Loads and stores of a loop kernel: contiguous vectors, masked tails, single elements if memory is not contiguous.
 
-Every access says the alignment of its element. Registers hold a bool as a bit and memory holds it as a byte.
+Every access states the alignment of its element. A bool is a bit in registers and a byte in memory.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ class KernelBuffers:
     shape: Shape
     buffers: Sequence[ir.LlvmValue]
     nontemporal: tuple[Store, ...] = ()
-    """What is stored past the caches, where it is whole vectors."""
+    """Stores that are nontemporal for full vectors."""
     loop: int = 0
-    """Which loop over a row is written."""
+    """Index of the current loop over a row."""
     found: dict[tuple[Load | Store, int, int], ir.LlvmValue] | None = None
-    """What has been read where code is written, and where accesses begin there: by access, bytes and lanes from its position
-    on; `None` where it may have changed since."""
+    """Values loaded so far, by access and offset in bytes and lanes; `None` if memory may have changed since."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.LlvmValue:
         """The byte offset of an access at the first lane."""
@@ -113,7 +112,7 @@ class KernelBuffers:
         return self.to_register(dtype, whole)
 
     def is_paired(self, access: Load | Store) -> bool:
-        """Whether an access is of one part of complex elements that lie one after another."""
+        """Return whether an access is of one part of complex elements that lie one after another."""
         dtype = self.shape.kernel.buffers[access.buffer].dtype
         return dtype.is_complex and access.strides[self.shape.lane] == dtype.itemsize
 
@@ -131,7 +130,7 @@ class KernelBuffers:
         return b.shuffle_vector(both, ir.LlvmConstant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
 
     def store_pair(self, store: Store, at: At, re: ir.LlvmValue, im: ir.LlvmValue) -> None:
-        """Write both parts of neighbours, side by side; `store` is that of the real parts."""
+        """Write both parts of neighbouring elements, interleaved; `store` is the store of the real parts."""
         b, lanes, width = self.builder, self.shape.lanes, self.shape.kernel.buffers[store.buffer].accessed.itemsize
         assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
         place = self.place(store, at)
@@ -205,7 +204,7 @@ class KernelBuffers:
             prefetch(self.builder, self.place(store, at), is_written=True)
 
     def to_register(self, dtype: DType, value: ir.LlvmValue) -> ir.LlvmValue:
-        """What memory held, as registers hold it."""
+        """Return a value from memory in its register representation."""
         if dtype.is_narrow:
             return narrow.widened(self.builder, dtype, value, self.shape.isa)
         return self.builder.icmp_unsigned("!=", value, constant(value.type, 0)) if dtype.kind == "bool" else value
@@ -219,6 +218,6 @@ class KernelBuffers:
 
 
 def numbers(lanes: Iterable[int]) -> ir.LlvmConstant:
-    """Which lanes a shuffle takes."""
+    """Return the mask of a shuffle."""
     found = list(lanes)
     return ir.LlvmConstant(ir.VectorType(I32, len(found)), found)

@@ -95,7 +95,7 @@ class Loops:
             self.part(number)
 
     def write_totals(self) -> None:
-        """What follows such a prologue: partial results combined and stored."""
+        """Emit the kernel after such a prologue: combine and store partial results."""
         self._open()
         with self._share(self.shape.units) as unit:
             self.total(unit)
@@ -134,12 +134,12 @@ class Loops:
                     self.memory.store(store, at, value)
 
     def _is_second_part(self, first: Store, second: Store) -> bool:
-        """Whether two stores are of the parts of one complex result, neighbours along the lanes."""
+        """Return whether two stores are of the parts of one complex result, neighbours along the lanes."""
         width = self.kernel.buffers[first.buffer].accessed.itemsize
         return self.memory.is_paired(first) and second == evolve(first, value=second.value, offset=first.offset + width)
 
     def rows_of(self, ats: Sequence[At], block: ir.LlvmValue | None) -> None:
-        """All loops of a unit's row, then the stores of what is one a row."""
+        """Emit all loops of a unit's row, then the stores of per-row values."""
         self.values.start_unit()
         if self.shape.rows_at_once > 1:
             (nest,) = self.shape.plan.nests
@@ -161,7 +161,7 @@ class Loops:
         self.store(self.shape.plan.finish, at, self.values.fixed)
 
     def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.LlvmValue]]:
-        """The reductions of several vectors of rows in one loop over the row: what is known at each afterwards."""
+        """Emit the reductions of several vectors of rows in one loop; return the values known at each afterwards."""
         known: list[dict[int, ir.LlvmValue]] = []
         totals: list[dict[int, list[ir.LlvmValue]]] = []
         for at in ats:
@@ -188,7 +188,7 @@ class Loops:
 
     @contextmanager
     def _shared(self) -> Iterator[None]:
-        """What is read inside is read once: all of it at one position but for known steps, and before anything is stored."""
+        """Context in which each location is loaded once: loads are at one position up to constant steps, before any store."""
         before = self.memory
         self.memory = self.values.memory = evolve(before, found={})
         yield
@@ -268,7 +268,7 @@ class Loops:
             self.values.fixed[number] = self.totals.finish(number, variables)
 
     def _hoist(self, nest: Nest, at: At) -> None:
-        """Compute what the loop needs and what does not vary in it, before it."""
+        """Compute the loop-invariant values of the loop before it."""
         roots = [a for r in nest.reduces for a in operands_of(self.kernel.values[r])]
         roots += [self.kernel.stores[s].value for s in nest.stores]
         for value in sorted(self._below(roots)):
@@ -276,7 +276,7 @@ class Loops:
                 self.values.value(value, at, self.values.fixed)
 
     def _varies(self, value: int) -> bool:
-        """Whether a value changes from one pass of the loop to the next."""
+        """Return whether a value changes from one pass of the loop to the next."""
         return self.varies_row[value] or (self.shape.block is not None and self.values.varies_lane[value])
 
     def _below(self, roots: Sequence[int]) -> set[int]:
@@ -315,7 +315,7 @@ class Loops:
             self._along_unknown(nest, at, totals, base)
 
     def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue) -> None:
-        """The lane axis from end to end: several vectors at once, single ones, then what is left."""
+        """Traverse the lane axis: several vectors at once, then single ones, then the remainder."""
         b, shape = self.builder, self.shape
         whole = shape.size // shape.lanes
         line = self._line(nest)
@@ -350,14 +350,14 @@ class Loops:
                 self.step(nest, [self._at(evolve(at, active=left), whole, base)], totals, 0)
 
     def _in_last_chunk(self, at: At) -> AbstractContextManager[object]:
-        """What is left at the end of a row belongs to its last chunk, where the lanes are cut into chunks."""
+        """Context for the remainder of a row, which belongs to its last chunk if the lanes are cut into chunks."""
         b, shape = self.builder, self.shape
         if at.chunk is None or shape.first_row_axis != shape.lane:
             return nullcontext()
         return b.if_then(b.icmp_signed("==", at.chunk, sized(b, shape.chunks - 1)))
 
     def _bounds(self, at: At, axis: int, size: int | ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
+        """Return the bounds of a loop over `size` steps: the complete range, or that of its chunk."""
         b, shape = self.builder, self.shape
         limit = size if isinstance(size, ir.LlvmValue) else sized(b, size)
         if at.chunk is None or axis != shape.first_row_axis:
@@ -369,7 +369,7 @@ class Loops:
     def _remainder(
         self, nest: Nest, at: At, totals: dict[int, list[ir.LlvmValue]], base: ir.LlvmValue, bundles: int
     ) -> None:
-        """Single vectors after the bundles, and what is left of one."""
+        """Emit single vectors after the bundles, and the partial vector."""
         shape = self.shape
         whole = shape.size // shape.lanes
         for k in range(bundles, whole):
@@ -379,12 +379,12 @@ class Loops:
             self.step(nest, [self._at(evolve(at, active=left), ir.LlvmConstant(I64, whole), base)], totals, 0)
 
     def _at(self, at: At, vector: ir.LlvmValue, base: ir.LlvmValue) -> At:
-        """The place of a vector of the row, `base` vectors into what is kept of rows."""
+        """Return the position of a vector of the row, `base` vectors into the kept rows."""
         here = {**at.index, self.shape.lane: scaled(self.builder, vector, self.shape.lanes)}
         return At(here, at.active, self.builder.add(base, vector))
 
     def _line(self, nest: Nest) -> int:
-        """How many vectors of the row are computed before one is stored: a cache line where a result goes past the caches.
+        """Return the number of vectors computed before one is stored: a cache line if a result is stored nontemporally.
 
         Halves of a line that are written with other work in between may go to memory one by one: softmax of 16 MB takes a
         tenth less time on Zen 3. Element-wise kernels gain nothing, and those with functions run out of registers.

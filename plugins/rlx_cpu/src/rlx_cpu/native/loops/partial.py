@@ -1,7 +1,7 @@
 """Reductions of few long rows, cut into chunks: a prologue leaves partial results in memory, the kernel combines them.
 
-The number of chunks follows from the shape, each is computed alike whoever does it, and they are combined in their order, so no
-bit of the result depends on the number of threads.
+The number of chunks follows from the shape, chunks are computed identically by any thread, and they are combined in order, so
+no bit of the result depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Partials"]
 
 @frozen(eq=False)
 class Partials:
-    """Where partial results lie: for each row or strip of rows, for each reduction and vector, one slot a chunk."""
+    """Memory of partial results: for each row or strip of rows, for each reduction and vector, one slot per chunk."""
 
     builder: ir.IRBuilder
     shape: Shape

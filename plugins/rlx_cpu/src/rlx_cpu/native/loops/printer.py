@@ -1,8 +1,8 @@
 """Loop kernels as LLVM IR: explicit vectors along one axis, tails under a mask, units of work split over threads.
 
-This is the entry point; `walk.py` decides how a kernel is walked, `nests.py` writes the loops, and `values.py`, `memory.py` and
-`reductions.py` what stands in them. Each unit of work is computed in the same order by whoever
-does it, so results do not depend on the number of threads.
+This is the entry point; `walk.py` selects the iteration order of a kernel, `nests.py` writes the loops, and `values.py`,
+`memory.py` and `reductions.py` their bodies. Each unit of work is computed in the same order by any thread, so results do not
+depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["LlvmPrinter", "PrintedKernel"]
 
 @frozen
 class PrintedKernel:
-    """What the printer made: the function's name, that of its prologue, and what it needs at run time."""
+    """The result of the printer: the names of the function and of its prologue, and the run-time requirements."""
 
     function: str
     prologue: str | None
@@ -68,7 +68,7 @@ class LlvmPrinter:
         else:
             loops.write_totals()
         builder.ret_void()
-        shared = 0 if in_chunks else shape.shared_workspace  # which every call says itself
+        shared = 0 if in_chunks else shape.shared_workspace  # which is passed in every call
         return PrintedKernel(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
 
     def _function(self, name: str) -> ir.IRBuilder:

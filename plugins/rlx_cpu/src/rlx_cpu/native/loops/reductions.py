@@ -16,7 +16,7 @@ UNROLL = 4
 
 
 def identity(reduce: Reduce, type: Any) -> ir.LlvmConstant:
-    """What a reduction starts from: the element that changes nothing."""
+    """Return the identity element of a reduction."""
     dtype = reduce.dtype
     if reduce.combine in ("sum", "prod"):
         return constant(type, int(reduce.combine == "prod"))

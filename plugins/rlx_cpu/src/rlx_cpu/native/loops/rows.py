@@ -41,7 +41,7 @@ def reason_of(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
 
 
 def reason_at(node: Node) -> str | None:
-    """Why a node is no native loop kernel."""
+    """Return why a node is no native loop kernel."""
     return reason_of(node.op, node.operand_types)
 
 
@@ -74,7 +74,7 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
 
 
 def fault_of(kernel: Kernel, op: Op, sizes: DimBinding = DimBinding()) -> Fault:  # noqa: B008  # immutable
-    """What a kernel says of an index outside: the status holds the index alone, so of axes of several sizes it names all."""
+    """Return a kernel's fault for an index out of range. The status has only the index, so the text names all axis sizes."""
     checked = (v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked)
     said = " or ".join(dict.fromkeys(str(sizes.bind(size)) for size in checked))
     return Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {said} elements")
@@ -127,7 +127,7 @@ def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopF
     if formula is None:
         return None
     if any(p is not None and p.type.dtype.is_complex for p in (*layout.operands, *layout.results)):
-        return None  # which of two parts an access is of is told by its offset
+        return None  # the part (real or imaginary) of an access is encoded in its offset
     kernel = sized_kernel(formula, layout, sizes)
     shape = Shape.of(kernel.kernel, isa)
     # Transposed loads go through tiles, which are cut by the sizes of both sides.

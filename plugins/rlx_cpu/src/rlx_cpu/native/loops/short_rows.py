@@ -22,7 +22,7 @@ _MOST_VALUES = 32
 
 
 def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
-    """How many neighbours along `axis` a unit takes; 1 where that brings nothing. Their number divides that of all."""
+    """Return how many neighbours along `axis` a unit computes, a divisor of their number; 1 if more is no improvement."""
     if not all(map(is_known, kernel.extents)) or len(kernel.values) > _MOST_VALUES:
         return 1
     if any(isinstance(v, Bound) or is_expensive(v) or _is_long(v) for v in kernel.values):
@@ -36,5 +36,5 @@ def rows_at_once(kernel: Kernel, axis: int, lane: int, lanes: int) -> int:
 
 
 def _is_long(value: Scalar) -> bool:
-    """Whether a step is one of many instructions."""
+    """Return whether a step is one of many instructions."""
     return isinstance(value, Apply) and type(value.op) in (*LONG, *IDIOMS)

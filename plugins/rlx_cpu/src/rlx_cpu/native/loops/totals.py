@@ -62,7 +62,7 @@ class Totals:
         b.store(after, into, align=align_of(value.type))
 
     def finish(self, number: int, variables: list[ir.LlvmValue]) -> ir.LlvmValue:
-        """What the accumulators come to."""
+        """Return the combined value of the accumulators."""
         b, type, reduce = self.builder, self.register(number), self.reduce(number)
         parts = [b.load(v, typ=type, align=align_of(type)) for v in variables]
         while len(parts) > 1:

@@ -1,4 +1,4 @@
-"""The units of a kernel: which places on the grid a unit has, and what is done there."""
+"""The units of a kernel: the grid positions of a unit, and the code at each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx_cpu.native.loops.walk import At, Shape
 __all__ = ["Body", "Units"]
 
 Body: TypeAlias = "Callable[[Sequence[At], ir.LlvmValue | None], None]"
-"""What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
+"""Emits the code for the vectors of a unit: one, or a strip of adjacent ones; and the block, if the unit is one."""
 
 
 @frozen(eq=False)
@@ -69,7 +69,7 @@ class Units:
                 body([At({**index, shape.lane: start}, left)], None)
 
     def side_by_side(self, index: dict[int, ir.LlvmValue], piece: ir.LlvmValue, body: Body) -> None:
-        """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
+        """A strip of vectors of rows, one row per lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
         width = shape.strip * shape.lanes
         start = scaled(b, piece, width)

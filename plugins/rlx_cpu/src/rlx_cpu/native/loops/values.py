@@ -23,7 +23,7 @@ __all__ = ["KernelValues"]
 
 @define(eq=False)
 class KernelValues:
-    """What is known at a place, and how to come to know the rest. Mutable, because a builder is."""
+    """The values known at a position, and code for the others. Mutable, because a builder is."""
 
     builder: ir.IRBuilder
     shape: Shape
@@ -110,7 +110,7 @@ class KernelValues:
         return constant(type, term.number)
 
     def kept(self, number: int, at: At) -> ir.LlvmValue:
-        """Where a kept value lies in its row of scratch memory."""
+        """Return the address of a kept value in its row of scratch memory."""
         b, dtype = self.builder, self.kernel.values[number].dtype
         assert at.slot is not None, "kept values have a place in the row"
         return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.accumulator.itemsize))

@@ -1,8 +1,8 @@
-"""How a kernel is walked: which axis has the lanes, which units threads share out, and where in a unit code stands.
+"""The iteration scheme of a kernel: the lane axis, the units that are distributed over threads, and positions in a unit.
 
-The *lane axis* is the one along which memory is contiguous. Where it is an axis of the row, a unit is one row and reductions
-end with a fixed tree over lanes; where it is an axis of the grid, a unit is one vector of rows, side by side, and reductions
-stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
+The *lane axis* is the one along which memory is contiguous. If it is an axis of the row, a unit is one row and reductions end
+with a fixed tree over lanes; if it is an axis of the grid, a unit is one vector of adjacent rows, and reductions stay in lanes.
+An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORTH_TILES = 8
 
 @frozen(slots=False)
 class Shape:
-    """How a kernel is walked: which axis has the lanes, how many, and in which units.
+    """The iteration scheme of a kernel: the lane axis, the number of lanes, and the units of work.
 
     Attributes:
         kernel: With an element-wise kernel's lane axis as its row.
@@ -51,9 +51,9 @@ class Shape:
         lanes: Elements of a vector.
         block: Elements of an element-wise unit along the lane axis; `None` for kernels that reduce.
         plan: The loops.
-        isa: What it is printed for.
-        is_told_chunks: Whether rows are cut into chunks of which the call says how many there are and how long.
-        given_strip: The strip, where it is that of code for all sizes.
+        isa: The target instruction set.
+        is_told_chunks: Whether rows are cut into chunks whose number and length are run-time arguments.
+        given_strip: The strip, if it is that of dynamic-shape code.
     """
 
     kernel: Kernel
@@ -103,7 +103,7 @@ class Shape:
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """The axes of the grid that units are counted over, besides the blocks or vectors of the lane axis."""
+        """The axes of the grid over which units are counted, in addition to the blocks or vectors of the lane axis."""
         return tuple(a for a in self.kernel.grid_axes if a != self.lane)
 
     @property
@@ -143,8 +143,8 @@ class Shape:
         return max(self.lanes, ALIGNMENT // narrowest)
 
     def prefetch_distance(self, load: Load, loop: int) -> int:
-        """How many bytes ahead a load prefetches, in which loop over a row; 0 unless it walks more memory than caches hold, front
-        to back, unit after unit. Where several loops find a row in a cache, the second prefetches the next row."""
+        """Return a load's prefetch distance in bytes, in one loop over a row; 0 unless it reads more memory than caches hold
+        sequentially, unit after unit. If later loops read the row from a cache, the second prefetches the next row."""
         if self.is_sized:
             is_line = self.is_told_chunks and self.is_in_row and len(self.kernel.row_axes) == 1
             return self.sizes.prefetch_nbytes if is_line and load.strides[self.lane] == load.dtype.itemsize else 0
@@ -162,8 +162,9 @@ class Shape:
 
     @cached_property
     def nontemporal(self) -> tuple[Store, ...]:
-        """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
-        end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
+        """Stores to large results that are nontemporal: each row has the alignment of the result's start in its line, and is
+        written completely in vectors without conversion (LLVM fuses narrowing and stores, for which there is no nontemporal
+        form)."""
         found: list[Store] = []
         for store in self.kernel.stores if self.is_in_row and not self.is_sized else ():
             dtype = self.kernel.buffers[store.buffer].dtype
@@ -208,7 +209,7 @@ class Shape:
 
     @cached_property
     def rows_at_once(self) -> int:
-        """How many short rows of an element-wise kernel a unit takes."""
+        """Number of short rows of an element-wise kernel in a unit."""
         if self.block is None or not self.outer or self.crossing is not None or not self.has_known_lanes:
             return 1
         return rows_at_once(self.kernel, self.outer[-1], self.lane, self.lanes) if self.size <= self.block else 1
@@ -222,9 +223,10 @@ class Shape:
 
     @cached_property
     def goes_by_pieces(self) -> bool:
-        """Whether a strip of rows is followed by the same strip at the next place, and not by the strip beside it.
+        """Whether the next unit is the same strip of rows at the next position, and not the adjacent strip.
 
-        It is where what every place reads again, such as the weights of a convolution a channel, is more than stays in L1.
+        That order is used if the data that is read again at every position, such as a channel's convolution weights, exceeds
+        L1.
         """
         if self.is_in_row or self.is_sized or not self.only_reduces or self.units == self.pieces:
             return False
@@ -263,7 +265,7 @@ class Shape:
 
     @cached_property
     def chunks(self) -> int:
-        """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
+        """The number of parts of each row; 1 for all kernels except those that only reduce a few long rows."""
         if self.is_told_chunks:
             return _CHUNKS
         if (
@@ -284,12 +286,12 @@ class Shape:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """What the unknown numbers are for known sizes."""
+        """Values of the unknown numbers for known sizes."""
         return {"chunk": self.chunk, "chunks": self.chunks}
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of a partial result: a vector of the widest type, on cache lines of its own."""
+        """Bytes of a partial result: a vector of the widest type, padded to cache lines."""
         return -(-8 * self.lanes // ALIGNMENT) * ALIGNMENT
 
     @property
@@ -332,7 +334,7 @@ class Shape:
 
 
 _TYPICAL: Final = 64
-"""What an unknown size is taken to be where kernels of different sizes would be walked in different ways."""
+"""The assumed value of an unknown size where kernels of different sizes would have different iteration schemes."""
 
 
 def typical(kernel: Kernel) -> Kernel:
@@ -348,7 +350,7 @@ def typical(kernel: Kernel) -> Kernel:
 
 
 def lanes_of(kernel: Kernel, isa: Isa) -> int:
-    """Elements of a vector: as many as registers hold of the widest type, f32 at least where anything is computed."""
+    """Return the elements of a vector: the lanes of the widest type in a register, of f32 at least if anything is computed."""
     widest = max((kernel.buffers[a.buffer].accessed.itemsize for a in kernel.accesses), default=4)
     narrow = {v.dtype for v in kernel.values if v.dtype.itemsize > 2 or v.dtype.is_float}
     return isa.vector_bytes // (widest if not narrow else max(widest, 4))
@@ -426,15 +428,15 @@ def with_row(kernel: Kernel, axis: int) -> Kernel:
 
 @frozen
 class At:
-    """Where in a unit code is being written.
+    """The position in a unit at which code is emitted.
 
     Attributes:
-        index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
-        active: How many of the lanes exist; all but in a tail. A value where that is not known.
+        index: The position on each axis that has one, as i64; for the lane axis that of the first lane.
+        active: Number of lanes that exist; all except in a tail. An LLVM value if that is not known.
         slot: The place of this vector in rows of kept values, counted in vectors.
-        chunk: Which chunk of the row this is, where rows are cut.
+        chunk: Index of the row's chunk, if rows are cut.
         tile: The row and the column of this vector in the tiles of transposed loads.
-        steps: What is added to the position on an axis and known while code is written.
+        steps: Constant offsets added to the position on an axis.
     """
 
     index: dict[int, ir.LlvmValue]

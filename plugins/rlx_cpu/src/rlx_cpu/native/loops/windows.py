@@ -26,12 +26,12 @@ _MOST_SUMS = 10
 
 @frozen
 class LaneWindows:
-    """How a unit takes places side by side.
+    """The adjacent positions of a unit.
 
     Attributes:
-        axis: The axis of the grid along which they lie.
-        places: How many a unit has; the last along the axis may have fewer.
-        vectors: How many vectors of the lane axis it has at each.
+        axis: The axis of the grid along which they are adjacent.
+        places: Number of positions in a unit; the last unit along the axis may have fewer.
+        vectors: Number of vectors of the lane axis at each.
         row_axis: The axis of the row whose steps are written out.
     """
 
@@ -63,7 +63,7 @@ def windows_of(kernel: Kernel, lane: int, lanes: int, reduces: int, registers: i
 
 
 def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
-    """Whether neighbours along an axis of the grid read some of the same elements."""
+    """Return whether neighbours along an axis of the grid read some of the same elements."""
     size, steps = kernel.extents[axis], kernel.extents[row_axis]
     if not is_known(size) or size < 2:
         return False
@@ -76,7 +76,7 @@ def _overlap(kernel: Kernel, axis: int, row_axis: int) -> bool:
 
 
 def _evenly(size: int, most: int) -> int:
-    """How many places make a unit: a divisor of all, if there is one that is not small; else the last unit has fewer."""
+    """Return how many places make a unit: a divisor of all, if there is one that is not small; else the last unit has fewer."""
     for places in range(min(size, most), most // 2, -1):
         if size % places == 0:
             return places

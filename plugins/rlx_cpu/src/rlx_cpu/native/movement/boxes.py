@@ -95,7 +95,7 @@ def prepared(isa: Isa, box: Box, itemsize: int) -> list[tuple[Box, int]]:
     """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
     box, itemsize = in_words(box, itemsize)
     if box.operand is None:
-        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros lie as they are wanted
+        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros have the layout of the result
     box = simplified(box, itemsize)
     last = box.axes[-1]
     block = isa.machine.movement.unit_nbytes // itemsize
@@ -115,7 +115,7 @@ def in_bands(isa: Isa, box: Box, itemsize: int) -> Iterable[Box]:
 
 
 def unit_axes(isa: Isa, box: Box, itemsize: int) -> int:
-    """How many of the outer axes are counted through by units; the others are loops inside of one."""
+    """Return how many of the outer axes are counted through by units; the others are loops inside of one."""
     kept = 2 if is_transposed(box.axes, itemsize) else 1
     inner = box.size * itemsize
     for number, axis in enumerate(box.axes[:-kept]):

@@ -1,7 +1,7 @@
-"""Boxes whose rows are copied, or show one element in all places, moved by one function for all: where they lie is told in words.
+"""Block copies by one library function: boxes whose rows are copies or broadcasts, with their layouts as run-time arguments.
 
-Paddings in front of convolutions are many such boxes, and models have dozens of them: a function of its own takes longer to
-compile than a padding to run. Boxes of other rows, and large results that go past the caches, have code of their own.
+Paddings in front of convolutions are many such boxes, and models have dozens of them: a specialised function takes longer to
+compile than a padding to run. Boxes with other rows, and large results with nontemporal stores, are specialised.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _WORDS: Final = len(_HEAD) + OUTER * len(_AXIS)
 
 @frozen(eq=False)
 class CommonMove:
-    """Boxes as the words that the common function is told.
+    """Boxes as the argument words of the library function.
 
     Attributes:
-        rows: How many rows there are in all.
+        rows: Total number of rows.
     """
 
     isa: Isa
@@ -48,7 +48,7 @@ class CommonMove:
     rows: int
 
     def call(self, b: ir.IRBuilder, name: str, buffers: ir.LlvmValue, part: ir.LlvmValue, parts: ir.LlvmValue) -> None:
-        """Move a part's share of every box; `name` is that of the function that calls."""
+        """Move a part's share of every box; `name` is the name of the calling function."""
         function = name_of(self.isa, self.itemsize)
         borrowed = b.module.borrowed(function, common_of(self.isa, b.module.triple, self.itemsize))
         table = b.module.data(f"{name}.boxes", struct.pack(f"<{len(self.words)}q", *self.words))
@@ -56,10 +56,10 @@ class CommonMove:
 
 
 def common_move(isa: Isa, boxes: Sequence[tuple[Box, int]], operands: int) -> CommonMove | None:
-    """Boxes, with the sizes of their elements, as words; `None` where some of them need code of their own.
+    """Return boxes, with the sizes of their elements, as words; `None` if some of them need specialised code.
 
     Args:
-        operands: How many addresses come before those of the results.
+        operands: Number of addresses that precede those of the results.
     """
     sizes = {itemsize for _, itemsize in boxes}
     if len(sizes) != 1 or not all(_is_plain(box, itemsize) for box, itemsize in boxes):
@@ -83,7 +83,7 @@ def _is_plain(box: Box, itemsize: int) -> bool:
 
 
 def name_of(isa: Isa, itemsize: int) -> str:
-    """What the function for elements of one size is called."""
+    """Return the name of the library function for elements of one size."""
     return f"rlx.move.{isa.vector_bytes}.{itemsize}"
 
 
@@ -121,7 +121,7 @@ def _word(b: ir.IRBuilder, words: ir.LlvmValue, number: int) -> ir.LlvmValue:
 def _move_row(
     b: ir.IRBuilder, rows: Rows, to: ir.LlvmValue, source: ir.LlvmValue, count: ir.LlvmValue, is_copied: ir.LlvmValue
 ) -> None:
-    """A copy, or the one element in all places: whole vectors, then what is left."""
+    """Copy a row, or broadcast one element: full vectors, then the remainder."""
     with b.if_else(b.icmp_signed("!=", is_copied, index(0))) as (copied, repeated):
         with copied:
             rows.library("memcpy", to, source, count)

@@ -41,7 +41,7 @@ def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
 
 
 def is_transposed(axes: Sequence[Axis], itemsize: int) -> bool:
-    """Whether the last two axes are contiguous in the operand and in the result, each along one."""
+    """Return whether the last two axes are contiguous in the operand and in the result, each along one."""
     if len(axes) < 2:
         return False
     other, last = axes[-2], axes[-1]
@@ -126,12 +126,12 @@ class Mover:
             self._strip(self._at(to, high, down.to), self._at(source, high, down.source), strip, along)
 
     def _wants_nontemporal(self, lanes: int, count: int) -> bool:
-        """Whether squares of so many lanes are stored nontemporally into rows of `count` elements."""
+        """Return whether squares of so many lanes are stored nontemporally into rows of `count` elements."""
         line = CACHE_LINE // self.itemsize
         return self.stores is Stores.NONTEMPORAL and count >= line and (lanes == line or lanes <= OPEN_LINES)
 
     def _tiles(self, to: ir.LlvmValue, source: ir.LlvmValue, down: Axis, along: Axis, lanes: int) -> None:
-        """Squares in tiles: a cache line is used up while it is in L1, and so is what is known of its page."""
+        """Move squares in tiles: a cache line is fully used while it is in L1, and likewise its page's TLB entry."""
         b, side = self.builder, max(lanes, self.isa.machine.movement.tile)
         with counting(b, 0, down.count, side) as top, counting(b, 0, along.count, side) as left:
             bottom, right = (self._until(x, side, axis.count) for x, axis in ((top, down), (left, along)))
@@ -163,7 +163,7 @@ class Mover:
         return transposed(b, rows)
 
     def _until(self, first: ir.LlvmValue, side: int, end: int) -> ir.LlvmValue:
-        """Where a tile of `side` that begins at `first` ends: at `end` at the latest."""
+        """Return the end of a tile of `side` that begins at `first`: at most `end`."""
         b = self.builder
         after = b.add(first, index(side))
         return after if end % side == 0 else b.select(b.icmp_signed("<", after, index(end)), after, index(end))

@@ -23,11 +23,11 @@ UNROLL = 4
 """Elements that one pass moves where they are moved one by one."""
 
 LONGEST_STEP = 8
-"""Elements from one to the next up to which whole vectors are read, and most of what they hold left out."""
+"""Maximum stride in elements for which full vectors are loaded, of which most elements are discarded."""
 
 
 class Stores(Enum):
-    """How a row is written: by ordinary stores, or past the caches (see `nontemporal`)."""
+    """The kind of a row's stores: ordinary or nontemporal (see `nontemporal`)."""
 
     ORDINARY = auto()
     NONTEMPORAL = auto()
@@ -37,7 +37,7 @@ class Stores(Enum):
 
 
 def stores_of(isa: Isa, to: int, outer: Sequence[Axis], nbytes: int) -> Stores:
-    """How rows of `nbytes` go past the caches that begin `to` bytes and steps along `outer` axes after a cache line."""
+    """Return the kind of stores of rows of `nbytes` with an offset of `to` bytes and steps along `outer` to a cache line."""
     if all(step % CACHE_LINE == 0 for step in (to, *(axis.to for axis in outer))):
         return Stores.NONTEMPORAL
     return Stores.NONTEMPORAL_WITHIN if nbytes >= isa.machine.movement.aligned_row_nbytes else Stores.ORDINARY
@@ -61,7 +61,7 @@ class Rows:
 
     @property
     def alignment(self) -> int:
-        """What every access may count on: 8 bytes may be a complex number of two floats."""
+        """The alignment of every access: 8 bytes may be a complex number of two floats."""
         return min(self.itemsize, 4)
 
     @property
@@ -240,7 +240,7 @@ class Rows:
         piece(end, count - end if isinstance(end, int) else b.sub(index(count), end))
 
     def _before_line(self, to: ir.LlvmValue, reach: int) -> ir.LlvmValue:
-        """How many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
+        """Return how many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
         b, size = self.builder, self.itemsize
         nbytes = b.and_(b.sub(index(0), b.ptrtoint(to, I64)), index(CACHE_LINE - 1))
         elements = b.udiv(nbytes, index(size))

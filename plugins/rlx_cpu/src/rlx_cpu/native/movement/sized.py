@@ -1,8 +1,8 @@
-"""Movement whose sizes come with the call: how many boxes there are is fixed, how far they reach and where they lie is told.
+"""Movement of dynamic shapes: the number of boxes is fixed, their extents and layouts are run-time arguments.
 
-What a row of a box is (a copy, zeros, one element again and again, elements apart) is part of the code, everything else is a
-number. So one function moves whatever is cut into as many boxes of such rows. Rows that are short, or put in order in registers,
-are part of the code as they are, and so are squares that are transposed, and axes inside of one step along what is unknown.
+The kind of a row of a box (a copy, zeros, a broadcast element, strided elements) is part of the code, everything else is an
+argument. So one function serves all movements with the same number of boxes and the same kinds of rows. Rows that are short, or
+permuted in registers, are part of the code, and so are transposed squares, and axes within one step along an unknown axis.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ FEW_ROWS: Final = 64
 """Rows for which that does not matter."""
 
 Kind = Literal["copy", "spread", "apart"] | tuple[Axis, ...]
-"""What a row is: a copy or zeros, one element in all places, elements that lie apart, or exactly these axes."""
+"""The kind of a row: a copy or zeros, one broadcast element, strided elements, or exactly these axes."""
 
 
 @frozen
 class Part:
-    """A box as far as code knows it.
+    """A box as far as it is known at compile time.
 
     Attributes:
-        itemsize: Bytes of what is moved in one piece.
-        outer: Axes around what a kind is of.
+        itemsize: Bytes of one element of the movement.
+        outer: Number of axes around the row.
     """
 
     operand: int | None
@@ -62,7 +62,7 @@ class MoveForm:
     """A movement for all sizes.
 
     Attributes:
-        node: What is moved.
+        node: The movement's node.
         parts: Its boxes.
     """
 
@@ -112,7 +112,7 @@ class MoveForm:
     def _move_row(
         self, b: ir.IRBuilder, number: int, row: ir.LlvmValue, to: ir.LlvmValue, source: ir.LlvmValue | None
     ) -> None:
-        """One row of a box, or one piece of what is part of the code, counted through its outer axes."""
+        """Move one row of a box, or one block of fixed axes, whose index runs over the outer axes."""
         part = self.parts[number]
         for i in reversed(range(part.outer)):
             count = sized(b, unknown(f"count{number}_{i}"))
@@ -149,7 +149,7 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
         if box.operand is None:
             words = evolve(
                 words, axes=tuple(evolve(a, source=a.to) for a in words.axes)
-            )  # zeros lie as they are wanted
+            )  # zeros have the layout of the result
         simple = simplified(words, itemsize)
         simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
         most = isa.machine.movement.unit_nbytes // itemsize
@@ -167,14 +167,14 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
 
 
 def step_of(type: TensorType, place: Place) -> int:
-    """Bytes between neighbours along the innermost axis of unknown size; 0 where there is none."""
+    """Return the bytes between neighbours along the innermost axis of unknown size; 0 if there is none."""
     return min((s for s, n in zip(place.strides, type.shape, strict=True) if not is_known(n)), default=0)
 
 
 def axes_within(box: Box, step: int, most: int) -> tuple[Axis, ...] | None:
-    """The innermost axes that lie inside of one step along what is unknown, as many as are moved at one time.
+    """Return the innermost axes within one step along an axis of unknown size, up to `most` elements.
 
-    Their sizes are the same for all sizes of the program. `None` where there are none.
+    Their sizes are the same for all sizes of the program. `None` if there are no such axes.
     """
     count, inner = 1, 0
     for axis in reversed(box.axes):
@@ -186,7 +186,7 @@ def axes_within(box: Box, step: int, most: int) -> tuple[Axis, ...] | None:
 
 
 def kind_of(box: Box, itemsize: int) -> Kind:
-    """What its rows are."""
+    """Return the kind of a box's rows."""
     if box.operand is not None and is_transposed(box.axes, itemsize):
         return box.axes[-2:]
     last = box.axes[-1]
@@ -204,7 +204,7 @@ def kind_of(box: Box, itemsize: int) -> Kind:
 
 
 def in_blocks(box: Box, most: int) -> Iterator[Box]:
-    """Long rows in blocks that can be shared out, which may be none, and what is left of them."""
+    """Yield long rows in blocks for distribution over threads (possibly no blocks), and the remainder."""
     *outer, last = box.axes
     blocks = last.count // most if last.count > 2 * most else 0
     done = blocks * most

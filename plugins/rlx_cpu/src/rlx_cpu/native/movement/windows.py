@@ -25,7 +25,7 @@ __all__ = ["emit_slice", "emit_update"]
 
 
 def start_of(b: ir.IRBuilder, place: Place, pointer: ir.LlvmValue, limit: int) -> ir.LlvmValue:
-    """A start operand held in 0..limit, as i64."""
+    """Return a start operand clamped to 0..limit, as i64."""
     dtype = place.type.dtype
     raw = b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
     is_signed = dtype.kind == "int"
@@ -67,7 +67,7 @@ def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
 
 
 def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """What was there, unless the result lies in its bytes, and the window over it; slabs of one axis are shared out."""
+    """The operand, unless the result uses its memory, and the window over it; slabs of one axis are distributed."""
     x, new, y = layout.operands[0], layout.operands[1], layout.results[0]
     assert x is not None, "there is something to update"
     assert new is not None, "there is an update"

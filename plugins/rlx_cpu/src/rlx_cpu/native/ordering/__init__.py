@@ -1,4 +1,4 @@
 """Sorting rows (`sorting`) and searching in sorted ones (`search`), both by the keys of `order_keys`.
 
-`ranks` orders short rows, `radix` long ones, and `selection` finds the few that are wanted (top-k select) or a thread's slice.
+`ranks` orders short rows, `radix` long ones, and `selection` computes top-k or a thread's slice of a row.
 """

@@ -1,4 +1,4 @@
-"""Sort keys (`codegen.ordering`) of what lies in memory."""
+"""Sort keys (`codegen.ordering`) of elements in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["key_type", "load_keys"]
 
 
 def key_type(keys: Keys, lanes: int = 1) -> Any:
-    """Of a key, and of an element as memory has it."""
+    """Return the type of a key, and of an element in memory."""
     return in_lanes(ir.IntType(keys.bits), lanes)
 
 

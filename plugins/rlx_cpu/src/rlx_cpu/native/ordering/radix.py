@@ -33,7 +33,7 @@ class Digit:
 
     Attributes:
         shift: Its lowest bit.
-        width: How many.
+        width: Number of bits.
         first: The number of its first counter.
     """
 
@@ -51,9 +51,9 @@ class Radix:
     """Sorting rows of at most `n` elements.
 
     Attributes:
-        keys: What is sorted by.
-        n: Fewer than 2^32; where it is not known, all rows that are sorted have as many.
-        given_wide: Whether digits are wide, where whoever knows n says so.
+        keys: The sort keys.
+        n: Fewer than 2^32; if unknown, all sorted rows have the same length.
+        given_wide: Whether digits are wide, if the caller knows n.
     """
 
     isa: Isa
@@ -68,7 +68,7 @@ class Radix:
 
     @property
     def digits(self) -> tuple[Digit, ...]:
-        """Of a key, or of each half of a long one."""
+        """The digits of a key, or of each half of a long one."""
         bits = min(self.keys.bits, 32)
         count = -(-bits // (11 if self.is_wide else 8))
         widths = [bits // count + (k < bits % count) for k in range(count)]

@@ -18,18 +18,18 @@ __all__ = ["Ranks", "is_short"]
 
 
 def is_short(isa: Isa, n: int) -> bool:
-    """Whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""
+    """Return whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""
     return n <= 48 + 3 * isa.vector_bytes // 2
 
 
 @frozen
 class Ranks:
-    """Counting places in rows of `n` elements.
+    """Sorting by counting ranks, in rows of `n` elements.
 
     Attributes:
-        keys: What is sorted by.
-        n: At most as many as a number of the keys' width counts.
-        step: Elements from one that is counted to the next.
+        keys: The sort keys.
+        n: At most the maximum of an unsigned integer of the keys' width.
+        step: Stride in elements.
     """
 
     isa: Isa
@@ -60,7 +60,7 @@ class Ranks:
         return 2 * self.keys_nbytes
 
     def place(self, b: ir.IRBuilder, scratch: ir.LlvmValue, i: ir.LlvmValue) -> ir.LlvmValue:
-        """Where element `i` goes, after `count`."""
+        """Return the position of element `i` in the sorted row, after `count`."""
         found = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
         return b.zext(found, index(0).type) if self.keys.bits < 64 else found
 

@@ -1,6 +1,6 @@
 """Places in sorted rows as native code: binary searches without branches, several values interleaved.
 
-What is compared are keys, so NaN is larger than every number, and zeros are equal, as in sorting.
+Keys are compared, so NaN is larger than every number, and zeros are equal, as in sorting.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bisection:
         return self.search.keys
 
     def find(self, row: ir.LlvmValue, values: ir.LlvmValue, to: ir.LlvmValue, lanes: int) -> None:
-        """The places of neighbouring values, one a lane."""
+        """The places of neighbouring values, one per lane."""
         b = self.builder
         wanted = load_keys(b, self.keys, values, lanes)
         type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
@@ -58,7 +58,7 @@ class Bisection:
         if self.search.n:
             left = variable(b, I64)
             b.store(index(self.search.n), left, align=8)
-            # A search is over when one element is left; how many are halved does not depend on what is found.
+            # A search ends when one element is left; the number of halvings does not depend on the comparisons.
             with counting(b, 0, (self.search.n - 1).bit_length()):
                 length = b.load(left, typ=I64, align=8)
                 half = b.lshr(length, index(1))

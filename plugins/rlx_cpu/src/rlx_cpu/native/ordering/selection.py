@@ -1,9 +1,8 @@
 """Top-k select, and the slices of a row that threads share: lists of positions, kept as the words that `radix.py` moves.
 
-The first few of a row in order are found by remembering candidates: elements that come before the last of the best so far. When
-there is no more space for candidates they are sorted, and all but the first few are forgotten. A row that several threads sort
-is cut by keys, not by places: each part reads the whole row and lists what lies between its two bounds, so that no part
-waits for another.
+Top-k is computed with a list of candidates: elements that precede the last of the best k so far. When the list is full it is
+sorted, and all but the first k are dropped. A row that several threads sort is partitioned by keys, not by positions: each part
+reads the full row and lists the elements between its two bounds, so that no part waits for another.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class PositionList:
     """A list of positions under construction.
 
     Attributes:
-        words: Where it is.
+        words: Its address.
         count: A variable: how many there are.
     """
 
@@ -48,7 +47,7 @@ class PositionList:
         return b.load(self.count, typ=I64, align=8)
 
     def add(self, b: ir.IRBuilder, first: ir.LlvmValue, wanted: ir.LlvmValue) -> None:
-        """Those of the positions `first`, `first + 1`, … that are wanted; space for all of them must be left."""
+        """Add the selected ones of the positions `first`, `first + 1`, …; the list must have capacity for all of them."""
         count = self.size(b)
         for lane in range(width(wanted)):
             one = wanted if width(wanted) == 1 else b.extract_element(wanted, ir.LlvmConstant(I32, lane))
@@ -94,12 +93,12 @@ class Candidates:
 
     @property
     def first(self) -> int:
-        """Positions that are listed before any is forgotten: three times as many as are kept, or more where that is few."""
+        """Positions that are listed before any is dropped: three times the kept number, with a minimum."""
         return max(3 * self.kept, 256)
 
     @property
     def capacity(self) -> int:
-        """Positions that the list has space for: a vector of them is added at once."""
+        """Capacity of the list in positions: a vector of them is added at once."""
         return self.first + self.row.lanes
 
     @property

@@ -1,4 +1,4 @@
-"""Sorts as native kernels, made for each size or for all: `sorting.py` is what a thread does."""
+"""Sorts as native kernels, for known or dynamic sizes: `sorting.py` has the per-thread code."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SortForm:
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         write_sort(module, self.problem, name)
-        return Emitted(name, workspace=1)  # every call says its own
+        return Emitted(name, workspace=1)  # passed in every call
 
 
 def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortForm | None:
@@ -78,10 +78,10 @@ def sized_sort(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SortF
     if not is_known(sorting.n):
         is_few = sorting.kept != sorting.n
         if is_few or sorting.inner != 1 or known.is_cut or not isinstance(known.way, Radix):
-            return None  # which lines are cut, or how the first few are found, is a matter of how long they are
+            return None  # the partition of lines and the top-k algorithm depend on their length
         is_wide = known.way.is_wide
     elif not is_known(sorting.kept):
-        return None  # how many are kept decides how they are found
+        return None  # the number of kept elements decides the algorithm
     if not is_known(sorting.inner) or (is_known(sorting.kept) and sorting.kept == 0):
         return None
     return SortForm(SortProblem(SelectionRow(isa, sorting.keys, sorting.n), sorting, known.is_cut, is_wide), node.op)

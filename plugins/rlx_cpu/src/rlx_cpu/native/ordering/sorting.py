@@ -49,7 +49,7 @@ class SortProblem:
 
     @classmethod
     def of(cls, op: Any, x: TensorType, first: TensorType, isa: Isa) -> SortProblem:
-        """That of known sizes."""
+        """Return the problem of known sizes."""
         s, sizes = Sorting.of(op, x, first), isa.machine.ordering
         is_cut = s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
         return cls(SelectionRow(isa, s.keys, s.n), s, is_cut)
@@ -78,7 +78,7 @@ class SortProblem:
 
     @cached_property
     def way(self) -> Candidates | Ranks | Radix:
-        """How a row is sorted: by candidates, by counting or digit by digit, which needs to know least."""
+        """The algorithm for a row: by candidates, by counting, or radix sort, which requires the least information."""
         row = self.row
         candidates = Candidates(row, self.sorting.kept)
         if is_known(row.n) and candidates.is_worthwhile:
@@ -115,7 +115,7 @@ class SortProblem:
 
     @property
     def parts(self) -> int:
-        """Into how many parts it is cut, for known sizes; 0 for one a thread."""
+        """Number of parts, for known sizes; 0 for one per thread."""
         return 0 if self.is_cut else min(MOST_PARTS, self.sorting.outer * self.blocks)
 
 
@@ -124,7 +124,7 @@ class SortedRow:
     """One dense row of the operand, and where its results go, dense too.
 
     Attributes:
-        values: Where elements go, if they are a result.
+        values: Destination of the elements, if they are a result.
     """
 
     problem: SortProblem
@@ -208,7 +208,7 @@ class Staging:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where the rows of the operand and of each result begin, and where all of them end."""
+        """Start offsets of the rows of the operand and of each result, and their end."""
         ends = [self.start]
         for number in range(len(self.problem.sizes)):
             ends.append(ends[-1] + self.problem.unit_lines * self.pitch(number))

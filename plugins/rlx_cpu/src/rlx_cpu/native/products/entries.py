@@ -1,4 +1,4 @@
-"""Where the products of a batch find their matrices, in generated code."""
+"""Offsets of the matrices of a batch of products, in generated code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
 
 
 def entry_offset(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue, matrix: MatrixStrides) -> ir.LlvmValue:
-    """Bytes from the first product's part of an operand to that of product `entry`."""
+    """Return the offset in bytes from the first product's part of an operand to the part of product `entry`."""
     return _walk(b, entry, matrix.batch, product.batch)
 
 
 def b_offset(b: ir.IRBuilder, product: MatrixProduct, matrix: ir.LlvmValue) -> ir.LlvmValue:
-    """Bytes from B's first own matrix to another one."""
+    """Return the offset in bytes from the first distinct matrix of B to another one."""
     return _walk(b, matrix, product.b.batch, product.b_shape)
 
 
@@ -40,7 +40,7 @@ def walk(b: ir.IRBuilder, number: ir.LlvmValue, axes: Axes) -> ir.LlvmValue:
 
 
 def b_entry(b: ir.IRBuilder, product: MatrixProduct, entry: ir.LlvmValue) -> ir.LlvmValue:
-    """Which of B's own matrices product `entry` takes."""
+    """Return the index of the matrix of B that product `entry` uses."""
     if not all(map(is_known, product.batch)):
         return entry if product.b_shape == product.batch else index(0)
     strides, step = [], 1

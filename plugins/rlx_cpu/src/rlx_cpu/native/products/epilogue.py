@@ -1,6 +1,7 @@
-"""What happens to a product's sums before they are stored: bias, activation, scale, residual, as stages on vectors.
+"""Operations on a product's sums before they are stored: bias, activation, scale, residual, as stages on vectors.
 
-A stage maps a vector of sums to another of the same shape and is told which elements it holds. Cheap stages run on the
+A stage maps a vector of sums to another of the same shape; its argument is the position of the elements. Cheap stages run on
+the
 accumulators; stages with long polynomials run on the finished tile while it is in L1, one row at a time,
 because inlining them for every accumulator would be most of the code.
 """
@@ -30,10 +31,10 @@ __all__ = [
 
 @frozen(eq=False)
 class TileElements:
-    """Which elements a vector holds: `row`, and columns from `column` on.
+    """Position of a vector's elements: `row`, and columns from `column` on.
 
     Attributes:
-        batch: Which product of a batch.
+        batch: Index of the product in a batch.
         mask: The lanes that exist; `None` for all.
         tile: The first row of its tile, and `ahead`, how many rows after that it is.
     """
@@ -49,18 +50,18 @@ class TileElements:
 Stage = Callable[[ir.IRBuilder, ir.LlvmValue, TileElements], ir.LlvmValue]
 
 Prefetch = Callable[[ir.IRBuilder, TileElements], None]
-"""Prefetches what stages will read of a spot, long before they do."""
+"""Prefetches the elements that stages will read at a position, well in advance."""
 
 
 @frozen(eq=False)
 class GemmEpilogue:
-    """Stages in order.
+    """An ordered list of stages.
 
     Attributes:
-        stages: What is applied.
+        stages: The stages.
         is_long: Whether the stages are too long to be repeated for every accumulator.
-        prefetches: What brings their operands into L2 while the sums are made: a tile reads a few lines of many rows, which no
-            processor foresees.
+        prefetches: Prefetches of their operands into L2 while the sums are computed: a tile reads a few lines of many rows, a
+            pattern that hardware prefetchers do not detect.
     """
 
     stages: tuple[Stage, ...] = ()
@@ -81,7 +82,7 @@ class GemmEpilogue:
 class EpilogueOperand:
     """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'.
 
-    What is read is what registers hold of that dtype: f32 of 16 bits, a mask of bools.
+    Loaded values are in the register representation of that dtype: f32 for 16-bit floats, a mask for bools.
     """
 
     pointer: ir.LlvmValue
@@ -90,7 +91,7 @@ class EpilogueOperand:
     dtype: DType | None = None
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
-        """The elements at a spot; broadcast along what has no stride."""
+        """Return the elements at a position; broadcast along dimensions with stride 0."""
         stored = Stored(simd, self.dtype or simd.dtype)
         place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
         if self.by_column == stored.itemsize:
@@ -101,7 +102,7 @@ class EpilogueOperand:
 
 
 def add(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Add an operand: a bias has one number a column, a residual one for every element."""
+    """Add an operand: a bias has one number per column, a residual one for every element."""
     repeated: dict[str, ir.LlvmValue] = {}
 
     def stage(b: ir.IRBuilder, value: ir.LlvmValue, spot: TileElements) -> ir.LlvmValue:
@@ -121,7 +122,7 @@ def scale(simd: Simd, factor: float) -> Stage:
 
 
 def multiply(simd: Simd, operand: EpilogueOperand) -> Stage:
-    """Multiply by an operand: one number a row, say."""
+    """Multiply by an operand: one number per row, say."""
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 
 
@@ -131,7 +132,7 @@ def activation(function: Callable[[ir.IRBuilder, ir.LlvmValue], ir.LlvmValue]) -
 
 
 def _spread(b: ir.IRBuilder, stored: Stored, place: ir.LlvmValue, stride: int, spot: TileElements) -> ir.LlvmValue:
-    """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
+    """Load elements with a stride of `stride` bytes; lanes beyond the end repeat the first."""
     simd = stored.simd
     value: ir.LlvmValue = ir.LlvmConstant(register_type(stored.dtype, simd.lanes), ir.Undefined)
     for lane in range(simd.lanes):

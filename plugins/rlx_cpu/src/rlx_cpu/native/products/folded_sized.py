@@ -1,7 +1,7 @@
-"""Products of windows for any number of images, forwards and for the cotangent of weights.
+"""Convolution products for a dynamic number of images, forward and for the gradient of weights.
 
-Rows come in lines and terms in runs whose lengths are known: tiles have the heights of code for the size, and how many there are
-is told. Only where all rows are neighbours, and an image has few of them, are there tiles of every height.
+Rows are grouped in lines and terms in runs of known lengths: tiles have the heights of code for the known size, and their
+number is a run-time argument. Only if all rows are contiguous, and an image has few of them, are there tiles of every height.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FEWEST_ROWS: Final = ENOUGH_ROWS
 
 @frozen(eq=False)
 class FoldedForm:
-    """A product of windows for any number of images.
+    """A convolution product for any number of images.
 
     Attributes:
-        node: What it is part of.
-        layout: Where operands and results lie, for all sizes.
-        plan: How it is cut.
+        node: The node that contains the product.
+        layout: Layout of operands and results, for all sizes.
+        plan: The blocking.
         workspace: Bytes of a thread's memory.
-        shared_workspace: Bytes of what all threads share.
+        shared_workspace: Bytes of memory shared by all threads.
     """
 
     node: Node
@@ -82,7 +82,7 @@ class FoldedForm:
         words = Words.of(module, self.plan.isa, self.plan.product.factors, self.plan.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
         emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
-        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
 
 def of_size(product: MatrixProduct, sizes: DimBinding) -> MatrixProduct:

@@ -1,7 +1,7 @@
 """Matrix products as native kernels: any sizes, strides and batch axes, with the epilogue on the sums.
 
-Floats are multiplied by register tiles over panels (`gemm_plan.py` says what is packed, `gemm_driver.py` what a thread does,
-`microkernel.py` is the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
+Floats are multiplied by register tiles over panels (`gemm_plan.py` decides what is packed, `gemm_driver.py` has the per-thread
+code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def emit_product(
     """The product of the first two operands into the first result, then `epilogue`.
 
     Args:
-        axes: How many axes of the first are summed over, where it is no matrix.
+        axes: Number of summed axes of the first operand, if it is no matrix.
         keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
     """
     a, b = layout.operands[:2]

@@ -1,8 +1,8 @@
-"""What is around the inner loops of a product, once for products of all sizes whose panels are packed when they are bound.
+"""The driver around the microkernels, one library function for products of all sizes whose panels are packed when bound.
 
-A function of a product's own would be most of what there is to compile where inner loops are short, and models have dozens of
-products. So the numbers (sizes, strides, how they are cut) are words in the module of each product, as are the addresses of its
-inner loops, which are made for their numbers. What they do and in which order does not depend on who calls them.
+If inner loops are short, a specialised driver would dominate the compile time, and models have dozens of products. So the
+numbers (sizes, strides, blocking) are a constant table in the module of each product, as are the addresses of its microkernels,
+which remain specialised. The result and the order of summation do not depend on the caller.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _SHARES: Final = (unknown("share"), unknown("narrow_share"))
 
 @frozen
 class GemmKind:
-    """What is no number of a product.
+    """The properties of a product that are not in its table of numbers.
 
     Attributes:
-        lines, result_lines: How many axes lead around the rows of A, and of C.
-        has_runs: Whether terms come in runs.
+        lines, result_lines: Number of leading axes around the rows of A, and of C.
+        has_runs: Whether terms are grouped in runs.
         vector_nbytes: Bytes of a vector of B in a panel.
     """
 
@@ -67,7 +67,7 @@ class GemmKind:
 
 @frozen(eq=False)
 class Common:
-    """The function of a kind, in a module of its own, and what it has to be told in which order."""
+    """The library function of a kind, in a separate module, and its arguments in order."""
 
     name: str
     module: ir.Module
@@ -93,7 +93,7 @@ class CommonWork:
         """Do a part's share of the items.
 
         Args:
-            name: Of the function that calls.
+            name: Name of the calling function.
             kernels: The inner loops by rows and vectors.
         """
         common, tiles = common_of(self.kind), self.plan.blocks
@@ -108,7 +108,7 @@ class CommonWork:
 
 
 def common_work(plan: ProductPlan) -> CommonWork | None:
-    """The common function's call for a product; `None` for one that needs a function of its own."""
+    """Return the library function's call for a product; `None` if the product needs a specialised driver."""
     p = plan.product
     is_plain = plan.given is None and not p.batch and plan.panels == "ahead" and plan.rows == "direct"
     if not is_plain or plan.sharers == 0 or plan.parks_sums or plan.has_memory or len(plan.runs) > 1:
@@ -163,7 +163,7 @@ def plan_of(kind: GemmKind, module: ir.Module) -> ProductPlan:
 
 
 def numbers_of(plan: ProductPlan) -> DimBinding:
-    """What the numbers of a product are."""
+    """Return the numbers of a product's table."""
     p, tiles = plan.product, plan.blocks
     found = {
         "m": p.m, "n": p.n, "k": plan.k, "depth": tiles.depth, "row_tiles": tiles.row_tiles,

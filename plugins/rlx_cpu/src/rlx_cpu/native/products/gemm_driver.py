@@ -1,4 +1,4 @@
-"""The function of a product: its inner loops, what is around them, and what is packed before."""
+"""The function of a product: its microkernels, the driver around them, and the packing before."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class GemmEmitter:
         plan, p, words, tiles = self.plan, self.plan.product, self.plan.words, self.plan.blocks
         partial = p.n % words.simd.lanes != 0
         is_direct = plan.panels == "direct"
-        # Blocks of K are whole rounds wherever their depth is said by a call.
+        # Blocks of K are multiples of the unrolled length wherever their depth is a run-time argument.
         depth = tiles.depth if plan.given is None and plan.splits_depth else 0
         lengths = (plan.run,) if plan.run else (plan.k, depth)
         found = {}
@@ -185,6 +185,6 @@ class GemmEmitter:
         return GemmBuffers(buffers, a, source, c, shared, own, panels)
 
     def _kept(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
-        """Where panels are that are kept for many calls: after the workspace, if there is one."""
+        """Return the address of panels that are kept for many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
         return pointer_at(b, buffers, first + self.plan.has_memory)

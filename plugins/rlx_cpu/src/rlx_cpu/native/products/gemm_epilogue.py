@@ -1,7 +1,7 @@
 """Products with the element-wise region that follows them, as native kernels: the region is a stage of the epilogue.
 
-A result may lie in the bytes of what the region reads, because each element of that is read right before anything is
-written where it is, and partial sums wait elsewhere.
+A result may share memory with operands of the region, because each element of these is read directly before the result's
+element is written there, and partial sums are stored elsewhere.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def reason_of(op: FusedMatMulEpilogue | FoldedMatMul, operands: tuple[TensorType
 
 
 def reason_at(node: Node) -> str | None:
-    """Why a node is no native product with an epilogue; `None` if it is one."""
+    """Return why a node is no native product with an epilogue; `None` if it is one."""
     assert isinstance(node.op, FusedMatMulEpilogue | FoldedMatMul), "registered for them alone"
     return reason_of(node.op, tuple(v.type for v in node.present()))
 
@@ -63,7 +63,7 @@ is_product = Condition(
 
 
 def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
-    """Where the region finds what it reads and writes; `None` where rows of an entry are not equally far apart."""
+    """Return the layouts of the region's operands and results; `None` if rows of an entry have no uniform stride."""
     shape, found = layout.results[0].type.static_shape, []
     for place in (*layout.operands[2:], *layout.results):
         assert place is not None, "all operands are required"
@@ -133,11 +133,11 @@ def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 def epilogue_of(
     op: ElementwiseRegion, node: Node, layout: Layout, rows: int, line: int = 0, *, prefetched_nbytes: int | None = None
 ) -> MakeEpilogue:
-    """What makes the stage of a region.
+    """Return the function that creates the stage of a region.
 
     Args:
-        rows: Of a batch entry of the product.
-        line: Of one of its lines, with which tiles end; 0 where rows are not in lines.
+        rows: Rows of a batch entry of the product.
+        line: Rows of one of its lines, at whose end tiles end; 0 without lines.
         prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
     """
     others = layout.operands[2:]
@@ -164,7 +164,7 @@ def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Seq
     repeated: dict[tuple[int, str], ir.LlvmValue] = {}
 
     def loaded(b: ir.IRBuilder, number: int, tensor: Tensor, spot: TileElements) -> ir.LlvmValue:
-        """The elements at a spot; those that are the same for all rows are read once."""
+        """Return the elements at a position; row-invariant ones are loaded once."""
         if not tensor.is_repeated:
             return tensor.load(b, simd, spot)
         key = number, spot.column.text if tensor.strides[-1] else ""
@@ -192,7 +192,7 @@ class Tensor:
         strides: Bytes for each of them, 0 where the tensor is repeated.
         rows: Rows of one of the product's batch entries.
         line: Rows of one of its lines, with which tiles end; 0 where rows are not in lines.
-        pointer: Where it starts.
+        pointer: Its start address.
     """
 
     place: Place
@@ -223,16 +223,16 @@ class Tensor:
         return all(is_known(stride) and stride == 0 for stride in self.strides[:-1])
 
     def prefetch(self, b: ir.IRBuilder, spot: TileElements) -> None:
-        """Bring the elements at a spot into L2; panels run through L1 before the sums are done."""
+        """Prefetch the elements at a position into L2; panels pass through L1 before the sums are complete."""
         prefetch(b, offset(b, self._row(b, spot), times(b, spot.column, self.strides[-1])), locality=2)
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: TileElements) -> ir.LlvmValue:
-        """The elements at a spot."""
+        """Return the elements at a position."""
         here = EpilogueOperand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype)
         return here.load(b, simd, evolve(spot, row=index(0)))
 
     def store(self, b: ir.IRBuilder, simd: Simd, value: ir.LlvmValue, spot: TileElements) -> None:
-        """Write the elements at a spot of a result."""
+        """Write the elements at a position of a result."""
         stored, by_column = Stored(simd, self.place.type.dtype), self.strides[-1]
         place = offset(b, self._row(b, spot), times(b, spot.column, by_column))
         if by_column == stored.itemsize:
@@ -258,7 +258,7 @@ def moving_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int,
 
 
 def row_offset(b: ir.IRBuilder, number: ir.LlvmValue, moving: Sequence[tuple[int, int]]) -> ir.LlvmValue:
-    """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
+    """Return the byte offset of the row with this number: one product for uniform strides, else a walk over the axes."""
     if not is_uneven(moving):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.LlvmValue = index(0)

@@ -31,10 +31,10 @@ class Item:
     """One item while its code is emitted.
 
     Attributes:
-        a, source, c: Where the batch entry's A, B and C start.
+        a, source, c: Start addresses of the batch entry's A, B and C.
         packed: Packed panels: of all of B, or of this item.
         packed_rows: Rows of A in scratch memory.
-        sums: Where partial sums wait, if not in C.
+        sums: Address of partial sums, if they are not in C.
     """
 
     work: Work
@@ -89,7 +89,7 @@ class Item:
                     self.kernels.call(b, tile, panel, arguments, partial(self._prefetched, b, next_panel, tile, count))
 
     def _panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where a panel's rows from word `k0` on are, and its first column."""
+        """Return the address of a panel's rows from word `k0` on, and its first column."""
         p, plan = self.product, self.plan
         first = start_of(b, plan.blocks.panels, panel)
         column = times(b, first, plan.words.simd.lanes)
@@ -100,7 +100,7 @@ class Item:
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 
     def _next_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
-        """Where the panel is that is read next: one of the item, the first of its next block, or another item's."""
+        """Return the address of the next panel to be read: one of the item, the first of its next block, or another item's."""
         first, end = self.panel_range
         after = b.add(panel, index(1))
         is_next = b.icmp_signed("<", after, end)
@@ -113,14 +113,14 @@ class Item:
     def _prefetched(
         self, b: ir.IRBuilder, next_panel: ir.LlvmValue, tile: RowTile, count: ir.LlvmValue, share: Dim | ir.LlvmValue
     ) -> ir.LlvmValue:
-        """What a tile prefetches of the panel that is read next: `share` bytes of every step."""
+        """Return the part of the next panel that a tile prefetches: `share` bytes of every step."""
         if tile.turn is None:
             return next_panel
         turn = b.mul(tile.turn, count)
         return offset(b, next_panel, b.mul(turn, share) if isinstance(share, ir.LlvmValue) else times(b, turn, share))
 
     def _packed_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a packed panel starts: among all panels of its matrix, or among those of the item."""
+        """Return the start address of a packed panel: among all panels of its matrix, or among those of the item."""
         plan = self.plan
         assert self.packed is not None, "panels are packed"
         if plan.panels in AT_HAND:
@@ -136,7 +136,7 @@ class Item:
         return offset(b, self.packed, (b_entry(b, self.product, self.entry), self.plan.packed_nbytes))
 
     def _rows(self, b: ir.IRBuilder, tile: RowTile, k0: ir.LlvmValue, count: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a tile's part of A is, from word `k0` on."""
+        """Return the address of a tile's part of A, from word `k0` on."""
         a, plan = self.product.a, self.plan
         if plan.rows == "direct":
             first = 0 if plan.run is not None else times(b, k0, a.by_column * plan.words.per_word)
@@ -151,7 +151,7 @@ class Item:
         return PackedRows(self.plan, self.a, self.packed_rows, self.row_range[0], k0, count)
 
     def _sums(self, b: ir.IRBuilder, tile: ir.LlvmValue, panel: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a tile's partial sums wait."""
+        """Return the address of a tile's partial sums."""
         plan = self.plan
         if not plan.parks_sums:
             return ir.LlvmConstant(POINTER, None)

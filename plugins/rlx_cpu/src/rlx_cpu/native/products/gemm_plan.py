@@ -1,8 +1,8 @@
-"""What a product decides before any code is made: where A and B are read from, scratch memory, and into how many parts it is cut.
+"""Decisions of a product before code generation: in-place or packed operands, scratch memory, and the number of parts.
 
-B is packed ahead when it is bound, by all threads together before the product when several items will read it, by each for
-itself when batches are many, and read in place otherwise. A is read in place if its elements along k are neighbours and words
-as they lie; rows that only have to become words (f16, say) are copied, and a transposed A is packed by tiles.
+B is packed when it is bound; else by all threads together before the product if several items read it, by each thread for
+itself if batches are many, and read in place otherwise. A is read in place if its elements along k are contiguous and already
+words; rows that must only be converted to words (f16, for example) are copied, and a transposed A is packed by tiles.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of,
 __all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
 
 Panels = Literal["ahead", "held", "shared", "packed", "direct"]
-"""Where panels of B come from: packed when it was bound, before the loop around the product, by all threads before, by each
+"""The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
 thread for itself, or not packed."""
 
 AT_HAND: Final = ("ahead", "held", "shared")
-"""Where panels of all of B are packed before any item is begun."""
+"""Cases in which panels of all of B are packed before any item is started."""
 
 Rows = Literal["direct", "copied", "packed"]
-"""What A's rows are read from: where they lie, rows of words, or tiles `[k, rows]`."""
+"""The source of A's rows: in place, rows of words, or tiles `[k, rows]`."""
 
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
@@ -46,13 +46,13 @@ SHORT_UNROLL = 2
 """Steps along k in one round of the inner loop where more would only be more code."""
 
 LONG_TILE = 512
-"""Fused products of vectors in a tile beside which it costs nothing to find out which tile comes next: some 250 cycles."""
+"""Fused vector products in a tile for which the cost of computing the next tile is negligible: some 250 cycles."""
 
 FULL_STEP = 12
-"""Fused products of a step beside which counting rounds costs nothing: two steps a round are as fast as four."""
+"""Fused products of a step for which loop overhead is negligible: two steps per iteration are as fast as four."""
 
 SHARERS = 2
-"""The same where the number of tiles is unknown: two tiles, which few rows are, fetch all of a panel that lies in memory."""
+"""Tiles that share the prefetching of a panel if their number is unknown: two, as for few rows, fetch all of it from memory."""
 
 DEEP = 128
 """Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
@@ -60,11 +60,11 @@ DEEP = 128
 
 @frozen
 class OperandSources:
-    """Where the inner loop finds what it reads, where whoever knows the sizes says so.
+    """The sources of the inner loop's operands, if the caller knows the sizes.
 
     Attributes:
         owns_rows: Whether A is packed, or copied, by every item.
-        sharers: How many tiles share the prefetching of a panel that was packed before.
+        sharers: Number of tiles that share the prefetching of a previously packed panel.
     """
 
     panels: Panels
@@ -78,12 +78,12 @@ class ProductPlan:
     """The choices for one product; lengths along k are in words.
 
     Attributes:
-        words: What the inner loop multiplies.
+        words: The operand type of the inner loop.
         is_bound: Whether B is the same in every run.
-        is_held: Whether it is the same in every round of a loop around the product.
-        keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
-        given: The cut, where whoever knows the sizes says it in every call.
-        sources: What code for all sizes reads, which are some sizes only.
+        is_held: Whether it is invariant in a loop around the product.
+        keeps_result: Whether C must not be written before a sum is complete: the epilogue reads operands in the same memory.
+        given: The blocking, if the caller knows the sizes and passes it in every call.
+        sources: Operand sources of dynamic-shape code, which restrict it to some sizes.
     """
 
     product: MatrixProduct
@@ -151,7 +151,7 @@ class ProductPlan:
 
     @property
     def lines(self) -> int:
-        """How many lines the rows are in."""
+        """Number of lines of the rows."""
         return prod(size for size, _ in self.product.lines)
 
     @property
@@ -225,7 +225,7 @@ class ProductPlan:
 
     @property
     def panels(self) -> Panels:
-        """Where the inner loop finds B."""
+        """The source of B in the inner loop."""
         if self.sources is not None:
             return self.sources.panels
         p = self.product
@@ -257,15 +257,15 @@ class ProductPlan:
 
     @property
     def form(self) -> str:
-        """How a bound B is packed."""
+        """The form in which a bound B is packed."""
         return "pairs" if self.words.is_pair else "panels"
 
     @property
     def sharers(self) -> int:
-        """How many tiles share the prefetching of the panel that comes next; 0 for none.
+        """Number of tiles that share the prefetching of the next panel; 0 for no prefetching.
 
-        None is done where a thread has packed it just now, and in loops where one tile has all rows: it reads all panels front
-        to back, which the processor foresees, and prefetching would be half of what it loads.
+        There is no prefetching if the thread has just packed the panel, and in loops where one tile has all rows: it reads all
+        panels sequentially, which hardware prefetchers detect, and prefetches would be half of the loads.
         """
         if self.panels not in AT_HAND:
             return 0
@@ -290,7 +290,7 @@ class ProductPlan:
 
     @property
     def row_words(self) -> int:
-        """Words along k that an item sets aside for each of its rows: as many as a block can have where that is not known."""
+        """Words along k that an item reserves for each of its rows: the maximum of a block if the depth is not known."""
         if is_known(self.blocks.depth):
             return self.blocks.depth
         return self.sizes.depth_nbytes // self.words.itemsize + UNROLL
@@ -312,7 +312,8 @@ class ProductPlan:
 
     @property
     def parks_sums(self) -> bool:
-        """Whether partial sums wait apart: in the result they would be rounded, lie spread out, or hide what is still read."""
+        """Whether partial sums are stored separately: in C they would be rounded, strided, or overwrite operands still
+        needed."""
         is_fit = self.result.is_same and self.product.c.by_column == self.result.itemsize
         return self.splits_depth and (self.keeps_result or not is_fit)
 
@@ -369,11 +370,12 @@ class ProductPlan:
 
     @property
     def goes_by_panels(self) -> bool:
-        """Whether a thread gets panels that are whole, and not rows.
+        """Whether threads are assigned full panels, and not rows.
 
-        Rows are what it gets in the steps before and after: what it reads, it wrote. But panels that it packs for itself serve
-        all rows before the next ones are packed. And of a B that is larger than A and not bound, an update has written parts
-        into the caches of all threads: a thread reads its share, and not all of it. In a loop its share stays in its cache.
+        Rows match the partition of the steps before and after: a thread reads the data that it wrote. But panels that a thread
+        packs for itself serve all rows before the next ones are packed. If B is larger than A and not bound, an update has
+        written parts of it into the caches of all threads: a thread then reads its share, and not all of it. In a loop its
+        share stays in its cache.
         """
         p = self.product
         is_apart = self.is_held or not self.is_bound
@@ -394,7 +396,7 @@ class ProductPlan:
 
     @property
     def parts(self) -> int:
-        """Into how many parts a product is cut; 0 where that is said in every call."""
+        """The number of parts of a product; 0 if it is passed in every call."""
         if self.given is not None:
             return 0
         return max(1, min(MOST_PARTS, self.items, self.products // self.sizes.part_products))

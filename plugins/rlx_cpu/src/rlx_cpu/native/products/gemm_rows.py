@@ -13,10 +13,10 @@ from rlx_cpu.native.products.packing import copy_row, pack_rows
 __all__ = ["PACKED_STEPS", "PackedRows", "row_strides"]
 
 PACKED_STEPS = 64
-"""Words along K that are packed of A in one go; a multiple of what a cache line of halves holds."""
+"""Words along K of A that are packed at a time; a multiple of the 16-bit elements in a cache line."""
 
 PACKED_ROUND = 16
-"""Words along K that are packed of a tile before the next tile: each has its own page, which so many stores are worth finding."""
+"""Words along K that are packed of a tile before the next tile: tiles are on different pages, and this amortises a TLB miss."""
 
 
 def row_strides(plan: ProductPlan, rows: int) -> tuple[int, int]:
@@ -36,7 +36,7 @@ class PackedRows:
 
     Attributes:
         a: The operand.
-        place: Where the first tile is.
+        place: Address of the first tile.
         first: The first tile that is there; all of them if `None`.
         start: The word along K that they begin with, and `depth`, how many there are; all if `None`.
     """
@@ -49,7 +49,7 @@ class PackedRows:
     depth: ir.LlvmValue | None = None
 
     def tile(self, b: ir.IRBuilder, tile: ir.LlvmValue, row: ir.LlvmValue, k: ir.LlvmValue) -> ir.LlvmValue:
-        """Where word `k` of a tile is; the tile begins with `row`."""
+        """Return the address of word `k` of a tile; the tile begins with `row`."""
         plan, itemsize = self.plan, self.plan.words.itemsize
         cut = plan.blocks.rows
         number = tile if self.first is None else b.sub(tile, self.first)
@@ -82,7 +82,7 @@ class PackedRows:
                 self._pack_steps(b, tile, k, 1, is_whole=False)
 
     def _step(self, b: ir.IRBuilder, k: ir.LlvmValue) -> ir.LlvmValue:
-        """Which word of all that along K is."""
+        """Return the index of a word along all of K."""
         return k if self.start is None else b.add(self.start, k)
 
     def _copy(self, b: ir.IRBuilder, tile: ir.LlvmValue, low: ir.LlvmValue, high: ir.LlvmValue) -> None:

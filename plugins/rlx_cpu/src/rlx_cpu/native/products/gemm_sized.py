@@ -1,9 +1,9 @@
-"""Products whose number of rows, of terms or of a batch's entries comes with the call.
+"""Products whose number of rows, of terms or of batch entries is a run-time argument.
 
-Of unknown rows there are tiles of every height up to one, chosen when it is known; columns, depth and the packed panels are as
-for any product, so that weights are packed once for all sizes. Unknown terms are those of a gradient: what a batch adds up. What
-an element's sum adds up in which order does not depend on the height of its tile: the results are those of code for the size, bit
-for bit. Where the factors are read changes with the sizes, but rarely, and each way is a form.
+For unknown rows there are tiles of every height up to a maximum, selected at run time; columns, depth and the packed panels are
+as for any product, so that weights are packed once for all sizes. Unknown terms occur in gradients, which sum over a batch. The
+order of summation of an element does not depend on the height of its tile: the results are bit-identical to those of code for
+the known size. The sources of the factors change with the sizes, but rarely, and each variant is a form.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
-"""What follows the product of a node, of unknown size or not, whose operands lie somewhere."""
+"""Returns the epilogue of a node's product, of unknown size or not, with a given layout."""
 
 
 @frozen
 class Lying:
-    """Where an epilogue finds a tensor: bytes from a row of the product to the next, and from a column to the next.
+    """The layout of a tensor for an epilogue: bytes from a row of the product to the next, and from a column to the next.
 
     Attributes:
         by_row: `None` where there is one row.
@@ -63,16 +63,16 @@ class Lying:
     by_entry: int | None = None
 
     def is_like(self, other: Lying) -> bool:
-        """Whether code for that finds this."""
+        """Return whether code for that finds this."""
         return self == (other if self.by_row is not None else evolve(other, by_row=None))
 
 
 LyingOf = Callable[[Layout], "tuple[Lying, ...] | None"]
-"""Where an epilogue finds what it reads and writes; `None` where rows are not equally far apart."""
+"""Returns the layouts of an epilogue's operands and results; `None` if rows have no uniform stride."""
 
 
 def bias_alone(layout: Layout) -> tuple[Lying, ...]:
-    """A row that is the same for all rows, if there is one."""
+    """Return a row that is the same for all rows, if there is one."""
     return tuple(
         Lying(p.type.dtype, 0, MatrixStrides.of_row(p).by_column) for p in layout.operands[2:] if p is not None
     )
@@ -83,7 +83,7 @@ ENOUGH_ROWS: Final = 64
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
 DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
-"""Steps along K in a block, tiles of an item and its panels, which `call_of` says."""
+"""Steps along K in a block, tiles of an item and its panels; set by `call_of`."""
 
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
@@ -93,13 +93,13 @@ class ProductForm:
     """A product for any number of rows, of terms or of entries.
 
     Attributes:
-        node: What it is part of.
-        product: With what is unknown.
-        layout: Where operands lie that do not depend on it.
-        plan: How it is cut.
-        others: Where the epilogue finds what it reads and writes; every row is as far from the next.
+        node: The node that contains the product.
+        product: The product with unknown sizes.
+        layout: Layout of the operands that do not depend on them.
+        plan: The blocking.
+        others: Layouts of the epilogue's operands and results; rows have a uniform stride.
         workspace: Bytes of a thread's memory.
-        shared_workspace: Bytes of what all threads share.
+        shared_workspace: Bytes of memory shared by all threads.
     """
 
     node: Node
@@ -146,10 +146,10 @@ class ProductForm:
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
         emitted = GemmEmitter(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
-        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+        return evolve(emitted, workspace=0, shared_workspace=0)  # passed in every call
 
     def _is_like(self, known: MatrixProduct) -> bool:
-        """Whether a product of some size lies and is read as this one."""
+        """Return whether a product of some size lies and is read as this one."""
         if not is_known(self.product.k):
             matching = for_any_terms(known, like=self.product) if known.k else None
         elif self.product.batch:
@@ -159,7 +159,7 @@ class ProductForm:
             matching = for_any_rows(known, like=self.product)
         if matching != self.product:
             return False
-        # Strides of what there is only one of are those of the form.
+        # Strides of dimensions of size 1 are those of the form.
         a = self.product.a if is_known(self.product.a.by_row) else known.a
         b = self.product.b if is_known(self.product.b.by_column) else known.b
         of_size = evolve(known, a=a, b=b, c=self.product.c)
@@ -168,7 +168,7 @@ class ProductForm:
     def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
         if found is None:
             return False
-        if entries == 1:  # how far it is to the next says nothing, unless it is to rows of the same entry
+        if entries == 1:  # the stride to the next entry is irrelevant, unless rows of the same entry use it
             if any(each.by_entry is not None for each in found):
                 return False
             found = tuple(evolve(a, by_entry=b.by_entry) for a, b in zip(found, self.others, strict=True))
@@ -178,12 +178,12 @@ class ProductForm:
 def call_of(
     plan: ProductPlan, known: MatrixProduct, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
 ) -> Call:
-    """How code for all sizes is called for one of them.
+    """Return the call of dynamic-shape code for known sizes.
 
     Args:
-        plan: Of all sizes.
+        plan: Plan for all sizes.
         known: The product of that size, and `rows` its tiles.
-        told: What else the code is told.
+        told: Further run-time arguments of the code.
     """
     assert plan.given is not None, "the cut of a form is given"
     panels, dtype, of_size = plan.given.panels, plan.words.simd.dtype, evolve(plan, product=known)
@@ -213,18 +213,18 @@ def product_of(layout: Layout) -> MatrixProduct:
 
 
 def for_any_rows(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
-    """A product without its number of rows; how far apart they lie is as in `like` where there are too few to tell."""
+    """Return a product without its number of rows, with the row strides of `like` if there is at most one row."""
     apart = like if known.m <= 1 and like is not None else known
     a, c = evolve(known.a, by_row=apart.a.by_row), evolve(known.c, by_row=apart.c.by_row)
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
 def for_any_terms(known: MatrixProduct, like: MatrixProduct | None = None) -> MatrixProduct:
-    """A product without its number of terms; how far apart they lie is as in `like` where there is one."""
+    """Return a product without its number of terms; its strides along k are those of `like` if there is one term."""
     apart = like if known.k <= 1 and like is not None else known
     a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
     if a.by_column == known.factors.itemsize:
-        a = evolve(a, by_row=_BY_ROW)  # rows are as far apart as they are long
+        a = evolve(a, by_row=_BY_ROW)  # the row stride is the row length
     if b.by_row == known.factors.itemsize != b.by_column:
         b = evolve(b, by_column=_BY_COLUMN)
     return evolve(known, k=_TERMS, a=a, b=b)
@@ -243,9 +243,9 @@ def of_one_entry(known: MatrixProduct, like: MatrixProduct) -> MatrixProduct:
 
 
 def sources_of(plan: ProductPlan, known: MatrixProduct) -> OperandSources | None:
-    """Where code for all sizes that are read as this one finds its factors; `None` where that is the same for all.
+    """Return the factors' sources for all sizes with the same sources as this one; `None` if they are the same for all.
 
-    It is as in code for the size, but for rows whose distance changes: an item copies them.
+    The sources are as in code for the size, except rows whose stride changes: an item copies them.
     """
     if plan.is_bound and not known.batch:
         return None
@@ -285,7 +285,7 @@ def _has_known_terms(node: Node) -> bool:
 
 
 def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a product of unknown rows is cut."""
+    """Return the plan of a product of unknown rows."""
     known, lanes, b = plan.product, plan.words.simd.lanes, node.operands[1]
     assert b is not None, "a product has two operands"
     if not b.type.is_static:
@@ -298,7 +298,7 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 
 def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a product of unknown terms is cut."""
+    """Return the plan of a product of unknown terms."""
     known, words = plan.product, plan.words
     b = node.operands[1]
     assert b is not None, "a product has two operands"
@@ -314,7 +314,7 @@ def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 
 def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a batch of an unknown number of products is cut."""
+    """Return the plan of a batch of an unknown number of products."""
     known = plan.product
     sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
     if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":

@@ -1,8 +1,9 @@
-"""How a product is cut up: register tiles, panels, cache blocks and the items that threads share, all as numbers.
+"""The blocking of a product: register tiles, panels, cache blocks and the items that threads share, all as numbers.
 
-A *tile* is what one pass of the inner loop keeps in registers: `rows` rows by `vectors` vectors of columns. A *panel* is a
-tile's width of B over all of K, stored so that the inner loop reads it front to back. Rows and vectors are dealt out evenly,
-so tiles come in at most two heights and panels in at most two widths, one apart: 17 rows are 6 + 6 + 5, not 8 + 8 + 1.
+A *tile* is the part of C that one pass of the inner loop keeps in registers: `rows` rows by `vectors` vectors of columns. A
+*panel* is a tile's width of B over all of K, stored so that the inner loop reads it sequentially. Rows and vectors are
+distributed evenly, so tiles have at most two heights and panels at most two widths, which differ by one: 17 rows are 6 + 6 + 5,
+not 8 + 8 + 1.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ IN_FLIGHT: Final = 8
 
 
 EXACT: Final = 0.7
-"""How much smaller a tile may be that leaves nothing over: the loop is as fast while there are more products than loads."""
+"""Minimum relative size of a smaller tile without remainder that is preferred: products must still outnumber loads."""
 
 
 @frozen
 class Blocks:
-    """How one product is done.
+    """The blocking of one product.
 
     Attributes:
         rows: Tiles down M.
@@ -107,14 +108,14 @@ def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
 
 
 def chains_of(rows: int, vectors: int) -> int:
-    """Sums that each element of a product of one row is made of, so that enough of them are in flight; 1 for more rows.
+    """Return the number of partial sums per element of a product of one row, which hides the latency; 1 for more rows.
 
-    Which of them a step of k goes to follows from the product's columns, not from how these are cut into panels: code for all
-    numbers of rows has other panels and gives the same bits.
+    The assignment of steps of k to sums follows from the product's columns, not from their partition into panels: code for
+    dynamic numbers of rows has other panels and gives the same bits.
 
     Args:
-        rows: Of a tile. Rows are cut evenly, so one of a single row is all there is.
-        vectors: Of all columns.
+        rows: Rows of a tile. Rows are cut evenly, so a tile of a single row has all rows.
+        vectors: Vectors of all columns.
     """
     if rows > 1:
         return 1

@@ -1,7 +1,7 @@
-"""What a thread does of a product: its items, one after the other.
+"""The per-thread code of a product: a loop over its items.
 
 A product is cut into *items*, a group of row tiles by a group of panels of one batch entry; threads claim contiguous ranges of
-them. What an element's sum adds up in which order depends on the shapes alone.
+them. The order of summation of an element depends only on the shapes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["GemmBuffers", "ItemPlace", "Work"]
 
 @frozen(eq=False)
 class GemmBuffers:
-    """What a product is given.
+    """The buffers of a product.
 
     Attributes:
-        buffers: Where all addresses are.
-        a, source, c: Where A, B and C start.
+        buffers: The array of all addresses.
+        a, source, c: Start addresses of A, B and C.
         shared: Scratch memory that all threads share, if there is any.
-        own: A thread's own.
-        panels: Where packed panels are, if there are any.
+        own: Per-thread scratch memory.
+        panels: Address of packed panels, if there are any.
     """
 
     buffers: ir.LlvmValue
@@ -44,7 +44,8 @@ class GemmBuffers:
 
 @frozen(eq=False)
 class ItemPlace:
-    """Which item: the batch entry, its groups of row tiles and of panels, and the group of items that read the same panels."""
+    """The position of an item: batch entry, groups of row tiles and panels, and the group of items that read the same
+    panels."""
 
     entry: ir.LlvmValue
     group: ir.LlvmValue
@@ -97,18 +98,18 @@ class Work:
         return ItemPlace(entry, group, row_item, panel_item)
 
     def _packed_rows(self, b: ir.IRBuilder, given: GemmBuffers, entry: ir.LlvmValue) -> ir.LlvmValue | None:
-        """Where rows of A are in scratch memory: all threads', or this one's after its panels."""
+        """Return the address of rows of A in scratch memory: shared memory, or this thread's after its panels."""
         plan = self.plan
         if plan.shares_rows and given.shared is not None:
             return self.rows_of(b, given.shared, entry)
         return None if given.own is None else offset(b, given.own, plan.own_panels)
 
     def rows_of(self, b: ir.IRBuilder, shared: ir.LlvmValue, entry: ir.LlvmValue) -> ir.LlvmValue:
-        """Where an entry's rows of A are in the memory that all threads share."""
+        """Return the address of an entry's rows of A in shared memory."""
         return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
 
     def panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, matrix: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a panel of a packed matrix starts."""
+        """Return the start address of a panel of a packed matrix."""
         plan = self.plan
         return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
 

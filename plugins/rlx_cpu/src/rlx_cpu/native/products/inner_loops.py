@@ -1,4 +1,4 @@
-"""How the work around inner loops calls them: functions of its own by the size of a tile, or those that it is told."""
+"""Calls of microkernels by the driver: of local functions by the size of a tile, or through function pointers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx_cpu.native.products.row_tiles import RowTile
 __all__ = ["InnerLoops", "Inside", "Told"]
 
 Prefetched = Callable[["Dim | ir.LlvmValue"], ir.LlvmValue]
-"""Where a tile's part of the next panel is, from the bytes that it prefetches of every step."""
+"""Returns the address of a tile's part of the next panel, from the bytes that it prefetches of every step."""
 
 
 class InnerLoops(Protocol):
@@ -64,7 +64,7 @@ class Told:
     Attributes:
         places: Of the larger rows and the larger panels, the larger rows and the smaller panels, the smaller and the larger, both
             the smaller.
-        shares: What each tile of the larger panels prefetches, and of the smaller.
+        shares: Bytes that each tile of the larger panels prefetches, and of the smaller.
     """
 
     plan: ProductPlan

@@ -31,13 +31,13 @@ Masks = list["ir.LlvmValue | None"] | None
 """The lanes of each vector of B that there are; `None` for all of all."""
 
 TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
-"""Of arguments."""
+"""Types of the arguments."""
 
 SIGNATURE = ir.FunctionType(VOID, TYPES)
-"""Of a function without a pitch."""
+"""Signature of a microkernel without a pitch."""
 
 NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run", "pitch")
-"""What arguments are called in the text of a module."""
+"""Names of the arguments in the text of a module."""
 
 
 def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
@@ -47,12 +47,12 @@ def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmE
 
 @frozen
 class Right:
-    """How B lies: columns are contiguous.
+    """The layout of B: columns are contiguous.
 
     Attributes:
         stride: Bytes from a word to the next along k.
-        align: What is known of its alignment, in bytes.
-        is_masked: Whether it ends where the result does, rather than being filled up with zeros.
+        align: Its known alignment, in bytes.
+        is_masked: Whether it ends where the result does, and is not padded with zeros.
         makes_words: Whether its elements become words when they are loaded.
     """
 
@@ -64,14 +64,15 @@ class Right:
 
 @frozen(eq=False)
 class ResultTile:
-    """How C lies.
+    """The layout of C.
 
     Attributes:
-        stored: How it holds its elements.
+        stored: The representation of its elements.
         strides: Bytes from a row to the next, and from a column to the next.
         columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
-        sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
-        is_prefetched: Whether its lines are prefetched while products are made: stores to what is in no cache would wait.
+        sums_stride: Bytes from a row of partial sums to the next, if they are stored separately; `None` if they are stored in
+            C.
+        is_prefetched: Whether its lines are prefetched while products are computed: stores that miss the caches would stall.
     """
 
     stored: Stored
@@ -90,18 +91,18 @@ class Runs:
 
 
 class MicrokernelArguments(NamedTuple):
-    """What a microkernel is called with, in its order.
+    """The arguments of a microkernel, in order.
 
     Attributes:
-        a, panel, c: Where the tile's rows of A, its panel of B and its part of C begin.
-        sums: Where partial sums wait, if not in C.
-        next_panel: Where this tile's share of the next panel starts, which it prefetches.
-        k: How many words this call takes.
+        a, panel, c: Start addresses of the tile's rows of A, its panel of B and its part of C.
+        sums: Address of partial sums, if they are not in C.
+        next_panel: Start address of the tile's share of the next panel, which it prefetches.
+        k: Number of words in this call.
         is_first, is_last: Whether this is the first block of K, and the last.
-        batch, row, column: Where the tile lies in the results.
-        buffers: What the kernel is given.
-        run: The first run of this call, where terms come in runs.
-        pitch: What the microkernel's `pitch` is, if it has one.
+        batch, row, column: Position of the tile in the results.
+        buffers: The kernel's buffers.
+        run: The first run of this call, if terms are grouped in runs.
+        pitch: Run-time value of the microkernel's `pitch`, if it has one.
     """
 
     a: ir.LlvmValue
@@ -121,7 +122,7 @@ class MicrokernelArguments(NamedTuple):
 
     @property
     def present(self) -> list[ir.LlvmValue]:
-        """Those that there are."""
+        """Return the arguments that are present."""
         return [value for value in self if value is not None]
 
     @classmethod
@@ -134,7 +135,7 @@ class MicrokernelArguments(NamedTuple):
         column: ir.LlvmValue,
         **more: ir.LlvmValue,
     ) -> MicrokernelArguments:
-        """Of a product whose sums wait in C, that prefetches nothing and whose epilogue reads nothing; the last block of K."""
+        """Return the arguments of a product with sums in C, without prefetching and epilogue operands; the last block of K."""
         yes, zero, nowhere = ir.LlvmConstant(I1, 1), index(0), ir.LlvmConstant(POINTER, None)
         plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere, zero)
         return plain._replace(**more)
@@ -142,14 +143,14 @@ class MicrokernelArguments(NamedTuple):
 
 @frozen(eq=False)
 class GemmTile:
-    """Where the code of a tile is: its arguments, and the columns at which its vectors start, with the lanes that exist."""
+    """Context of a tile's code: its arguments, the first columns of its vectors, and the lanes that exist."""
 
     at: MicrokernelArguments
     starts: tuple[ir.LlvmValue, ...]
     masks: tuple[ir.LlvmValue | None, ...]
 
     def spot(self, b: ir.IRBuilder, i: ir.LlvmValue, j: int) -> TileElements:
-        """Which elements vector `j` of row `i` holds."""
+        """Return the position of the elements in vector `j` of row `i`."""
         first = self.at.row
         return TileElements(self.at.batch, b.add(first, i), self.starts[j], self.masks[j], first, i)
 
@@ -159,19 +160,19 @@ class Microkernel:
     """A function that multiplies one tile: `c[rows, columns] = epilogue(a[rows, k] @ b[k, columns])`.
 
     Attributes:
-        words: What is multiplied, and the lanes; A is words already.
+        words: The factors' type, and the lanes; A consists of words.
         rows: Rows of the tile.
         vectors: Column vectors of the tile.
         a_strides: Bytes from a row of A to the next, and from a word to the next.
-        right: How B lies.
-        result: How C does.
-        accumulates: Whether K comes in several blocks.
-        is_even: Whether every call, or run, takes whole rounds of `unroll` words, one at least; no code is made for others.
-        unroll: Words in one round of the inner loop.
-        chains: Sums that each element is made of; a divisor of `unroll`.
-        runs: How the terms of A lie, if not one stride apart; a call takes whole runs then.
-        sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
-        epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
+        right: Layout of B.
+        result: Layout of C.
+        accumulates: Whether K is split into several blocks.
+        is_even: Whether every call, or run, has a positive multiple of `unroll` words; no code is generated for others.
+        unroll: Words in one iteration of the inner loop.
+        chains: Partial sums per element; a divisor of `unroll`.
+        runs: Layout of the terms of A, if they have no uniform stride; a call then has complete runs.
+        sharers: Number of tiles that share the prefetching of the next panel; 0 for no prefetching.
+        epilogue: Creates the stages that follow the last k; called with the kernel's buffers.
     """
 
     words: Words
@@ -207,7 +208,7 @@ class Microkernel:
         function.linkage = "internal"
         for argument, known in zip(function.args, NAMES, strict=False):
             argument.named(known)
-        # C may be what the epilogue reads, and what is stored there first another result's element.
+        # C may alias an operand of the epilogue, and the first store there may be another result's element.
         for pointer in function.args[:2]:
             pointer.add_attribute("noalias")
         self._build(ir.IRBuilder(function.append_basic_block("entry")), MicrokernelArguments(*function.args))
@@ -251,7 +252,7 @@ class Microkernel:
         b.ret_void()
 
     def _prefetch_operands(self, b: ir.IRBuilder, tile: GemmTile) -> None:
-        """Prefetch what the epilogue will read, before the last block of k."""
+        """Prefetch the epilogue's operands, before the last block of k."""
         epilogue = self.epilogue(self.simd, b, tile.at.buffers)
         if not epilogue.prefetches:
             return
@@ -316,7 +317,7 @@ class Microkernel:
         return parts[0]
 
     def _runs(self, b: ir.IRBuilder, runs: Runs, at: MicrokernelArguments, sums: Sums, masks: Masks) -> Sums:
-        """All runs of a call, one at least: A begins anew with each, B goes on."""
+        """Emit all runs of a call, at least one: the pointer to A is recomputed for each, the pointer to B advances."""
         loop, done = b.append_basic_block("run.loop"), b.append_basic_block("run.done")
         before, end = b.block, b.add(at.run, b.sdiv(at.k, index(runs.words)))
         b.branch(loop)
@@ -435,7 +436,7 @@ class Microkernel:
         return offset(b, c, i * by_row, j * self.simd.lanes * by_column)
 
     def _waiting(self, b: ir.IRBuilder, tile: GemmTile, i: int, j: int) -> tuple[ir.LlvmValue, ir.LlvmValue | None]:
-        """Where a vector of partial sums waits, and which lanes there are."""
+        """Return the address of a vector of partial sums, and its mask."""
         if self.result.sums_stride is None:
             return self._place(b, tile.at.c, i, j), tile.masks[j]
         return offset(b, tile.at.sums, i * self.result.sums_stride + j * self.simd.nbytes), None

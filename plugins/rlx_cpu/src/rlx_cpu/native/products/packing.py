@@ -206,7 +206,7 @@ def _gather_steps(
     start: ir.LlvmValue,
     columns: int,
 ) -> None:
-    """Elements of k from one to another, gathered a vector a word; the first is the first of a word."""
+    """Elements of k from one to another, gathered a vector per word; the first is the first of a word."""
     by_k = strides[0]
     low, whole, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
     for first, end, is_whole in ((low, whole, True), (whole, high, False)):
@@ -228,7 +228,7 @@ def _gather(
     *,
     is_whole: bool,
 ) -> ir.LlvmValue:
-    """One vector of words of columns apart; zeros from column `columns` on, which are not touched."""
+    """Load one vector of words of strided columns; zeros from column `columns` on, whose memory is not accessed."""
     simd, (by_k, by_n), bound = words.simd, strides, sized(b, columns)
     last = b.sub(b.sub(bound, index(1)), start)
     value: ir.LlvmValue = ir.LlvmConstant(simd.vector, ir.Undefined)

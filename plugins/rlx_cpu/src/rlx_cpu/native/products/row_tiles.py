@@ -23,10 +23,10 @@ class RowTile:
     """A tile of rows.
 
     Attributes:
-        number: Among all tiles, and `part` among those of its line.
-        row: Its first row among all rows, and `within` among those of its line.
-        line: Its line; `None` where all rows are one.
-        turn: How many tiles were begun since the first, modulo those that share what is prefetched; `None` if none do.
+        number: Index among all tiles; `part` is the index in its line.
+        row: Index of its first row among all rows; `within` is the index in its line.
+        line: Its line; `None` if all rows are one line.
+        turn: Number of tiles since the first, modulo the number that share the prefetching; `None` without sharing.
     """
 
     number: ir.LlvmValue
@@ -39,10 +39,10 @@ class RowTile:
 
 @contextmanager
 def row_tiles(b: ir.IRBuilder, cut: Cut, tiles: tuple[ir.LlvmValue, ir.LlvmValue], sharers: Dim) -> Iterator[RowTile]:
-    """A loop over a range of the tiles of a cut; what is built inside is its body.
+    """A loop over a range of the tiles of a partition; the code built inside is its body.
 
     Args:
-        sharers: How many tiles share what is prefetched; 0 for none.
+        sharers: Number of tiles that share the prefetching; 0 for none.
     """
     turns = None if sharers == 0 else _Counter.of(b, index(0))
     parts = lines = None
@@ -83,7 +83,7 @@ class _Counter:
         b.store(value, self._place, align=8)
 
     def go_on(self, b: ir.IRBuilder, value: ir.LlvmValue, end: ir.LlvmValue) -> ir.LlvmValue:
-        """The next number, 0 after the last one before `end`; whether it begins anew."""
+        """Increment the number, modulo `end`; return whether it wrapped to 0."""
         following = b.add(value, index(1))
         is_over = b.icmp_signed("==", following, end)
         self.set(b, b.select(is_over, index(0), following))

@@ -1,4 +1,4 @@
-"""The steps of a run as the words that threads read, and what an entry needs to have threads help with them."""
+"""The steps of a run as the words that threads read, and the data with which an entry uses the threads of a pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Call:
     Attributes:
         function: Its address.
         first: Bytes from the table's start to its buffers.
-        parts: Into how many parts its work is best cut; 0 for one a thread.
+        parts: Preferred number of parts; 0 for one per thread.
         is_threaded: Whether threads share it.
         polls: Whether it looks for signals, which the caller alone may be sent.
     """
@@ -35,7 +35,7 @@ class Call:
 
 
 def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
-    """The words of a run, a row a call; see `STEP_WORDS`."""
+    """The words of a run, a row per call; see `STEP_WORDS`."""
     words = np.zeros((len(calls), STEP_WORDS), np.int64)
     is_serial, head = False, 0
     for i, each in enumerate(calls):
@@ -46,12 +46,12 @@ def call_words(calls: Sequence[Call], threads: int) -> np.ndarray:
         words[i] = each.function, each.first, parts, MEETS if following or not is_serial else 0
         head = head if is_serial and before else i
         if each.polls:
-            words[head, -1] |= CALLERS  # who does the first of serial steps does those that follow
+            words[head, -1] |= CALLERS  # one thread runs the first of serial steps and those that follow
     return words
 
 
 def team_for(words: np.ndarray, table: int, threads: int, spin_us: int) -> Team:
-    """How an entry gets the threads of a pool for the run of some words, on the table at an address."""
+    """Return an entry's access to the threads of a pool for the run of some words, on the table at an address."""
     start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
     return Team(
         control_for(threads, spin_us), threads, start, finish, leave,

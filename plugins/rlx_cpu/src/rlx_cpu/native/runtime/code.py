@@ -1,7 +1,7 @@
-"""The code of the run-time itself: what runs steps, enters programs and gives results their memory, in three modules.
+"""The code of the runtime: functions that run steps, enter programs and allocate results, in three modules.
 
-It serves all programs of a process, because threads that several pools kept spinning would take each other's processors. It is
-compiled where llvmlite is, once a process; what a package brings is taken where nothing is there yet.
+It is shared by all programs of a process, because the spinning threads of several pools would compete for processors. It is
+compiled once per process if llvmlite is available; modules that a package contains are used if none is loaded.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ __all__ = ["ENTRY", "RESULT_MEMORY", "STEPS", "VERSION", "ProgramCode", "bring",
 STEPS, ENTRY, RESULT_MEMORY = "runtime", "entry", "result memory"
 
 VERSION: Final = 4
-"""Of what Python and this code say to each other: the words of a control block, of a step, of an entry, and the functions'
-arguments. Raised when one of them changes, so that the code of a package from before is not called."""
+"""Version of the interface between Python and this code: the words of a control block, of a step, of an entry, and the
+functions' arguments. It is incremented when one of them changes, so that the code of an older package is not called."""
 
 
 class ProgramCode(Protocol):
     """Machine code in this process."""
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
+        """Return the address of a function; KeyError if no function has that name."""
 
 
 codes: dict[str, ProgramCode] = {}
-"""The modules that are here, by name."""
+"""The loaded modules, by name."""
 
 
 def bring(modules: Mapping[str, ProgramCode]) -> None:
-    """Offer the modules by name; those that are here already stay."""
+    """Register the modules by name; modules that are already loaded are kept."""
     for name, code in modules.items():
         codes.setdefault(name, code)

@@ -27,7 +27,7 @@ __all__ = ["CompiledSteps", "NativeStep", "RunSettings", "Settings"]
 
 @frozen
 class RunSettings:
-    """How a program runs.
+    """Settings with which a program runs.
 
     Attributes:
         threads: The number of threads that run it.
@@ -45,7 +45,7 @@ class RunSettings:
 
 @frozen
 class Settings(RunSettings):
-    """How a program is compiled and runs.
+    """Settings with which a program is compiled and runs.
 
     Attributes:
         isa: The instruction set that it is compiled for.
@@ -60,13 +60,13 @@ class Settings(RunSettings):
 
 @frozen(eq=False)
 class NativeStep:
-    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
+    """A step with its function, the indices of its buffers' addresses in the table, and its other requirements.
 
     Attributes:
         step: The step; `None` for one that was read from a package.
-        code: What has the function; `None` where it is only written to a file.
-        arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
-        words: The sizes that it is told: they stand before its first address, the last one first.
+        code: The code that contains the function; `None` if it is only written to a file.
+        arena: Index of the address of the plan's workspace in the table, which nested graphs use.
+        words: Its run-time sizes: they precede its first address, the last one first.
         node: The node and the user's line for errors, for a step from a package.
     """
 
@@ -94,7 +94,7 @@ class NativeStep:
         return evolve(self, code=code)
 
     def address_of(self, name: str) -> int:
-        """Where one of its functions is, once it is compiled."""
+        """Return the address of one of its functions, once it is compiled."""
         assert self.code is not None, "what runs has code"
         return self.code.address(name)
 
@@ -104,7 +104,7 @@ class CompiledSteps:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
-        codes: What has the functions of its steps.
+        codes: Code with the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
         for_all: The steps of a bound template, by number, whose functions another size calls too.
     """

@@ -1,7 +1,7 @@
-"""A program's entry: a built-in function from its inputs to its outputs, for calls that need nothing but the program itself.
+"""A program's entry: a built-in function from its inputs to its outputs, for calls that only run the program.
 
-What a call through Python would look up each time (types, places, addresses) is written down once, as the words that
-`entry_code.enter` follows. The entry owns a frame, so its buffers never move.
+The lookups of a call through Python (types, places, addresses) are precomputed as the words that `entry_code.enter` interprets.
+The entry owns a frame, so its buffers never move.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Places = list[tuple[int, int]]
 
 @frozen(eq=False)
 class EntryArgument:
-    """An argument: what it must be, what remains of it if it is donated, and where its address goes."""
+    """An argument: its required type, its marker after donation, and the places to which its address is written."""
 
     type: TensorType
     donated: Donated | None = None
@@ -63,15 +63,15 @@ class ResultCopy:
 
 @frozen(eq=False)
 class Team:
-    """How a program gets the threads of a pool.
+    """Access of a program to the threads of a pool.
 
     Attributes:
         control: The pool's control block.
-        threads: How many they are at most, the caller included.
+        threads: Maximum number of threads, including the caller.
         start, finish, leave: Addresses of the runtime's functions.
-        steps, table: Addresses of what they run.
-        state: What they remember of a run; the entry's own.
-        wake: Wakes those that are parked.
+        steps, table: Addresses of the steps and of their table.
+        state: Their state during a run; owned by the entry.
+        wake: Wakes parked threads.
     """
 
     control: np.ndarray
@@ -87,19 +87,19 @@ class Team:
 
 @frozen(eq=False)
 class NativeEntry:
-    """Everything that an entry is made of.
+    """The parts of an entry.
 
     Attributes:
         inputs, outputs: In the program's order.
         calls: (function, buffers) of each step, as addresses.
-        mode: Who runs them.
-        work: Runs them where the pool is another's, or not yet there, for `Mode.SHARED`.
-        fault: Raises what the status words tell of.
+        mode: Selects the threads that run the steps.
+        work: Runs them if the pool belongs to another thread or does not exist yet, for `Mode.SHARED`.
+        fault: Raises the error recorded in the status words.
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
-        held: Where parameters lie, from the first byte to the one after the last; no donated argument may lie there.
-        keeps: What must live as long as the entry.
-        team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
+        held: Start and end addresses of parameters; a donated argument must not overlap them.
+        keeps: Objects that must live as long as the entry.
+        team: The pool's threads, for `Mode.AWAKE` and `Mode.SHARED`.
     """
 
     inputs: Sequence[EntryArgument]
@@ -201,7 +201,7 @@ class MethodDef(ctypes.Structure):
 
 
 class Entering:
-    """The native function, ready to be bound to any entry's words. A bound one keeps it alive, as CPython asks for."""
+    """The native function, ready to be bound to any entry's words. A bound function keeps it alive, as CPython requires."""
 
     def __init__(self, code: ProgramCode) -> None:
         self._code = code

@@ -1,14 +1,14 @@
-"""`enter`: the built-in function that runs a program, in LLVM IR; one for all programs, led by words.
+"""`enter`: the built-in function that runs a program, in LLVM IR; one for all programs, controlled by words.
 
-A program's entry is this function with a `self` of its own: a tuple whose first item is an array of words. They say what the
-arguments must be, which results to make, where their addresses go, and what to run. `enter` decides one thing only: whether a
-call is plain. If it is not, nothing has happened yet and the result is `NotImplemented`; whoever called then takes the checked
-path, which knows what is wrong or what to copy. It runs with the interpreter's lock held but where a program runs long.
+A program's entry is this function with its own `self`: a tuple whose first item is an array of words. They describe the
+arguments, the results to allocate, the destinations of their addresses, and the calls. `enter` decides one thing only: whether
+a call is plain. If it is not, there has been no side effect and the result is `NotImplemented`; the caller then takes the
+checked path, which raises an error or copies. It runs with the interpreter's lock held except during long programs.
 
 Arguments and results are `HostArray`s, each of which refers to a NumPy array; NumPy arrays are arguments too. A call owns a
-reference to every argument's NumPy array while it is inside, because another thread may donate the argument or give it other
-elements. Between the first check of an argument and the donation of all nothing allocates and no Python code runs, so that
-with the interpreter's lock held no other thread intervenes.
+reference to every argument's NumPy array while it runs, because another thread may donate the argument or replace its elements.
+Between the first check of an argument and the donation of all, nothing allocates and no Python code runs, so no other thread
+can intervene under the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FPCR_MODES: Final = 0x1C00000
 _INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS, _DONATED_WORDS = 5, 5, 2, 3, 2, 2
 
 _OWNED_ONCE: Final = 2
-"""References to an array that may be overwritten: that of its `HostArray`, and the call's."""
+"""Number of references to an array that may be overwritten: those of its `HostArray` and of the call."""
 
 
 def emit_enter(module: ir.Module) -> None:
@@ -120,7 +120,7 @@ class _Enter:
             self.put(data, places)
 
     def reference(self, number: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where the reference to an argument's NumPy array is, and whether that is in a `HostArray`."""
+        """Return the address of the reference to an argument's NumPy array, and whether that is in a `HostArray`."""
         b = self.b
         place = address(b, self.args, b.shl(number, _word(3)))
         given = b.load(place, typ=POINTER, align=8)
@@ -128,11 +128,11 @@ class _Enter:
         return b.select(is_wrapped, self.elements(given), place), is_wrapped
 
     def elements(self, wrapper: ir.LlvmValue) -> ir.LlvmValue:
-        """Where a `HostArray` has the reference to its NumPy array."""
+        """Return the address of a `HostArray`'s reference to its NumPy array."""
         return address(self.b, wrapper, self.word(Word.ELEMENTS_OFFSET))
 
     def taken_at(self, number: ir.LlvmValue) -> ir.LlvmValue:
-        """Where the call's reference to an argument's NumPy array is."""
+        """Return the address of the call's reference to an argument's NumPy array."""
         return address(self.b, self.b.inttoptr(self.word(Word.TAKEN), POINTER), self.b.shl(number, _word(3)))
 
     def expect_no_overlap(self) -> None:
@@ -181,7 +181,7 @@ class _Enter:
 
     @contextmanager
     def donated(self) -> Iterator[tuple[ir.LlvmValue, ir.LlvmValue, ir.LlvmValue]]:
-        """What is built inside runs for each donated `HostArray`: where its reference is, its elements, and its marker."""
+        """Loop over each donated `HostArray`: the address of its reference, its elements, and its marker."""
         b = self.b
         self.start_at(Word.DONATED_RECORDS)
         with counted(b, _word(0), self.word(Word.DONATED)):
@@ -237,7 +237,7 @@ class _Enter:
 
     @contextmanager
     def allocated_by(self, allocator: ir.LlvmValue) -> Iterator[None]:
-        """What is built inside makes arrays whose memory is an allocator's, if there is one."""
+        """Context in which arrays are allocated by the given allocator, if there is one."""
         b, before = self.b, variable(self.b, POINTER)
         swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
         is_own = b.icmp_signed("!=", allocator, _word(0))
@@ -281,7 +281,7 @@ class _Enter:
         """The ways back: before anything, after the frame was taken, after arguments were donated."""
         b = self.b
         b.position_at_end(self.dropped)
-        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path tells how much memory there is not
+        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path raises the error
         results = b.load(self.results, typ=POINTER, align=8)
         with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
             self.decref(results)
@@ -299,7 +299,7 @@ class _Enter:
     # ----------------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """The steps, by whom the mode says."""
+        """Run the steps on the threads selected by the mode."""
         paths = {Mode.TINY: self.run_alone, Mode.AWAKE: self.run_with_who_is_awake, Mode.ALONE: self.run_unheld}
         mode, ran = self.word(Word.MODE), self.function.append_basic_block("ran")
         for each, path in paths.items():
@@ -324,7 +324,7 @@ class _Enter:
             self.run_alone()
 
     def run_with_who_is_awake(self) -> None:
-        """All steps, with the pool if it is free and a worker of it spins; nobody is woken."""
+        """Run all steps, with the pool if it is free and one of its workers spins; no thread is woken."""
         b, is_shared = self.b, variable(self.b, I1)
         b.store(ir.LlvmConstant(I1, 0), is_shared, align=1)
         with counted(b, _word(1), self.word(Word.THREADS)) as tid:
@@ -341,7 +341,8 @@ class _Enter:
                 self.run_alone()
 
     def run_with_all(self) -> None:
-        """All steps with the pool, without the interpreter's lock; where it is not to be had, by the object that knows why."""
+        """Run all steps with the pool, without the interpreter's lock; through the Python object `WORK` if it is not
+        available."""
         b, failed = self.b, variable(self.b, I1)
         b.store(ir.LlvmConstant(I1, 0), failed, align=1)
         with b.if_else(self.took_pool()) as (together, otherwise):
@@ -356,7 +357,7 @@ class _Enter:
             self.fail()
 
     def took_pool(self) -> ir.LlvmValue:
-        """Whether the pool was free; it is this call's then."""
+        """Return whether the pool was free; it is this call's then."""
         busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
         return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
 
@@ -379,13 +380,13 @@ class _Enter:
 
     @contextmanager
     def lock_released(self) -> Iterator[None]:
-        """What is built inside runs without the interpreter's lock."""
+        """Context that runs without the interpreter's lock."""
         state = self.b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
         yield
         self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
 
     def called(self, which: Word, failed: ir.LlvmValue) -> None:
-        """Call the Python object in a word for what it does; note it if it raised."""
+        """Call the Python object in a word for its side effect; record whether it raised."""
         b, done = self.b, self.call_object(which)
         with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
             with raised:
@@ -443,7 +444,7 @@ class _Enter:
         return self.b.icmp_signed("==", x, y)
 
     def go_on_if(self, condition: ir.LlvmValue, otherwise: ir.Block) -> None:
-        """What follows runs if the condition holds; else control goes to `otherwise`."""
+        """Continue if the condition is true; otherwise branch to `otherwise`."""
         following = self.function.append_basic_block("on")
         self.b.cbranch(condition, following, otherwise)
         self.b.position_at_end(following)

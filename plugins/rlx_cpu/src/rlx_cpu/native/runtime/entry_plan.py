@@ -25,7 +25,7 @@ MAX_DONATION_CHECKS = 1 << 16
 
 
 def reason_against(plan: ExecutionPlan) -> str | None:
-    """Why a native program cannot be entered directly; `None` if it can."""
+    """Return why a native program cannot be entered directly; `None` if it can."""
     donated = sum(leaf.is_donated for leaf in plan.inputs)
     param = next((leaf.name for leaf in plan.params if leaf.is_donated), None)
     if param is not None:
@@ -54,7 +54,7 @@ def _reason_against_output(plan: ExecutionPlan, output: PlannedOutput) -> str | 
 
 
 def _covers(plan: ExecutionPlan, output: PlannedOutput, at: Location) -> bool:
-    """Whether an output is all of its buffer's bytes in order."""
+    """Return whether an output is all of its buffer's bytes in order."""
     nbytes = plan.results[at.buffer.number].static_nbytes
     return at.offset == 0 and output.type.static_nbytes == nbytes and is_dense(output.type, at.strides)
 
@@ -64,7 +64,7 @@ class Ends:
     """Both ends of an entry: arguments, results, and the copies in between.
 
     Attributes:
-        words: Words of its own that hold addresses for the copies.
+        words: Additional words that contain addresses for the copies.
     """
 
     inputs: list[EntryArgument]
@@ -84,7 +84,7 @@ def ends(
     Args:
         program: Its name, for errors about donated arguments.
         words: For the buffers of inputs and results, the addresses of words that hold theirs, with bytes to add.
-        address: Where the other buffers lie in the entry's frame.
+        address: Returns the addresses of the other buffers in the entry's frame.
     """
     inputs = [
         EntryArgument(leaf.type, _donated(leaf, program), list(words.get(BufferId("input", i), ())))
@@ -108,7 +108,7 @@ def ends(
 
 
 def _donated(leaf: PlanLeaf, program: str) -> Donated | None:
-    """What the array of a donated input refers to after a call."""
+    """Return the marker to which a donated input refers after a call."""
     if not leaf.is_donated:
         return None
     return Donated(donation_text(leaf.name, program), leaf.type.dtype.numpy, leaf.type.static_shape)

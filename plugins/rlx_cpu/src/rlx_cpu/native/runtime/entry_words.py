@@ -14,37 +14,37 @@ class Word(IntEnum):
     BUSY = 0
     """1 while a call is inside: its frame serves one at a time."""
     WATCHED = auto()
-    """Address of a word that is not 0 while somebody measures steps, which is done on the checked path."""
+    """Address of a word that is not 0 while steps are measured, which is done on the checked path."""
     ARRAY_TYPE = auto()
     HOST_ARRAY_TYPE = auto()
     ELEMENTS_OFFSET = auto()
     """Bytes from the start of a `HostArray` to the reference to its NumPy array."""
     NOT_IMPLEMENTED = auto()
     INPUTS = auto()
-    """How many arguments there must be."""
+    """Required number of arguments."""
     INPUT_RECORDS = auto()
     """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
     TAKEN = auto()
-    """Room for a reference to the NumPy array of each argument, while a call is inside."""
+    """Space for a reference to the NumPy array of each argument, during a call."""
     SPANS = auto()
-    """Room for the address of each argument's elements and of their end, then the same of each parameter."""
+    """Space for the start and end address of each argument's elements, then the same for each parameter."""
     HELD = auto()
-    """How many parameters a donated argument must be apart from."""
+    """Number of parameters that a donated argument must not overlap."""
     DONATED = auto()
-    """How many arguments are donated."""
+    """Number of donated arguments."""
     DONATED_RECORDS = auto()
-    """For each: the argument's number, and the object that its `HostArray` refers to from then on."""
+    """For each: the argument's number, and the object to which its `HostArray` refers afterwards."""
     OUTPUTS = auto()
     OUTPUT_RECORDS = auto()
-    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places, the allocator of its memory
+    """For each: the argument that is returned or `FRESH`, descriptor, rank, number of places, the allocator of its memory
     (0 for NumPy's own); the dims; the places."""
     MODE = auto()
     CALLS = auto()
-    """How many steps there are."""
+    """Number of steps."""
     CALL_RECORDS = auto()
     """For each: the address of its function, and of its buffers' addresses."""
     COPIES = auto()
-    """How many results are copied when all else is done."""
+    """Number of results that are copied at the end."""
     COPY_RECORDS = auto()
     """For each: address of the word with the destination, of the word with the source, bytes."""
     STATUSES = auto()
@@ -52,7 +52,7 @@ class Word(IntEnum):
     FAULT = auto()
     """The object whose call raises the fault that the status words tell of."""
     WORK = auto()
-    """The object whose call runs the steps where the pool is not to be had from here."""
+    """The object whose call runs the steps if the pool is not available here."""
     POOL = auto()
     """Address of the control block of the pool; this and all that follow for `Mode.AWAKE` and `Mode.SHARED`."""
     THREADS = auto()
@@ -69,7 +69,7 @@ class Word(IntEnum):
 
 
 class Mode(IntEnum):
-    """Who runs a program."""
+    """The threads that run a program."""
 
     TINY = 0
     """The caller; the interpreter's lock is held."""

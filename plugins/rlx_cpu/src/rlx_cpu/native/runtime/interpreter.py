@@ -1,7 +1,7 @@
-"""What native code may count on in this interpreter: where the fields of arrays and tuples are, and which functions it calls.
+"""Properties of the interpreter on which native code depends: offsets of fields of arrays and tuples, and called functions.
 
-The layouts are those of CPython's and NumPy's stable interfaces. They are not believed but checked: once a process, objects whose
-fields are known are read through these offsets, and whatever does not match is the reason for doing without.
+The layouts are those of CPython's and NumPy's stable interfaces. They are verified once per process: objects whose fields are
+known are read through these offsets, and a mismatch is the reason for not using native entries.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ ARRAY: Final = ArrayFields
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
 NEW_ARRAY: Final = "rlx_new_array"
-"""What native code calls NumPy's `PyArray_NewFromDescr`, which has no symbol."""
+"""Name in native code of NumPy's `PyArray_NewFromDescr`, which has no symbol."""
 
 SET_ALLOCATOR: Final = "rlx_set_allocator"
-"""What native code calls NumPy's `PyDataMem_SetHandler`: the one before is given back."""
+"""Name in native code of NumPy's `PyDataMem_SetHandler`, which returns the previous handler."""
 
 _ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
@@ -68,10 +68,10 @@ FUNCTIONS: Final = (
 
 @cache
 def reason_against() -> str | None:
-    """Why native code cannot take this interpreter's arrays; `None` if it can."""
+    """Return why native code cannot take this interpreter's arrays; `None` if it can."""
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
-    if "free-threading" in sys.version:  # the build's configuration says so too, and takes a millisecond to read
+    if "free-threading" in sys.version:  # the build's configuration also has this, but reading it takes a millisecond
         return "an interpreter without a global lock lays out objects in another way"
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "layouts are known for 64-bit little-endian machines"
@@ -79,7 +79,7 @@ def reason_against() -> str | None:
 
 
 def _differences() -> Iterator[str]:
-    """What is not where it should be; nothing, as a rule."""
+    """Yield the deviations from the expected layout; normally none."""
     missing = [name for name in FUNCTIONS if getattr(ctypes.pythonapi, name, None) is None]
     if missing:
         yield f"the interpreter has no {', '.join(missing)}"
@@ -137,7 +137,7 @@ def reference_count(address: int) -> int:
 
 
 def makes_arrays(function: int) -> bool:
-    """Whether the function at an address is the one that makes an array of a descriptor."""
+    """Return whether the function at an address is the one that makes an array of a descriptor."""
     kind = ctypes.PYFUNCTYPE(
         ctypes.py_object, *[ctypes.py_object] * 2, ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int, ctypes.c_void_p
     )
@@ -154,7 +154,7 @@ def word(address: int) -> int:
 
 @cache
 def api_table() -> int | None:
-    """Where NumPy's table of functions is."""
+    """Return the address of NumPy's table of functions."""
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

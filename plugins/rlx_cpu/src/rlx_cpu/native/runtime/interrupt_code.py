@@ -1,7 +1,7 @@
-"""`interrupted`: whether a signal's handler ended what this thread runs, in LLVM IR; loops ask it now and then.
+"""`interrupted`: whether a signal handler interrupted the code of this thread, in LLVM IR; loops poll it.
 
-Handlers written in Python run in the main thread alone, with the interpreter's lock, and only where somebody lets them: so
-that is what this does, a few times a second. What a handler raises is put aside until the program's own code is left.
+Python handlers run only in the main thread, with the interpreter's lock, and only when signals are checked: this function
+checks them a few times a second. An exception of a handler is saved until the program's native code has returned.
 """
 
 from __future__ import annotations

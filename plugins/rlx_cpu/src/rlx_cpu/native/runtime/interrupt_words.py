@@ -1,4 +1,4 @@
-"""What `interrupted` and Python say to each other, as bytes in a record that a process has one of."""
+"""Layout of the record that `interrupted` and Python share, one per process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Native loops that a signal's handler ends: what they ask, and how what the handler raised goes on.
+"""Interruption of native loops by signal handlers: the function they poll, and re-raising of the handler's exception.
 
-A loop that runs long has status words; behind those for faults are the address of `interrupted` and that of this process's
-record.
+A loop that runs long has status words; after those for faults come the address of `interrupted` and the address of this
+process's record.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def status_rows(polls: list[bool]) -> np.ndarray:
 
 
 def clear(rows: np.ndarray) -> None:
-    """Nothing is reported any more."""
+    """Reset the status words."""
     rows[:, :2] = 0, NO_NUMBER
 
 
 def raise_caught(rows: np.ndarray) -> None:
-    """Raise what a signal's handler raised, if that is why a loop was left.
+    """Raise the exception of a signal handler, if that is why a loop ended.
 
     Raises:
-        BaseException: It; KeyboardInterrupt unless the program has a handler of its own.
+        BaseException: The handler's exception; KeyboardInterrupt unless the program has installed a handler.
     """
     if not (rows[:, 0] == STATUS_LEFT).any():
         return

@@ -1,6 +1,6 @@
 """The native calls of a program: one call of the runtime for each maximal sequence of native steps.
 
-Every native step reads the addresses of its buffers from a table. A frame has a table of its own, filled when the frame is made
+Every native step reads the addresses of its buffers from a table. Each frame has a table, filled when the frame is created
 except for the addresses of inputs and results, which each run writes.
 """
 
@@ -78,7 +78,7 @@ class Run:
     """A maximal sequence of native steps.
 
     Attributes:
-        words: What the runtime reads, a row for each call; a step with a prologue has two.
+        words: The runtime's input, a row for each call; a step with a prologue has two.
         steps: The number of the step of each call.
         uses_threads: Whether the program's threads share it.
         has_threaded: Whether threads could share a step of it, even if it is too small for that.
@@ -100,10 +100,10 @@ class NativeCode(Code):
 
     Args:
         compiled: The functions of its steps, and their words in the table.
-        arguments: Which words are addresses in which buffer.
+        arguments: For each buffer, the words that are addresses in it.
         packs: The operands that are packed when they are bound.
         takes_longer: Estimates the time of steps.
-        reason_on_host: Why a step is none of native code.
+        reason_on_host: Returns why a step does not run as native code.
         margin: Bytes of poison behind scratch memory; 0 outside of poison mode.
     """
 
@@ -201,7 +201,7 @@ class NativeCode(Code):
         self._check(frame.calls)
 
     def run_of(self, part: Calls) -> Run:
-        """What the runtime needs for a part; waits for the code if it is still being compiled."""
+        """Return the runtime's input for a part; waits for the code if it is still being compiled."""
         run = self._runs.get(part.steps)
         if run is None:
             run = self._runs[part.steps] = self._new_run(part.steps)
@@ -279,7 +279,7 @@ class NativeCode(Code):
         return build(self._entry_parts(program, frame, name))
 
     def _entry_parts(self, program: PlannedProgram, frame: Frame, name: str) -> NativeEntry:
-        """What an entry that owns this frame is made of; `name` is the program's in errors."""
+        """Return the parts of an entry that owns this frame; `name` is the program's in errors."""
         table: Table = frame.calls
         base, settings = table.words.ctypes.data, self.native.settings
         words = {
@@ -319,7 +319,7 @@ class NativeCode(Code):
         )
 
     def mode(self, runs: Sequence[Run]) -> Mode:
-        """Who runs a program, by how long it takes one thread."""
+        """Return the threads that run a program, by its estimated time on one thread."""
         threads, speed = self.native.settings.threads, self.native.settings.machine.speed
         if threads > 1 and any(run.uses_threads for run in runs):
             return Mode.SHARED
@@ -344,7 +344,7 @@ def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:
 
 
 def arguments_of(compiled: CompiledSteps, locations: Locations) -> Arguments:
-    """Which words of the table are addresses in which buffer."""
+    """Return, for each buffer, the words of the table that are addresses in it."""
     arguments: dict[BufferId, list[tuple[int, int]]] = {}
     for number, each in compiled.steps.items():
         step = locations.lir.steps[number]
@@ -368,7 +368,7 @@ def packs_of(compiled: CompiledSteps, locations: Locations) -> list[PackedOperan
             assert value is not None, "a pack is of an operand that is present"
             at = locations.of(value)
             arrangement = (pack.form, pack.sizes, pack.nbytes, pack.view)
-            # Programs that share a binding may have other parameters besides, so that names identify them and numbers do not.
+            # Programs that share a binding may have other, additional parameters, so names identify them and numbers do not.
             name: Hashable = at.buffer if at.buffer.kind == "constant" else locations.name(at.buffer)
             key = (name, at.offset, at.strides, value.type, *arrangement)
             packs.append(PackedOperand(word, pack, at, value.type, key))

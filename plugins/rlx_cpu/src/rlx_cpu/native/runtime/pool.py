@@ -1,17 +1,17 @@
 """Threads that run a program's steps together: they claim parts of a step, meet at barriers, spin for a while, then park.
 
-Workers are Python threads that sit in one native call, without the interpreter's lock. A run publishes a job and raises a
+Workers are Python threads that run one native call, without the interpreter's lock. A run publishes a job and increments a
 generation number; workers see it and enter while the run's gate is open. Every step is cut into parts, which a thread claims
-one by one, its own share first and then whatever nobody has begun: a worker that comes late, or that another program keeps from
-its processor, costs the part it has in hand and no more. A step is over when its parts are done, whoever did them; what a part
-computes does not depend on that. A worker that waited too long marks itself parked and returns to Python, where it sleeps on a
-lock that the next run releases: no system call is made while runs follow one another, and none that only one platform has.
+one by one, first from its share and then from the parts that are not yet started: a worker that is late or descheduled delays
+only the part that it is executing. A step is complete when its parts are, independent of the threads; so are the results of its
+parts. A worker that has waited too long marks itself parked and returns to Python, where it sleeps on a lock that the next run
+releases: no system call is made between consecutive runs, and no platform-specific one is used.
 
-Entries take the pool and begin runs from native code (`entry_code.py`), by the same word that says whether it is free; they come
-back to Python only if somebody is to be woken.
+Entries acquire the pool and start runs from native code (`entry_code.py`), by the same word that marks it as free; they return
+to Python only to wake threads.
 
-A pool serves one run at a time. A caller who finds it busy (another thread, or a run inside a run) does the whole work
-itself; results are the same. In a forked child the workers are gone, so the pools are forgotten and made anew.
+A pool serves one run at a time. A caller who finds it busy (another thread, or a nested run) does all the work in its own
+thread; results are the same. In a forked child there are no workers, so the pools are discarded and created again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ThreadPool:
     """`size` threads, the caller included.
 
     Args:
-        size: How many.
+        size: Number of threads.
         spin_us: How long a worker waits for a run before it parks.
         control: A block of `control_block(size)` that others know already.
     """
@@ -52,7 +52,7 @@ class ThreadPool:
         turns = max(1, int(spin_us * self._runtime.pauses_per_us))
         for tid in range(1, size):
             if not started(self._work, tid, turns):
-                break  # a step is done by whoever is there
+                break  # a step is run by the threads that exist
         self._control[BUSY // 8] = 0
 
     def _work(self, tid: int, turns: int) -> None:
@@ -66,7 +66,7 @@ class ThreadPool:
         """Run `count` steps with all threads, or alone if another run has them.
 
         Args:
-            record: Where each thread writes `RECORD_WORDS` a step, thread after thread; 0 for no record.
+            record: Address to which each thread writes `RECORD_WORDS` per step, thread after thread; 0 for no record.
         """
         runtime, control = self._runtime, self._control.ctypes.data
         if not runtime.take(control):
@@ -96,9 +96,9 @@ class ThreadPool:
 
 
 def keep_off_this_cpu(thread: int, number: int) -> int:
-    """Put a worker on another CPU than the caller's, each on one of its own where there are enough; which, or -1.
+    """Move a worker to another CPU than the caller's, and to separate CPUs if there are enough; return which, or -1.
 
-    Left alone, the scheduler likes to wake a thread where its waker runs. (Measured on two CPUs: a run of 2.3 ms took 9 ms
+    By default, the scheduler tends to wake a thread on its waker's CPU. (Measured on two CPUs: a run of 2.3 ms took 9 ms
     whenever the worker had been asleep.)
     """
     if _sched_getcpu is None or not thread:
@@ -129,7 +129,7 @@ def control_block(size: int) -> np.ndarray:
 
 
 def state_words(count: int) -> np.ndarray:
-    """Room for the state of so many steps."""
+    """Return memory for the state of `count` steps."""
     return _aligned_words(STATE_BYTES * count)
 
 
@@ -160,7 +160,7 @@ def pool_for(size: int, spin_us: int) -> ThreadPool:
 def _forget() -> None:
     """Start over in a forked child: it has the pools' memory and none of their threads."""
     for control in _controls.values():
-        control[BUSY // 8] = 1  # entries made before know it, and nobody would come
+        control[BUSY // 8] = 1  # existing entries have its address, and it has no workers
     _controls.clear()
     _pools.clear()
 

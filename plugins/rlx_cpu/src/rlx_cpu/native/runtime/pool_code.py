@@ -246,8 +246,8 @@ def _work(module: ir.Module, isa: Isa) -> None:
     turns.add_incoming(b.add(turns, _word(1)), again)
     b.branch(wait)
 
-    # Whoever starts a run raises the generation and then looks for sleepers; a sleeper says so and then looks at the
-    # generation. One of the two sees the other.
+    # The starter of a run increments the generation and then checks for sleepers; a sleeper marks itself and then checks the
+    # generation. At least one of the two sees the other.
     b.position_at_end(tired)
     _write(b, parked, _word(1))
     b.cbranch(b.icmp_signed("!=", _read(b, generation), last), back, asleep)
@@ -263,7 +263,7 @@ def _work(module: ir.Module, isa: Isa) -> None:
     b.ret(last)
 
     b.position_at_end(enter)
-    # Through a closed gate nobody reads the job: its run may be over, and the program that it was of be gone.
+    # After the gate is closed the job must not be read: its run may be over, and its program freed.
     before = b.atomic_rmw("add", gate, _word(1), "seq_cst")
     b.cbranch(b.icmp_signed("!=", b.and_(before, _word(_OPEN)), _word(0)), serve, leave)
 

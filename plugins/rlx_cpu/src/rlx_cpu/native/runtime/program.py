@@ -20,7 +20,7 @@ __all__ = ["native_program"]
 
 
 def reason_on_host(step: Step) -> str:
-    """Why a step is none of native code."""
+    """Return why a step does not run as native code."""
     reason = reason_to_drive(step)
     return f"{step.kernel} runs with NumPy" if reason is None else f"{step.node.op.title} is driven: {reason}"
 

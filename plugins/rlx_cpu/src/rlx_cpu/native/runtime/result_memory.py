@@ -1,10 +1,9 @@
-"""Where large results lie: at the beginning of a cache line, and in pages that an earlier result had.
+"""Memory of large results: aligned to cache lines, and in pages that an earlier result used.
 
-NumPy starts arrays 16 bytes into a line, so that every vector as wide as a line that a kernel writes lies across two: a
-transposition takes 1.6 times as long. And blocks of more than 32 MiB go back to the system when they are freed, which clears
-every page that is touched for the first time: adding a number to 64 MiB takes 1.6 times as long. So large results
-come from an allocator of our own (`result_memory_code`), by the interface that NumPy has for that (NEP 49). They own their
-memory like any other array.
+NumPy starts arrays 16 bytes into a line, so every vector of a kernel that is as wide as a line spans two lines: a transposition
+takes 1.6 times as long. And blocks of more than 32 MiB are returned to the system when they are freed, which clears every page
+at its first access: adding a number to 64 MiB takes 1.6 times as long. So large results come from a custom allocator
+(`result_memory_code`), through NumPy's interface for allocators (NEP 49). They own their memory like any other array.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def allocating(capsule: Any) -> Iterator[None]:
 
 
 def is_taken(capsule: Any) -> bool:
-    """Whether arrays that are made under an allocator get their memory from it."""
+    """Return whether arrays that are made under an allocator get their memory from it."""
     with allocating(capsule):
         made = np.empty(WORTH, np.uint8)
     return made.ctypes.data % ALIGNMENT == 0 and handler_name(made) == "rlx"

@@ -1,7 +1,7 @@
-"""An allocator in LLVM IR, as NumPy asks for one: blocks begin at a cache line, and large ones are kept when they are freed.
+"""An allocator for NumPy in LLVM IR: blocks begin at a cache line, and large freed blocks are cached.
 
-What is kept lies in a ring: a new block takes the place of the oldest. Of very large ones the system may take the pages back
-at any time (Linux's `MADV_FREE`); until it does, whoever gets the block again touches pages that are there.
+Cached blocks form a ring: a new block replaces the oldest. For very large ones the system may reclaim the pages at any time
+(Linux's `MADV_FREE`); until then a new owner of the block reuses resident pages.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _AllocatorCode:
         b.ret(block)
 
     def write_freed(self) -> None:
-        """A block given back: kept if it is large, in the place of the oldest."""
+        """Free a block: a large one is cached and replaces the oldest."""
         state, block, _ = self.freed.args
         b = ir.IRBuilder(self.freed.append_basic_block("entry"))
         with b.if_then(b.icmp_unsigned("==", block, _NULL)):
@@ -139,7 +139,7 @@ class _AllocatorCode:
 
     @contextmanager
     def alone(self, b: ir.IRBuilder, state: ir.LlvmValue) -> Iterator[None]:
-        """What is built inside runs where nobody else is at the state, and is passed over where somebody is."""
+        """Context that runs with exclusive access to the state, and is skipped if another thread has it."""
         busy = self.word(b, state, BUSY)
         with b.if_then(b.icmp_signed("==", b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))):
             yield
@@ -149,7 +149,7 @@ class _AllocatorCode:
         return address(b, state, 8 * which)
 
     def slot(self, b: ir.IRBuilder, state: ir.LlvmValue, i: ir.LlvmValue) -> tuple[ir.LlvmValue, ir.LlvmValue]:
-        """Where the start and the bytes of a slot's block are written."""
+        """Return the addresses of the start and of the bytes of a slot's block."""
         at = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
         return at, address(b, at, 8)
 
@@ -168,7 +168,7 @@ class _AllocatorCode:
         self.clear(b, state, i)
 
     def make_room(self, b: ir.IRBuilder, state: ir.LlvmValue, size: ir.LlvmValue) -> None:
-        """Drop the oldest until `size` more bytes can be held."""
+        """Drop the oldest blocks until `size` more bytes fit."""
         with counted(b, _word(0), _word(SLOTS)):
             held = b.load(self.word(b, state, HELD), typ=I64, align=8)
             with b.if_then(b.icmp_unsigned(">", b.add(held, size), _word(MOST))):
@@ -182,7 +182,7 @@ class _AllocatorCode:
     # ------------------------------------------------------------------------------------ a block
 
     def block_in(self, b: ir.IRBuilder, start: ir.LlvmValue) -> ir.LlvmValue:
-        """Where the block begins in what the C library gave."""
+        """Return the start of the block in memory allocated by the C library."""
         return self.rounded_up(b, address(b, start, _HEAD), ALIGNMENT)
 
     def rounded_up(self, b: ir.IRBuilder, pointer: ir.LlvmValue, alignment: int) -> ir.LlvmValue:
@@ -190,7 +190,7 @@ class _AllocatorCode:
         return b.inttoptr(b.and_(number, _word(-alignment)), POINTER)
 
     def advise(self, b: ir.IRBuilder, block: ir.LlvmValue, size: ir.LlvmValue, advice: int) -> None:
-        """Tell Linux about the pages that lie in a block whole: what is in front of it must stay."""
+        """Advise Linux about the pages that are completely in a block: data in front of it must stay."""
         if sys.platform != "linux":
             return
         first = self.rounded_up(b, block, mmap.PAGESIZE)

@@ -1,4 +1,4 @@
-"""What the allocator of results goes by: which blocks it keeps, and the words in which it remembers them."""
+"""Constants of the allocator of results: which freed blocks it caches, and the layout of its state."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ OFFERED: Final = 32 << 20
 a tenth of a copy, and smaller blocks would stay with the process anyway: the C library keeps them."""
 
 BUSY, TURN, HELD, FIRST = range(4)
-"""Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then a slot has a block's start and size."""
+"""Lock flag, slot of the oldest block, total bytes of all blocks; then the start and the size of a block per slot."""
 
 WORDS: Final = FIRST + 2 * SLOTS

@@ -1,8 +1,8 @@
-"""Programs for some sizes from functions for all sizes: a template's functions are made once, and a binding only says numbers.
+"""Programs of known sizes from dynamic-shape functions: a template's functions are compiled once, a binding supplies the sizes.
 
-A *form* is what a kernel makes of a step whose sizes are unknown (`contract.SizedForm`). Which form a step has is asked for
-every binding, because where its operands lie is known only then; nearly always it is one that is there. What has none is made
-for its sizes, as are all steps of programs that were never templates.
+A *form* is the dynamic-shape kernel of a step whose sizes are unknown (`contract.SizedForm`). The form of a step is looked up
+for every binding, because the layouts of its operands are known only then; nearly always an existing form matches. A step
+without a form is compiled for its sizes, as are all steps of programs without a template.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CALLED = "workspace", "shared_workspace", "fault", "uses_threads", "parts"
 
 @frozen(eq=False)
 class Sized:
-    """A function for all sizes and how it is called for some.
+    """A dynamic-shape function and its call for known sizes.
 
     Attributes:
-        form: What it is made from.
-        words: The numbers that it is told.
+        form: The form from which it is compiled.
+        words: The values of its run-time arguments.
     """
 
     form: SizedForm
@@ -54,7 +54,7 @@ class Sized:
 
 @define(eq=False)
 class SizedVariant:
-    """A form and its function, once that is made; without code where there turned out to be none."""
+    """A form and its function, once that is compiled; without code if the form turned out to have none."""
 
     form: SizedForm
     is_made: bool = False
@@ -92,7 +92,7 @@ class Forms:
     def of(
         self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm
     ) -> tuple[SizedVariant, Call] | None:
-        """The form of a step and how it is called, found or made; `None` where there is none."""
+        """Return the form of a step and its call, existing or new; `None` if the step has no form."""
         bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
         known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
         for made in known:
@@ -152,7 +152,7 @@ def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[t
 
 
 def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
-    """Whether no size of a node is unknown; `known` has the answers so far."""
+    """Return whether no size of a node is unknown; `known` has the answers so far."""
     found = known.get(node)
     if found is None:
         types = (*node.types, *(value.type for value in node.present()))
@@ -162,7 +162,7 @@ def is_fixed(node: Node, known: dict[Node, bool]) -> bool:
 
 @frozen(eq=False)
 class Fixed:
-    """Where the function of a step is kept, once it is made."""
+    """The cache entry of a step's function."""
 
     kept: dict[Hashable, tuple[Emitted, JitCode]]
     key: Hashable
@@ -186,10 +186,10 @@ def _unbound(lir: Lir, origin: TemplateOrigin) -> dict[Node, Node]:
 
 
 def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
-    """The function of a form in a module of its own, and what is said of it.
+    """Return the function of a form in a separate module, and its `Emitted`.
 
     Raises:
-        Unsized: There is none.
+        Unsized: The form has no code.
     """
     module = new_module("sizes")
     module.sizes = sizes = ModuleSizes()

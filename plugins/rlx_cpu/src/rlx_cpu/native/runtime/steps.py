@@ -43,7 +43,7 @@ MOST_DATA: Final = 1 << 20
 
 
 def reason_to_drive(step: Step) -> str | None:
-    """Why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
+    """Return why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
     for name, plan in step.nested.items():
         inner = next((s for s in plan.steps if not is_native(s.kernel)), None)
         if inner is not None:
@@ -107,7 +107,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
-    """What each step calls, by its number, for those steps that have native code."""
+    """Return the function of each step, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
     return {number: made for number, made in pairs if made is not None}
 
@@ -121,7 +121,7 @@ def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
 
 
 def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
-    """The packages besides this one whose emitters some functions come from; only of those is anything imported."""
+    """Return the packages other than this one whose emitters some functions use; only these packages are imported."""
     kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
     emitters = (table.emitter(name) for name in kernels if is_guest(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
@@ -153,7 +153,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledStep
 
 
 Made = tuple[Emitted, JitCode | None, tuple[int, ...]]
-"""What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
+"""The parts of a step's call: the emitted function, its code if that exists already, and its run-time sizes."""
 
 
 def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> CompiledSteps:

@@ -33,7 +33,7 @@ GELU_LINE = {
     FixupClass.MINUS_INFINITY: FixupResponse.NAN,
     FixupClass.NEGATIVE: FixupResponse.MINUS_ZERO,
 }
-"""max(x, -0) by the kind of x, and NaN for -inf, where the formula says -inf·0."""
+"""max(x, -0) by the class of x, and NaN for -inf, where the formula is -inf·0."""
 
 
 def tanh(b: ir.IRBuilder, x: ir.LlvmValue) -> ir.LlvmValue:

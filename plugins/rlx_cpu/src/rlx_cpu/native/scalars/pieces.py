@@ -19,7 +19,7 @@ LANES = 16
 
 
 def has_pieces(x: ir.LlvmValue) -> bool:
-    """Whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
+    """Return whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
     return width(x) == LANES and isinstance(element_of(x.type), ir.FloatType)
 
 
@@ -47,7 +47,7 @@ def piecewise(b: ir.IRBuilder, u: ir.LlvmValue, scale: float, rows: Sequence[Seq
 
 
 class FixupClass(IntEnum):
-    """The kinds of numbers that `vfixupimmps` tells apart, as it counts them."""
+    """The classes of numbers that `vfixupimmps` distinguishes, by its numbering."""
 
     QUIET_NAN = 0
     SIGNALLING_NAN = 1
@@ -62,7 +62,7 @@ class FixupClass(IntEnum):
 
 
 class FixupResponse(IntEnum):
-    """What that instruction can put in a number's place, by its own codes; of sixteen those that are used."""
+    """Replacements that the instruction offers, by its codes; only those in use out of sixteen."""
 
     ITSELF = 1
     QUIETED = 2
@@ -72,9 +72,9 @@ class FixupResponse(IntEnum):
 
 
 def replaced(b: ir.IRBuilder, x: ir.LlvmValue, answers: Mapping[FixupClass, FixupResponse]) -> ir.LlvmValue:
-    """Something for each kind of x, in one instruction; x itself for kinds without an answer."""
+    """Replace x by a value for each class of x, in one instruction; x itself for classes without an answer."""
     name, mask = "llvm.x86.avx512.mask.fixupimm.ps.512", ir.LlvmConstant(ir.IntType(LANES), 0xFFFF)
-    # Four bits a kind, from the lowest up.
+    # Four bits per kind, from the lowest up.
     table = constant(
         ir.VectorType(I32, LANES), sum(answers.get(kind, FixupResponse.ITSELF) << 4 * kind for kind in FixupClass)
     )

@@ -1,9 +1,9 @@
-"""Running reductions as native code: lines side by side in lanes, each from its one end to the other.
+"""Running reductions as native code: several lines in parallel lanes, each from one end to the other.
 
-Where the axis is not the last, neighbouring lines are neighbours in memory. Where it is the last, squares of as many lines as
-lanes are transposed in registers on the way in and out. What is left over goes through ever narrower vectors. Every line runs
-in the order of its axis, so neither lanes nor threads change a bit. What f16 and bf16 carry is f32: a result is rounded, what
-follows it is not made from that.
+If the axis is not the last, adjacent lines are contiguous in memory. If it is the last, squares with one line per lane are
+transposed in registers when loaded and stored. The remainder uses vectors of decreasing width. Every line is processed in the
+order of its axis, so neither lanes nor threads change a bit. For f16 and bf16 the carry is f32: results are rounded, the carry
+is not.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ScanLine:
         return self.dtype.itemsize
 
     def carries(self, lanes: int) -> tuple[ir.LlvmValue, ...]:
-        """Variables for what is carried, as before the first element."""
+        """Return variables for the carry, initialised to the state before the first element."""
         b, type = self.builder, held_type(self.dtype, lanes)
         found = []
         for number in self.scan.rule.start(self.dtype.accumulator, self.scan.is_exclusive):
@@ -78,7 +78,7 @@ class ScanLine:
     def step(
         self, carries: Sequence[ir.LlvmValue], x: tuple[ir.LlvmValue, ...], is_first: ir.LlvmValue | None
     ) -> ir.LlvmValue:
-        """The result at one place, with what is carried changed."""
+        """Return the result at one position, and update the carry."""
         b, type, rule = self.builder, x[0].type, self.scan.rule
         before = tuple(b.load(c, typ=type, align=align_of(type)) for c in carries)
         first = None if is_first is None else partial(splat, b, is_first, width(x[0]))
@@ -158,7 +158,7 @@ class ScanLine:
         return whole
 
     def _square(self, carries: Sequence[ir.LlvmValue], at: ir.LlvmValue, order: ir.LlvmValue, lines: int) -> None:
-        """As many places as lines."""
+        """Process a square block, with as many positions as lines."""
         b, pitch = self.builder, self.n * self.size
         first = b.sub(sized(b, self.n - lines), order) if self.scan.is_reversed else order
         here = b.add(at, b.mul(first, index(self.size)))
@@ -245,7 +245,7 @@ def _along(line: ScanLine, outer: int, lanes: int, tid: ir.LlvmValue, nthreads: 
 
 
 def _some_along(line: ScanLine, left: ir.LlvmValue, lanes: int, at: ir.LlvmValue) -> None:
-    """As many lines as lanes, or those that are left: cut as `pieces` cuts them."""
+    """Emit `lanes` lines, or the remaining ones in the blocks of `pieces`."""
     b, by_line = line.builder, line.n * line.size
     with b.if_else(b.icmp_signed(">=", left, index(lanes))) as (whole, otherwise):
         with whole:

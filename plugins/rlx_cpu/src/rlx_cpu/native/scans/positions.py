@@ -1,7 +1,7 @@
 """Positions of extremes as native code: the first one, and NaN wins.
 
-Along a row each lane keeps the best of its own places and where it was, and a fixed tree over lanes prefers the earlier of
-equals; across rows each lane is a row. Both give the one right answer, so neither lanes nor threads can change it.
+Along a row each lane keeps the best of its elements and its position, and a fixed tree over lanes prefers the earlier of equal
+elements; across rows each lane is a row. The result is unique, so neither lanes nor threads can change it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PositionSearch:
     """Code for one op on [outer, n, inner] elements.
 
     Attributes:
-        extreme: What is looked for.
+        extreme: The problem.
     """
 
     builder: ir.IRBuilder
@@ -84,7 +84,7 @@ class PositionSearch:
         return I32 if self.n < 1 << 31 else I64
 
     def is_better(self, x: ir.LlvmValue, y: ir.LlvmValue) -> ir.LlvmValue:
-        """Whether `x` is chosen over an earlier `y`."""
+        """Return whether `x` is chosen over an earlier `y`."""
         return self.extreme.is_better(self.builder, x, y)
 
     def later(self, best: Best, x: ir.LlvmValue, place: ir.LlvmValue) -> Best:
@@ -181,7 +181,7 @@ def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 
 
 def extreme_of(op: Op, layout: Layout) -> Extreme:
-    """What is looked for, of known sizes."""
+    """Return the problem of known sizes."""
     x = layout.operands[0]
     assert isinstance(op, ArgMax | ArgMin), "registered for these"
     assert x is not None, "there is something to search"
@@ -189,7 +189,8 @@ def extreme_of(op: Op, layout: Layout) -> Extreme:
 
 
 def lanes_of(extreme: Extreme, isa: Isa) -> int:
-    """Positions take as much room as elements: bytes go 16 at a time, or the search of one row would fill all registers."""
+    """Return the lanes. Positions are as wide as elements in registers: bytes use 16 lanes, or a row would fill all
+    registers."""
     return min(isa.lanes(extreme.keys.dtype), max(isa.vector_bytes // 4, 1))
 
 
@@ -199,7 +200,7 @@ def blocks_of(extreme: Extreme, isa: Isa) -> int:
 
 
 def uses_threads(extreme: Extreme, isa: Isa) -> bool:
-    """Whether threads share it, for known sizes."""
+    """Return whether threads share it, for known sizes."""
     nbytes = extreme.lines * extreme.n * extreme.keys.dtype.itemsize
     return extreme.outer * blocks_of(extreme, isa) > 1 and nbytes >= isa.machine.serial_nbytes
 

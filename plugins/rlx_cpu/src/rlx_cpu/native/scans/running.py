@@ -1,4 +1,4 @@
-"""A running reduction, and how its lines are shared out: what is decided before any code is made."""
+"""A running reduction, and the partition of its lines: decisions before code generation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Running:
 
     @classmethod
     def of(cls, op: Op, result: TensorType, isa: Isa) -> Running:
-        """That of known sizes."""
+        """Return the problem of known sizes."""
         scan = ScanProblem.of(op, result)
         lanes, sizes = isa.lanes(scan.dtype.accumulator), isa.machine.scans
         if scan.inner == 1:

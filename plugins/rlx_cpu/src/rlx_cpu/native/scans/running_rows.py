@@ -1,4 +1,4 @@
-"""Running reductions as native kernels, made for each size or for all: `cumulative.py` is what a thread does."""
+"""Running reductions as native kernels, for known or dynamic sizes: `cumulative.py` has the per-thread code."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class Elimination:
         """Replace the matrix by its factors, and apply the inverse of the lower one to the right sides.
 
         Args:
-            pivots: Where the rows that the pivots came from are stored, as i64.
+            pivots: Address of the rows from which the pivots came, as i64.
         """
         b, n = self.b, self.rows.n
         with counting(b, 0, n) as c:
@@ -221,12 +221,12 @@ class Elimination:
                 self.subtract(factor, c, r, after)
 
     def substitute(self, *, is_lower: bool = False, is_transposed: bool = False, is_unit: bool = False) -> None:
-        """Replace the right sides by the solutions for a triangle of the matrix, from the unknown that stands alone on.
+        """Replace the right sides by the solutions for a triangle of the matrix, starting with the equation of one unknown.
 
         Args:
-            is_lower: Which triangle.
-            is_transposed: Whether the system is that of its transpose.
-            is_unit: Whether its diagonal is ones, whatever is stored there.
+            is_lower: Whether the lower triangle is used.
+            is_transposed: Whether the transposed system is solved.
+            is_unit: Whether the diagonal is taken as ones, regardless of its stored values.
         """
         b, rows = self.b, self.rows
         is_forward = is_lower != is_transposed
@@ -243,7 +243,7 @@ class Elimination:
                 self.subtract(factor, c, r, index(rows.n))
 
     def first_zero(self) -> ir.LlvmValue:
-        """The first row whose diagonal element is exactly 0; the number of rows where there is none."""
+        """Return the first row whose diagonal element is exactly 0; the number of rows if there is no such row."""
         b, n = self.b, self.rows.n
         first = variable(b, I64)
         b.store(index(n), first, align=8)

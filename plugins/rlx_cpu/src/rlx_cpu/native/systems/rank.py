@@ -14,11 +14,12 @@ from rlx_cpu.native.systems.elimination import Elimination
 __all__ = ["numerical_rank"]
 
 SWEEPS: Final = 12
-"""Rotations of all pairs: about as many as rows of the largest matrix, 32, have bits, after which convergence is quadratic."""
+"""Rotations of all pairs: about the bit length of the maximum number of rows, 32, after which convergence is quadratic."""
 
 
 def numerical_rank(matrix: Elimination) -> ir.LlvmValue:
-    """How many singular values of the loaded matrix are larger than n ε times the largest, as `numpy.linalg.matrix_rank` counts.
+    """Return how many singular values of the loaded matrix are larger than n ε times the largest (see
+    `numpy.linalg.matrix_rank`).
 
     Rows are rotated in pairs until they are orthogonal; their lengths are then the singular values. The matrix, which is finite,
     is overwritten.

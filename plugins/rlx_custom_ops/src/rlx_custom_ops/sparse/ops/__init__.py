@@ -1,4 +1,4 @@
-"""The ops of the domain `sparse`. Their references are SciPy's algorithms: no dense one could stand for them."""
+"""The ops of the domain `sparse`. Their references are SciPy's algorithms: no dense algorithm could replace them."""
 
 from rlx_custom_ops.sparse.ops import least_squares, solve
 

@@ -47,8 +47,8 @@ class Lsqr(Op):
 
     Attributes:
         m, n: Rows and columns of `a`.
-        rtol: It ends where |b - a x| or |aᴴ (b - a x)| is at most `rtol` of what |b|, |a| and |x| could make of it; `None` is
-            ε^⅔ of the operands' dtype.
+        rtol: It ends where |b - a x| or |aᴴ (b - a x)| is at most `rtol` of the bound given by |b|, |a| and |x|; `None` is ε^⅔
+            of the operands' dtype.
         maxiter: The most iterations; `None` is 4 (m + n).
 
     Raises:
@@ -101,7 +101,7 @@ class Lsqr(Op):
     ) -> tuple[Value | Zero, ...]:
         adjoint, mirrored = self.adjoint, (conjugated(data), columns, rows)
         h = adjoint(*mirrored, g)
-        # h = a⁺ᴴ g. The rest of b is orthogonal to the columns of a, and that of g to its rows.
+        # h = a⁺ᴴ g. The rest of b is orthogonal to the columns of a, and the rest of g to its rows.
         rest, beyond = b - product(data, rows, columns, y, self.m), g - product(*mirrored, h, self.n)
         inside = sampled(rows, columns, rest, self(data, rows, columns, h)) - sampled(rows, columns, h, y)
         return inside + sampled(rows, columns, adjoint(*mirrored, y), beyond), ZERO, ZERO, h
@@ -138,7 +138,7 @@ class Lsqr(Op):
 
 
 def sample(dtype: str, leading: tuple[int, ...], m: int, n: int, k: int, **settings: Any) -> Sample:
-    """A matrix of full rank, with a heavy diagonal and a few elements beside it."""
+    """Return a sample with a matrix of full rank, with a heavy diagonal and a few elements next to it."""
     e = min(m, n) + (min(m, n) and 4)
     place = f"i32[{', '.join(map(str, (*leading, e)))}]"
     return Sample(
@@ -178,8 +178,8 @@ def lsqr(
 
     Args:
         a: Any sparse matrix [m, n].
-        damp: How much the length of x counts, from 0.
-        x0: Where it starts, [n] or [n, k]: of several solutions, and with `damp`, the one nearest to it; 0 if absent.
+        damp: Weight of the length of x, from 0.
+        x0: Start, [n] or [n, k]: of several solutions, and with `damp`, the one nearest to it is returned; 0 if absent.
 
     Raises:
         ShapeError: b or x0 has other dims.

@@ -1,4 +1,4 @@
-"""Sparse systems that the laws try: random places, a heavy diagonal, and one place that is said twice."""
+"""Sparse systems for the tests of laws: random positions, a heavy diagonal, and one duplicate position."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def systems() -> Iterator[Sample]:
 
 
 def sample(dtype: str, leading: tuple[int, ...], n: int, k: int, *, begun: bool = False, **settings: Any) -> Sample:
-    """One system; with `begun`, an iteration that is told where to begin."""
+    """Return one system; with `begun`, an iteration with a given start."""
     is_hermitian = settings.get("method") in ("cholesky", "cg")
     e = 2 * n if n < 2 else (2 * n + 1 if not is_hermitian else 3 * n)
     place = f"i32[{', '.join(map(str, (*leading, e)))}]"

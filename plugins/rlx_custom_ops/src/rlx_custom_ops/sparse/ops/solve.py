@@ -87,13 +87,14 @@ class SparseSolve(Op):
     The methods `cholesky` and `cg` are for Hermitian positive definite matrices. Only the Hermitian part of `a` counts to
     them, and to their derivatives; a matrix that is far from Hermitian is refused.
 
-    Derivatives: with the cotangent g of x, that of b is the h with aᴴ h = g, found by the same method to the same tolerance,
-    and that of a is -h xᴴ at the places of the elements. So they are no more precise than `rtol`.
+    Derivatives: with the cotangent g of x, the cotangent of b is the h with aᴴ h = g, computed by the same method to the same
+    tolerance, and the cotangent of a is -h xᴴ at the positions of the elements. So they are no more precise than `rtol`.
 
     Shapes:
         data: [..., e]    rows, columns: integers [..., e]    b: [..., n, k]    x0: like b    ->    x: like b
 
-    `x0` is where an iteration begins, 0 if it is absent. It is no part of what the result means, so it has no derivative.
+    `x0` is the start of an iteration, 0 if it is absent. The result does not depend on it mathematically, so it has no
+    derivative.
 
     Attributes:
         method: "lu" (SuperLU), "cholesky" (SuperLU without exchanges of rows), "cg", "bicgstab" or "gmres".
@@ -102,7 +103,7 @@ class SparseSolve(Op):
         rtol: An iteration ends where |b - a x| is at most `rtol` |b|; `None` is ε^⅔ of the operands' dtype.
         atol: It also ends where |b - a x| is at most this.
         maxiter: The most iterations (for `gmres`, restarts); `None` is 10 n.
-        restart: After how many iterations `gmres` starts anew.
+        restart: Number of iterations after which `gmres` restarts.
 
     Raises:
         SingularMatrixError, NotPositiveDefiniteError, NotConvergedError: When the program runs.
@@ -264,7 +265,7 @@ def conjugated(x: Any) -> Any:
 
 
 def along_rows(x: Value, places: Value) -> Value:
-    """The rows of each matrix that the places beside it name."""
+    """Return the rows of each matrix with the indices in `places`."""
     leading = x.ndim - 2
     return gather(x, places, axis=leading, batch_dims=leading)
 
@@ -275,7 +276,7 @@ def sampled(rows: Value, columns: Value, u: Value, v: Value) -> Any:
 
 
 def product(data: Value, rows: Value, columns: Value, x: Value, size: Dim | None = None) -> Any:
-    """The sparse matrix times x; it has `size` rows, or as many as columns."""
+    """Return the sparse matrix times x; it has `size` rows, by default as many rows as columns."""
     leading = x.ndim - 2
     products = expand_dims(data, -1) * along_rows(x, columns)
     return scatter_add(
@@ -295,7 +296,7 @@ def solve(
     maxiter: int | None = None,
     restart: int = 20,
 ) -> Any:
-    """The x with a x = b, for b [n] or [n, k]; see `SparseSolve` for what the arguments are.
+    """The x with a x = b, for b [n] or [n, k]; see `SparseSolve` for the arguments.
 
     An iteration begins at `x0`, which is like b: near the solution it ends sooner.
 

@@ -26,11 +26,11 @@ from rlx_core.ops import (
 __rlx_library__ = True
 
 MOST = 0.99
-"""The most that one splat may cover, so that what is behind has a derivative."""
+"""Maximum alpha of one splat, so that splats behind it have a derivative."""
 
 
 class Layers(NamedTuple):
-    """What every splat does to every pixel."""
+    """The effect of every splat on every pixel."""
 
     x: Any  # from the splat's centre to the pixel
     y: Any
@@ -72,7 +72,7 @@ def forward(op: Any, centres: Any, conics: Any, radii: Any, opacities: Any, colo
 
 
 def backward(op: Any, g: Any, centres: Any, conics: Any, radii: Any, opacities: Any, colors: Any) -> tuple[Any, ...]:
-    """The cotangents of centres, conics, opacities and colours, given that of the picture."""
+    """Return the cotangents of centres, conics, opacities and colours, given the cotangent of the picture."""
     every = layers(op, centres, conics, radii, opacities)
     weights = every.before * every.alpha
     g = reshape(g, (*g.shape[:-3], op.height * op.width, 4))

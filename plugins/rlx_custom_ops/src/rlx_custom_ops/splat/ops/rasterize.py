@@ -79,10 +79,10 @@ def tiles() -> Any:
 class Rasterize(Op):
     """The picture of splats that are given from the nearest to the farthest, composited over nothing.
 
-    In the pixel whose centre is d away from that of splat i, it covers a_i = min(0.99, opacity exp(-½ dᵀ conic d)) of what
-    is behind it; it is left out where that is below `alpha_cutoff`, where |d| is above its radius, and where less than
+    In the pixel whose centre is d away from the centre of splat i, it covers a_i = min(0.99, opacity exp(-½ dᵀ conic d)) of
+    everything behind it; it is omitted where that is below `alpha_cutoff`, where |d| is above its radius, and where less than
     `transmittance_threshold` comes through the splats before it. With T_i = Π_{j < i} (1 - a_j) the picture is
-    Σ T_i a_i color_i, and covered by Σ T_i a_i. What is left out is held fixed by the derivatives; radii have none.
+    Σ T_i a_i color_i, and covered by Σ T_i a_i. Derivatives treat the omitted splats as constant; radii have none.
 
     Shapes:
         centres: [..., n, 2]    conics: [..., n, 3]    radii, opacities: [..., n]    colors: [..., n, 3]
@@ -90,8 +90,8 @@ class Rasterize(Op):
 
     Attributes:
         width, height: Pixels; the centre of the first one is (½, ½).
-        alpha_cutoff: What covers less is left out.
-        transmittance_threshold: Where less light comes through, nothing more is added.
+        alpha_cutoff: Splats with a lower coverage are omitted.
+        transmittance_threshold: Transmittance below which further splats are omitted.
 
     Source:
         Kerbl et al. 2023, "3D Gaussian splatting for real-time radiance field rendering", arXiv:2308.04079, section 6 and
@@ -159,7 +159,7 @@ class Rasterize(Op):
 
 @define_op(domain="splat")
 class RasterizeBackward(Op):
-    """The cotangents of splats, given that of their picture; the attributes are those of `Rasterize`.
+    """The cotangents of splats, given the cotangent of their picture; the attributes are those of `Rasterize`.
 
     Shapes:
         g: [..., height, width, 4]    centres: [..., n, 2]    conics: [..., n, 3]    radii, opacities: [..., n]

@@ -1,1 +1,1 @@
-"""Operations of `com.microsoft`, which are none of ONNX's own: what exporters write, and what ONNX Runtime makes of graphs."""
+"""Operations of `com.microsoft`, which are not part of ONNX: used by exporters and by ONNX Runtime's graph optimisations."""

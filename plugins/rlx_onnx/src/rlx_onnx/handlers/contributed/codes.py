@@ -18,7 +18,7 @@ from rlx_onnx.walking.table import handles
 
 
 def _real(x: Any, scale: Any, zero: Any) -> Any:
-    """The numbers that integers stand for."""
+    """Return the numbers that quantised integers represent."""
     wide = rlx.astype(x, rlx.f32)
     return (wide if zero is None else wide - rlx.astype(zero, rlx.f32)) * scale
 

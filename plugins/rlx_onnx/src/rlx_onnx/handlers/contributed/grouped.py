@@ -1,4 +1,4 @@
-"""`GroupQueryAttention`, what exported decoders are made of: a cache, turned heads, and queries that share keys in groups."""
+"""`GroupQueryAttention` of exported decoders: a KV cache, rotary embedding, and queries that share keys in groups."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def group_query_attention(
 
 
 def _room(past: Dim, total: Dim) -> Dim:
-    """How many keys a cache has afterwards: what is there, or as many as there are in all."""
+    """Return the number of keys of the updated cache: the present ones, or the total number if that is larger."""
     return past + total - smaller(past, total)
 
 
 def _written(cache: Any, new: Any, steps: Any, size: Dim) -> Any:
-    """A cache `[batch, heads, time, n]` of another size with rows of each sequence at its own steps."""
+    """Return a cache `[batch, heads, time, n]` of another size, with rows of each sequence at its own steps."""
     batch = new.shape[0]
     whole = rlx.pad(cache, [(0, 0), (0, 0), (0, size - cache.shape[2]), (0, 0)])
     rows = rlx.broadcast_to(rlx.expand_dims(rlx.arange(batch), axis=1), steps.shape)

@@ -104,7 +104,7 @@ def _rms(x: Any, gamma: Any, eps: float) -> Any:
 
 
 def _with_sum(node: OnnxNode, y: Any, total: Any) -> Any:
-    """The norm, and the sum that it is of where that is asked for; statistics are not."""
+    """Return the norm, and its operand's sum if requested; statistics are not supported."""
     if node.wants(1) or node.wants(2):
         node.refuse("the mean and the deviation as results", "the norm and the sum")
     return (y, None, None, total) if node.wants(3) else y
@@ -139,7 +139,7 @@ def embed_layer_norm(
 
 @handles("RotaryEmbedding", domain=MICROSOFT)
 def rotary(node: OnnxNode, x: Any, places: Any, cos: Any, sin: Any) -> Any:
-    """Pairs of features turned by angles of their places: halves of a head, or neighbours where `interleaved`."""
+    """Rotate pairs of features by angles of their positions: halves of a head, or neighbours if `interleaved`."""
     is_flat = x.ndim == 3
     heads = node.get("num_heads", 0) or (x.shape[2] // (2 * cos.shape[1]) if is_flat else 0)
     data = by_heads(x, heads) if is_flat else x
@@ -151,7 +151,7 @@ def rotary(node: OnnxNode, x: Any, places: Any, cos: Any, sin: Any) -> Any:
 
 
 def turned_by(data: Any, places: Any, cos: Any, sin: Any, width: Any, *, in_pairs: bool) -> Any:
-    """The first features of heads `[batch, heads, time, n]` turned by the angles of places `[batch, time]`."""
+    """Return heads `[batch, heads, time, n]` whose first features are rotated by the angles of positions `[batch, time]`."""
     c, s = (rlx.expand_dims(rlx.take(each, places, axis=0)[..., : width // 2], axis=1) for each in (cos, sin))
     turned, rest = data[..., :width], data[..., width:]
     if in_pairs:
@@ -165,7 +165,7 @@ def turned_by(data: Any, places: Any, cos: Any, sin: Any, width: Any, *, in_pair
 
 
 def _attended(node: OnnxNode, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> Any:
-    """Attention over heads `[batch, heads, time, n]`; keys that the padding says are 0 are not seen."""
+    """Attention over heads `[batch, heads, time, n]`; keys whose padding mask is 0 are masked."""
     mask = None
     if padding is not None:
         if padding.ndim != 2:

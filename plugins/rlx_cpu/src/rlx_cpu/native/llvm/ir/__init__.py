@@ -1,8 +1,8 @@
-"""LLVM's language as text: every instruction becomes its line at once, and nothing else is kept of it.
+"""LLVM IR as text: every instruction is formatted as a line immediately, and no object is kept for it.
 
-The words are those of `llvmlite.ir`, which keeps an object for each instruction and spells them all when a module is printed:
-five times as long, for a tree of instructions that nobody here looks at. Two kinds of values are spelt late, because they change
-after they were made: a phi gets its edges, and memory on the stack may be given its alignment.
+The API is that of `llvmlite.ir`, which keeps an object for each instruction and formats them when a module is printed. That
+takes five times as long, for an instruction tree that is not used here. Two kinds of values are formatted late, because they
+change after their creation: a phi gets its edges, and stack memory may be given its alignment.
 """
 
 from __future__ import annotations

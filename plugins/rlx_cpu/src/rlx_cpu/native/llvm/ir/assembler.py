@@ -57,7 +57,7 @@ class IRBuilder(Instructions):
         if source.is_float:
             if to.is_float:
                 return self.fpext(x, type) if to.itemsize > source.itemsize else self.fptrunc(x, type)
-            # Truncated toward zero, saturated, NaN to 0: just what the intrinsic promises.
+            # Truncated toward zero, saturated, NaN to 0: the semantics of the intrinsic.
             name = f"llvm.fpto{'s' if to.kind == 'int' else 'u'}i.sat.{suffix(type)}.{suffix(x.type)}"
             return self.call(declare(self.module, name, type, [x.type]), [x])
         if to.is_float:
@@ -122,7 +122,7 @@ class IRBuilder(Instructions):
     # ---------------------------------------------------------------------------------------- control
 
     def any_lane(self, condition: LlvmValue) -> LlvmValue:
-        """Whether a condition holds in some lane."""
+        """Return whether a condition holds in some lane."""
         if width(condition) == 1:
             return condition
         name = f"llvm.vector.reduce.or.{suffix(condition.type)}"

@@ -51,7 +51,7 @@ class Instructions:
 
     @contextmanager
     def goto_entry_block(self) -> Iterator[None]:
-        """What is built inside goes to the end of the function's first block."""
+        """Context whose code is appended to the function's first block."""
         before = self.block
         self.position_at_end(self.function.entry)
         yield
@@ -84,7 +84,7 @@ class Instructions:
 
     @contextmanager
     def if_then(self, condition: LlvmValue, likely: bool | None = None) -> Iterator[Block]:
-        """What is built inside runs if the condition holds; given is the block that follows."""
+        """Context whose code runs if the condition is true; yields the block that follows."""
         inside, after = (self.append_basic_block(name) for name in ("if", "endif"))
         self.cbranch(condition, inside, after, likely)
         with self._inside(inside, after):
@@ -95,7 +95,7 @@ class Instructions:
     def if_else(
         self, condition: LlvmValue, likely: bool | None = None
     ) -> Iterator[tuple[AbstractContextManager[Block], AbstractContextManager[Block]]]:
-        """Given are two contexts: what is built inside the first runs if the condition holds, inside the other if not."""
+        """Yield two contexts: the code of the first runs if the condition is true, that of the other if not."""
         then, other, after = (self.append_basic_block(name) for name in ("if", "else", "endif"))
         self.cbranch(condition, then, other, likely)
         yield self._inside(then, after), self._inside(other, after)

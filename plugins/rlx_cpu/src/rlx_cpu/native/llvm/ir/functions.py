@@ -18,11 +18,11 @@ class Module:
     """Functions that are compiled together.
 
     Attributes:
-        triple: The machine that they are for, as LLVM calls it.
+        triple: LLVM's triple of the target machine.
         globals: Functions by name.
-        sizes: What functions are told when they are called (`llvm.sizes`); `None` where all sizes are known.
-        apart: Modules whose functions are called, by the name of the function: each is compiled once for many modules.
-        foreign: Symbol → where its address is loaded from, for functions of other libraries that are called.
+        sizes: Run-time sizes that functions are passed (`llvm.sizes`); `None` if all sizes are known.
+        apart: Library modules whose functions are called, by function name: each is compiled once for many modules.
+        foreign: Symbol → the name that loads its address, for called functions of other libraries.
     """
 
     def __init__(self, name: str, triple: str = "") -> None:
@@ -36,23 +36,23 @@ class Module:
         self._data: list[str] = []
 
     def borrowed(self, name: str, module: Module) -> Function:
-        """A function of a module that is compiled apart."""
+        """Declare a function of a separately compiled library module."""
         self.apart[name] = module
         return declare(self, name, module.globals[name].signature.result, module.globals[name].signature.args)
 
     def data(self, name: str, content: bytes) -> LlvmValue:
-        """Bytes that the code reads, at a cache line; their address."""
+        """Add constant bytes, aligned to a cache line; return their address."""
         text = "".join(map(_ESCAPED.__getitem__, content))
         self._data.append(f'@"{name}" = internal constant [{len(content)} x i8] c"{text}", align 64')
         return LlvmValue(POINTER, f'@"{name}"')
 
     def weights(self, yes: int, no: int) -> str:
-        """What is attached to a branch of which one side is more likely."""
+        """Return the metadata of a branch of which one side is more likely."""
         text = f'!{{ !"branch_weights", i32 {yes}, i32 {no} }}'
         return f", !prof {self._noted(text)}"
 
     def nontemporal_note(self) -> str:
-        """What is attached to a store that goes past the caches."""
+        """Return the metadata of a nontemporal store."""
         return f", !nontemporal {self._noted('!{ i32 1 }')}"
 
     def _noted(self, text: str) -> str:
@@ -61,7 +61,7 @@ class Module:
         return f"!{self._metadata.index(text)}"
 
     def __str__(self) -> str:
-        """The text with what is apart in it: it needs no other."""
+        """The text including library modules, which is self-contained."""
         found = dict(self.globals)
         for module in self.apart.values():
             assert not [*module._data, *module._metadata, *module.apart], "what is apart is functions alone"
@@ -70,7 +70,7 @@ class Module:
         return self._text(found)
 
     def alone(self) -> str:
-        """The text without what is apart, which is declared."""
+        """Return the text with library functions as declarations."""
         return self._text(self.globals)
 
     def _text(self, functions: Mapping[str, Function]) -> str:
@@ -84,7 +84,7 @@ class Function(LlvmValue):
 
     Attributes:
         linkage: "internal" for one that only its module calls.
-        attributes: What LLVM is told of it.
+        attributes: LLVM attributes.
     """
 
     __slots__ = ("_blocks", "_count", "_names", "args", "attributes", "linkage", "module", "name", "signature")
@@ -136,7 +136,7 @@ class Block:
     """Instructions that run one after the other, and where control goes then.
 
     Attributes:
-        lines: Of all instructions but the last.
+        lines: Lines of all instructions except the last.
         end: The last one's, once there is one.
     """
 
@@ -158,6 +158,6 @@ class Block:
 
 
 def declare(module: Module, name: str, result: Type, arguments: Sequence[Type]) -> Function:
-    """A function from elsewhere (an intrinsic, the C library), declared once a module."""
+    """A function from elsewhere (an intrinsic, the C library), declared once per module."""
     found = module.globals.get(name)
     return found or Function(module, FunctionType(result, arguments), name)

@@ -38,14 +38,14 @@ def in_lanes(element: Type, lanes: int) -> Type:
 
 
 def dtype_of(type: Type) -> DType:
-    """The dtype of what a register of this type holds; of integers the signed one."""
+    """Return the dtype of a register of this type; for integers the signed one."""
     element = element_of(type)
     found = _FLOATS.get(element.__class__)
     return _INTEGERS[element.width] if found is None else found
 
 
 def is_floating(type: Type) -> bool:
-    """Whether registers of this type hold floats."""
+    """Return whether registers of this type hold floats."""
     return isinstance(element_of(type), FloatType | DoubleType)
 
 
@@ -57,7 +57,7 @@ def integer_like(type: Type) -> Any:
 
 
 def suffix(type: Any) -> str:
-    """How intrinsics spell a type: `v16f32`."""
+    """Return the suffix of a type in names of intrinsics: `v16f32`."""
     if isinstance(type, VectorType):
         return f"v{type.count}{suffix(type.element)}"
     found = _FLOATS.get(type.__class__)

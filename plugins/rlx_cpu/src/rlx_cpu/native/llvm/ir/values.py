@@ -1,4 +1,4 @@
-"""What instructions make and take: names, constants, and the two kinds of values that are spelt late."""
+"""Values: results of instructions, constants, and the two kinds of values that are formatted late."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Alloca", "FunctionArgument", "LlvmConstant", "LlvmValue", "Phi", "Un
 
 
 class _Undefined:
-    """The value that says nothing."""
+    """An undefined value."""
 
 
 Undefined: Final = _Undefined()
 
 
 class LlvmValue:
-    """What an instruction made, by its name."""
+    """The result of an instruction, by name."""
 
     __slots__ = ("text", "type")
 
@@ -31,7 +31,7 @@ class LlvmValue:
 
     @property
     def typed(self) -> str:
-        """As operands of some instructions are spelt."""
+        """The text of an operand with its type."""
         return f"{self.type.text} {self.text}"
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ def _element(type: Type, item: Any) -> str:
 
 
 class FunctionArgument(LlvmValue):
-    """What a function is given; it may be named and given attributes before its function's body is built."""
+    """An argument of a function; it may be named and given attributes before the function's body is built."""
 
     __slots__ = ("attributes",)
 
