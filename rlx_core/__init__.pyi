@@ -154,10 +154,10 @@ def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtin
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
 ) -> Array:
-    """Whether all elements are close, as `isclose` has it; a bool of no axes."""
+    """Whether all elements are close, as in `isclose`; a bool scalar."""
 
 def angle(x: ArrayLike) -> Array:
-    """The phase in (-π, π], 0 at 0; of a real number π below 0, else 0, and NaN of NaN."""
+    """The phase in (-π, π], 0 at 0; for a real number π below 0, else 0, and NaN for NaN."""
 
 def any(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """Whether any element over `axis` is not 0."""
@@ -170,24 +170,24 @@ def arange(
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Array:
-    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
+    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic bounds are possible with step 1.
 
-    The dtype is i64 where all three are integers, f32 otherwise.
+    The dtype is i64 if all three are integers, f32 otherwise.
 
     Raises:
-        ShapeError: The step is 0, or a symbolic end meets another step than 1."""
+        ShapeError: The step is 0, or a bound is symbolic and the step is not 1."""
 
 def argmax(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
-    """Where the first largest element of `axis` is; without an axis, in the row-major order of all."""
+    """The index of the first largest element of `axis`; without an axis, in the row-major order of all."""
 
 def argmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
-    """Where the first smallest element of `axis` is; without an axis, in the row-major order of all."""
+    """The index of the first smallest element of `axis`; without an axis, in the row-major order of all."""
 
 def argsort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
-    """Where the elements of `axis` in order came from; ties stay in index order."""
+    """The indices that sort the elements of `axis`; ties stay in index order."""
 
 def array_equal(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Whether both have one shape and the same elements; a bool of no axes."""
+    """Whether both have the same shape and elements; a bool scalar."""
 
 def asarray(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: builtins.bool | None = None
@@ -198,8 +198,8 @@ def asarray(
     result can be assigned to without changing `obj`.
 
     Raises:
-        DtypeError: `copy` is False, and the dtype asks for a copy.
-        TraceError: `obj` is none of these."""
+        DtypeError: `copy` is False, and the dtype needs a copy.
+        TraceError: `obj` is of another kind."""
 
 def asin(x: ArrayLike, *, name: str | None = None) -> Array:
     """arcsin x, real on [-1, 1]."""
@@ -208,19 +208,19 @@ def asinh(x: ArrayLike, *, name: str | None = None) -> Array:
     """arsinh x."""
 
 def astype(x: ArrayLike, dtype: DTypeLike, *, copy: builtins.bool = True, device: str | None = None) -> Array:
-    """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
+    """`x` in another dtype. If `x` has this dtype already, the result is `x` itself only if `copy` is False.
 
-    Complex to real is refused; `real`, `imag` and `abs` say which part is meant."""
+    Complex to real is refused; use `real`, `imag` or `abs`."""
 
 def at(x: ArrayLike) -> _At:
-    """`rlx.at(x)[key].set(y)`: another array with other elements at the places that `x[key]` reads.
+    """`rlx.at(x)[key].set(y)`: another array with other elements at the positions that `x[key]` reads.
 
     For traced values `x.at` is the same. Instead of `set` there are `add`, `subtract`, `multiply`, `divide`, `power`, `max`,
-    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over what is selected; under a
+    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over the selection; under a
     computed mask over all of `x`.
 
     Raises:
-        ShapeError: A value does not broadcast so.
+        ShapeError: A value does not broadcast to that shape.
         IndexRangeError: A known position is outside its axis."""
 
 def atan(x: ArrayLike, *, name: str | None = None) -> Array:
@@ -238,30 +238,30 @@ def average(
     weights: ArrayLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Array:
-    """The mean over `axis`, in which elements count by their weights: of the shape of `x`, or a line along one axis.
+    """The mean over `axis`, with weights of the elements: of the shape of `x`, or a vector along one axis.
 
     Raises:
         ShapeError: The weights have neither shape."""
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, *, length: Dim) -> Array:
-    """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
+    """The number of occurrences of each of 0 … `length` - 1 in `x`, or the sum of the weights at the same positions.
 
-    The length is given, because sizes are known before a program runs. What is outside of it is not counted.
+    The length is an argument, because sizes are known before a program runs. Values out of range are not counted.
 
     Args:
         x: i[n].
         weights: [n], or none for i64 counts.
-        length: Of the result.
+        length: The length of the result.
 
     Raises:
-        ShapeError: `x` has other than one axis, or the weights another shape."""
+        ShapeError: `x` does not have one axis, or the weights have another shape."""
 
 def bitcast(x: ArrayLike, dtype: Any) -> Array:
     """The bits of the elements of `x` as numbers of another dtype of the same width; it has no derivative.
 
     Args:
         x: Integers or real floats.
-        dtype: Integers or real floats of as many bits.
+        dtype: Integers or real floats with the same number of bits.
 
     Raises:
         DtypeError: The widths differ, or one is neither an integer nor a real float.
@@ -288,25 +288,25 @@ def bitwise_xor(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array
     """a ^ b, bit by bit."""
 
 def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
-    """The operands repeated to their common shape."""
+    """The operands broadcast to their common shape."""
 
 def broadcast_to(x: ArrayLike, shape: Dim | Sequence[Dim]) -> Array:
-    """`x` repeated to `shape`: its sizes, or the only one."""
+    """`x` broadcast to `shape`: its sizes, or its single size."""
 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
-    """Whether promotion turns the one dtype into the other, and so keeps what it says."""
+    """Whether promotion converts the one dtype to the other, which preserves its values."""
 
 def cbrt(x: ArrayLike, *, name: str | None = None) -> Array:
     """∛x, of negative numbers too, with derivative 0 at 0."""
 
 def ceil(x: ArrayLike) -> Array:
-    """⌈x⌉; integers are whole already."""
+    """⌈x⌉; integers are unchanged."""
 
 def celu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
     """x where x > 0, alpha · (e^(x/alpha) - 1) elsewhere: continuously differentiable for every alpha."""
 
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """x held between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN stays NaN."""
+    """x clamped between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN is preserved."""
 
 def complex_abs(z: ArrayLike, *, name: str | None = None) -> Array:
     """The modulus |z|, without overflow; its derivative at 0 is 0."""
@@ -324,25 +324,25 @@ def conjugate(x: ArrayLike) -> Array:
     """The complex conjugate; of a real x that is x."""
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'full') -> Array:
-    """The convolution of two lines: y[k] = Σ a[i] v[k - i].
+    """The convolution of two vectors: y[k] = Σ a[i] v[k - i].
 
     Args:
         a: [n].
         v: [m].
-        mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
-            "valid": where the shorter one lies within.
+        mode: "full": at every overlap, n + m - 1 elements; "same": the middle of these, of the length of the longer vector;
+            "valid": at full overlaps.
 
     Raises:
-        ShapeError: An operand is no line of known length, or empty."""
+        ShapeError: An operand is not a vector of known length, or is empty."""
 
 def copysign(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """|a| with the sign of b, the sign of -0.0 and NaN too."""
 
 def corrcoef(x: ArrayLike, *, rowvar: builtins.bool = True) -> Array:
-    """The correlations of variables, as `cov` takes them: from -1 to 1."""
+    """The correlations of variables, with the arguments of `cov`: from -1 to 1."""
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'valid') -> Array:
-    """The cross-correlation of two lines: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
+    """The cross-correlation of two vectors: y[k] = Σ a[i + k] conj(v[i]); modes as for `convolve`."""
 
 def cos(x: ArrayLike, *, name: str | None = None) -> Array:
     """cos x."""
@@ -351,13 +351,13 @@ def cosh(x: ArrayLike, *, name: str | None = None) -> Array:
     """cosh x."""
 
 def count_nonzero(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """How many elements over `axis` are not 0."""
+    """The number of elements over `axis` that are not 0."""
 
 def cov(x: ArrayLike, *, rowvar: builtins.bool = True, correction: float = 1.0) -> Array:
     """The covariances of variables, which are the rows of `x` `[variables, observations]`, or its columns; `[v, v]`.
 
     Raises:
-        ShapeError: `x` has other than two axes."""
+        ShapeError: `x` does not have two axes."""
 
 def cumulative_logsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     """log of the running sum of exponentials along `axis`, without overflow."""
@@ -374,21 +374,21 @@ def cumulative_min(x: ArrayLike, axis: int | None = None) -> Array:
 def cumulative_prod(
     x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False
 ) -> Array:
-    """Running products along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 1 that they start from in front."""
+    """Running products along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 1."""
 
 def cumulative_sum(
     x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False
 ) -> Array:
-    """Running sums along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 0 that they start from in front."""
+    """Running sums along `axis`, with `dtype` as in `sum`; `include_initial` prepends the initial 0."""
 
 def deg2rad(x: ArrayLike) -> Array:
     """Degrees as radians."""
 
 def diag(x: ArrayLike, k: int = 0) -> Array:
-    """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
+    """A diagonal of each matrix, or for a vector the matrix that has it on a diagonal."""
 
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
-    """A diagonal of each matrix that `axis1` and `axis2` make: the last two axes, where NumPy's function takes the first two.
+    """A diagonal of each matrix in the axes `axis1` and `axis2`: the last two by default, unlike NumPy's first two.
 
     Shapes:
         x: [.., n, m]    ->    y: [.., d], where y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one"""
@@ -396,7 +396,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
 def diff(
     x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
-    """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
+    """The differences of adjacent elements along `axis`, taken `n` times, after `prepend` and `append` are concatenated.
 
     Raises:
         ShapeError: `n` is negative, or the axis is shorter than it."""
@@ -408,30 +408,30 @@ def divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a / b, the true quotient: integers are cast to the float they meet f32 in."""
 
 def dynamic_slice(x: ArrayLike, start_indices: Sequence[ArrayLike], slice_sizes: Sequence[Dim]) -> Array:
-    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index an axis, moved so that it lies inside.
+    """The window of `slice_sizes` of `x` that starts at `start_indices`, one index per axis, clamped so that it fits.
 
-    The starts are operands, so one program serves all places; where they are known, `x[2:5]` is a slice.
+    The starts are operands, so one program serves all positions; if they are known, `x[2:5]` is a slice.
 
     >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
     [3, 4]"""
 
 def dynamic_update_slice(x: ArrayLike, update: ArrayLike, start_indices: Sequence[ArrayLike]) -> Array:
-    """`x` with the window at `start_indices`, one index an axis, overwritten by `update`; it is moved so that it lies inside.
+    """`x` with the window at `start_indices`, one index per axis, overwritten by `update`; it is clamped so that it fits.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
     [0.0, 1.0, 1.0, 0.0]"""
 
 def einsum(subscripts: str, *operands: ArrayLike) -> Array:
-    """`Einsum` with the subscripts first, as in NumPy."""
+    """Return `Einsum` with the subscripts first, as in NumPy."""
 
 def elu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
     """x where x > 0, alpha · (e^x - 1) elsewhere."""
 
 def empty(shape: Dim | Sequence[Dim], *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
-    """A tensor whose elements do not matter: zeros, because nothing that is uninitialised is shown."""
+    """A tensor with unspecified elements: zeros, so that uninitialised memory is never visible."""
 
 def empty_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
-    """As `empty`, with the dims of `x`, and its dtype unless another is given."""
+    """A tensor like that of `empty`, with the dims of `x`, and its dtype unless another is given."""
 
 def equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a == b."""
@@ -466,30 +466,30 @@ def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float or complex dtype, given by itself or by an array.
 
     Raises:
-        DtypeError: It is neither."""
+        DtypeError: It is not a float or complex dtype."""
 
 def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """The elements of the listed axes, or of all, in reverse order."""
 
 def floor(x: ArrayLike) -> Array:
-    """⌊x⌋; integers are whole already."""
+    """⌊x⌋; integers are unchanged."""
 
 def floor_divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """⌊a/b⌋; 0 where an integer is divided by 0."""
 
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The larger of two numbers; of a number and NaN the number."""
+    """The larger of two numbers; the number if one is NaN."""
 
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The smaller of two numbers; of a number and NaN the number."""
+    """The smaller of two numbers; the number if one is NaN."""
 
 def fmod(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The remainder of a division rounded towards 0, C's `fmod`: it has the sign of `x1`, also where it is 0.
+    """The remainder of a division rounded towards 0, like C's `fmod`: it has the sign of `x1`, also if it is 0.
 
     `remainder` has the sign of `x2`."""
 
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
-    """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
+    """The array of another library that supports DLPack, without a copy if its memory can be shared."""
 
 def full(
     shape: Dim | Sequence[Dim], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
@@ -522,7 +522,7 @@ def grouped_matmul(x: ArrayLike, w: ArrayLike, idx: ArrayLike, *, name: str | No
         x: [m, k]    w: [e, k, n]    idx: int[m]    ->    y: [m, n]
 
     Raises:
-        IndexRangeError: When it runs: an expert is outside `0..e-1`."""
+        IndexRangeError (at run time): An expert is outside `0..e-1`."""
 
 def hard_sigmoid(x: ArrayLike, *, name: str | None = None) -> Array:
     """(x + 3)/6 held between 0 and 1."""
@@ -534,7 +534,7 @@ def hard_tanh(x: ArrayLike, *, name: str | None = None) -> Array:
     """x held between -1 and 1."""
 
 def heaviside(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """0 below 0, 1 above it, and `x2` at 0; NaN stays."""
+    """0 below 0, 1 above it, and `x2` at 0; NaN is preserved."""
 
 def histogram(
     x: ArrayLike,
@@ -543,17 +543,17 @@ def histogram(
     weights: ArrayLike | None = None,
     density: builtins.bool = False,
 ) -> tuple[Array, Array]:
-    """How many elements of `x` lie in each bin, and the edges of the bins; the last one holds its upper edge too.
+    """The number of elements of `x` in each bin, and the edges of the bins; the last bin includes its upper edge.
 
     Args:
         x: Real numbers of any shape.
-        bins: How many of one width, or their edges in order.
-        range: From where to where; that of `x` unless given. Outside of it nothing is counted.
-        weights: Of the shape of `x`: what is added up instead of ones.
+        bins: The number of bins of equal width, or their edges in order.
+        range: The lower and upper bound; by default that of `x`. Elements outside are not counted.
+        weights: The weights that are summed instead of ones, of the shape of `x`.
         density: Whether the counts are divided by their sum and the width of the bin.
 
     Raises:
-        ConfigError: `bins` is no number of at least 1, or the range goes down.
+        ConfigError: `bins` is not a number of at least 1, or the range is decreasing.
         ShapeError: The weights have another shape."""
 
 def hypot(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
@@ -563,7 +563,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
     """The limits of an integer dtype, given by itself or by an array.
 
     Raises:
-        DtypeError: It is no integer."""
+        DtypeError: It is not an integer dtype."""
 
 def imag(x: ArrayLike) -> Array:
     """The imaginary part; of a real x that is 0."""
@@ -571,16 +571,16 @@ def imag(x: ArrayLike) -> Array:
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None
 ) -> Array:
-    """The values at `x` of the straight lines that join points.
+    """The linear interpolation of points, evaluated at `x`.
 
     Args:
         x: f[..].
-        xp: f[n], where the points are, in ascending order.
+        xp: f[n], the coordinates of the points, in ascending order.
         fp: f[n], their values.
-        left, right: Values before the first and behind the last point; those of these points unless given.
+        left, right: Values before the first and after the last point; by default those of these points.
 
     Raises:
-        ShapeError: `xp` and `fp` are not lines of one length, or empty."""
+        ShapeError: `xp` and `fp` are not vectors of one length, or are empty."""
 
 def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | None = None) -> Array:
     """The position along one axis: y[.., i, ..] = i.
@@ -593,13 +593,13 @@ def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | Non
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
 ) -> Array:
-    """Whether |a - b| <= atol + rtol |b|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
+    """Whether |a - b| <= atol + rtol |b|; equal infinities are close, and NaNs are with `equal_nan`."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
 
     Raises:
-        DtypeError: No kind has that name.
+        DtypeError: There is no kind of that name.
 
     >>> isdtype(f32, "real floating"), isdtype(np.dtype("u1"), ("bool", "integral")), isdtype(i64, f32)
     (True, True, False)"""
@@ -631,7 +631,7 @@ def lgamma(x: ArrayLike, *, name: str | None = None) -> Array:
 def linear_recurrence(
     a: ArrayLike, b: ArrayLike, axis: int, reverse: builtins.bool = False, *, name: str | None = None
 ) -> Array:
-    """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is not read.
+    """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is unused.
 
     Shapes:
         a, b: [.., n, ..]    ->    h: [.., n, ..]
@@ -665,7 +665,7 @@ def log2(x: ArrayLike, *, name: str | None = None) -> Array:
     """log₂ x, principal branch."""
 
 def log_softmax(x: ArrayLike, axis: int = -1, *, name: str | None = None) -> Array:
-    """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
+    """The logarithm of softmax, without underflow: `y = x - max x - log Σ exp(x - max x)`.
 
     Attributes:
         axis: The axis whose exponentials sum to 1."""
@@ -703,13 +703,13 @@ def lora_matmul(
         Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685, section 4.1."""
 
 def make_complex(re: ArrayLike, im: ArrayLike, *, name: str | None = None) -> Array:
-    """re + i·im, in the complex dtype of the float that the parts meet in (f32 for narrower floats and short integers).
+    """re + i·im, in the complex dtype of the promoted float of the parts (f32 for narrower floats and short integers).
 
     Shapes:
         re: [...]    im: [...]    ->    z: both broadcast"""
 
 def matmul(a: ArrayLike, b: ArrayLike, *, acc_dtype: DType | None = None) -> Array:
-    """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
+    """Python's `a @ b`: as in NumPy, a vector on the left is a row, one on the right a column, and the axis is then removed.
 
     >>> matmul(np.ones((2, 3), np.float32), np.ones(3, np.float32))
     Array([3., 3.], dtype=float32)"""
@@ -727,14 +727,14 @@ def mean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builti
     """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
 
 def median(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The middle element over `axis`, of an even number the mean of both; NaN where one is NaN."""
+    """The middle element over `axis`, for an even number the mean of both; NaN if one is NaN."""
 
 def meshgrid(*arrays: ArrayLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[Array]:
-    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
+    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in images.
 
     Raises:
-        ShapeError: An array is no vector.
-        ConfigError: The indexing is neither."""
+        ShapeError: An array is not a vector.
+        ConfigError: The indexing is neither "xy" nor "ij"."""
 
 def min(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The smallest element over `axis`; NaN propagates."""
@@ -746,7 +746,7 @@ def mish(x: ArrayLike, *, name: str | None = None) -> Array:
     """x · tanh(softplus x)."""
 
 def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Axes moved to other places; the rest keep their order."""
+    """Axes moved to other positions; the others keep their order."""
 
 def multiply(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a · b."""
@@ -754,25 +754,25 @@ def multiply(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def nan_to_num(
     x: ArrayLike, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
 ) -> Array:
-    """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
+    """Numbers in place of NaN and the infinities: by default 0, and the largest and the lowest of the dtype."""
 
 def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
-    """Where the first largest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    """The index of the first largest element of `axis` that is not NaN; 0 if there is none."""
 
 def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
-    """Where the first smallest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    """The index of the first smallest element of `axis` that is not NaN; 0 if there is none."""
 
 def nanmax(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The largest element over `axis` that is not NaN; NaN where nothing else is there."""
+    """The largest element over `axis` that is not NaN; NaN if there is none."""
 
 def nanmean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
+    """The mean over `axis` of the elements that are not NaN; NaN if there are none."""
 
 def nanmedian(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """`median` of what is not NaN; NaN where nothing else is there."""
+    """`median` of the elements that are not NaN; NaN if there are none."""
 
 def nanmin(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The smallest element over `axis` that is not NaN; NaN where nothing else is there."""
+    """The smallest element over `axis` that is not NaN; NaN if there is none."""
 
 def nanpercentile(
     x: ArrayLike,
@@ -782,10 +782,10 @@ def nanpercentile(
     *,
     method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
 ) -> Array:
-    """`percentile` of what is not NaN; NaN where nothing else is there."""
+    """`percentile` of the elements that are not NaN; NaN if there are none."""
 
 def nanprod(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The product over `axis` of what is not NaN."""
+    """The product over `axis` of the elements that are not NaN."""
 
 def nanquantile(
     x: ArrayLike,
@@ -795,7 +795,7 @@ def nanquantile(
     *,
     method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
 ) -> Array:
-    """`quantile` of what is not NaN; NaN where nothing else is there."""
+    """`quantile` of the elements that are not NaN; NaN if there are none."""
 
 def nanstd(
     x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
@@ -803,18 +803,18 @@ def nanstd(
     """The root of `nanvar`."""
 
 def nansum(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
-    """The sum over `axis` of what is not NaN; integers and truth values are added up as `sum` does."""
+    """The sum over `axis` of the elements that are not NaN; integers and bools are summed as in `sum`."""
 
 def nanvar(
     x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
 ) -> Array:
-    """The variance over `axis` of what is not NaN, in two passes, divided by their count - correction."""
+    """The variance over `axis` of the elements that are not NaN, in two passes, divided by their count - correction."""
 
 def negative(x: ArrayLike, *, name: str | None = None) -> Array:
     """-x."""
 
 def nextafter(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
-    """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
+    """The number next to a in the direction of b, in their promoted dtype; b where they are equal."""
 
 def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     """The positions of the elements that are not 0, an i64 array for each axis, in row-major order.
@@ -833,7 +833,7 @@ def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | Non
     """Ones with the dims of `x`, and its dtype unless another is given."""
 
 def optimization_barrier(*operands: ArrayLike, name: str | None = None) -> Any:
-    """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
+    """Its operands, unchanged: operations are not moved across it, and it is never merged with another."""
 
 def outer(a: ArrayLike, b: ArrayLike) -> Array:
     """The products of all pairs of elements of two vectors."""
@@ -844,7 +844,7 @@ def pad(
     mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
     constant_values: ArrayLike | None = None,
 ) -> Array:
-    """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
+    """`x` with padding: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
 
 def percentile(
     x: ArrayLike,
@@ -863,7 +863,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
 
     Raises:
-        ShapeError: `p` is no line, or its length is not known."""
+        ShapeError: `p` is not a vector, or its length is unknown."""
 
 def positive(x: ArrayLike) -> Array:
     """x itself, of any numeric dtype."""
@@ -877,7 +877,7 @@ def prod(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Array:
-    """The product over `axis`, held in `dtype` as `sum` is."""
+    """The product over `axis`, with `dtype` as in `sum`."""
 
 def quantile(
     x: ArrayLike,
@@ -887,17 +887,17 @@ def quantile(
     *,
     method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
 ) -> Array:
-    """The numbers below which the share `q` of the elements over `axis` lies; NaN where one of them is NaN.
+    """The numbers below which a fraction `q` of the elements over `axis` lies; NaN if one of them is NaN.
 
     Args:
         x: Real numbers; integers become floats as in `mean`.
-        q: From 0 to 1: a number, or a line of them, which is then the first axis of the result.
+        q: From 0 to 1: a number, or a vector, which becomes the first axis of the result.
         axis: One, several, or all.
         keepdims: Whether the axes stay, with one element.
-        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" the middle.
+        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" their mean.
 
     Raises:
-        ConfigError: `q` is outside of 0..1, or the method is another one.
+        ConfigError: `q` is outside of 0..1, or the method is unknown.
         ShapeError: `q` has more than one axis, or there is no element."""
 
 def rad2deg(x: ArrayLike) -> Array:
@@ -921,39 +921,39 @@ def remainder(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
     """Each element repeated in place along `axis`, flat without an axis.
 
-    One number, or an array of one, repeats all elements; an array of more has a number for each. In a program they are known
-    numbers."""
+    One number, or an array of one, repeats all elements; a longer array has a number for each. In a program the numbers must be
+    known."""
 
 def reshape(x: ArrayLike, shape: Dim | Sequence[Dim], *, copy: builtins.bool | None = None) -> Array:
     """The same elements in row-major order with other dims, one of which may be -1.
 
-    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
+    `copy=True` returns a new array, or a value that may be assigned to; `copy=False` refuses to copy.
 
     Raises:
-        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids."""
+        ShapeError: The elements do not fit the dims, or need a copy and `copy=False`."""
 
 def result_type(*arrays_and_dtypes: ArrayLike) -> DType:
-    """The dtype that arrays, dtypes and Python's numbers meet in; a number has the least say.
+    """The dtype that arrays, dtypes and Python's numbers promote to; a number has the lowest precedence.
 
     Raises:
-        DtypeError: There is nothing, or something else.
-        PromotionError: They meet in none.
+        DtypeError: There are no arguments, or one is of another kind.
+        PromotionError: They have no common dtype.
 
     >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
     (f64, f16, f64)"""
 
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
-    """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
+    """Elements shifted along `axis`, wrapping around at the end; without an axis, in row-major order."""
 
 def round(x: ArrayLike, decimals: int = 0, *, straight_through: builtins.bool = False) -> Array:
     """x to the nearest number of `decimals` decimal places, ties to the even one; of a complex number both parts.
 
-    As in NumPy x is multiplied by 10^decimals, rounded and divided again, so what that product overflows is lost. Numbers of
-    places below 0 round to tens, hundreds and so on. Integers are whole already; places before their point are for floats.
-    With `straight_through` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+    As in NumPy, x is multiplied by 10^decimals, rounded and divided again, so if that product overflows, the value is lost.
+    Negative `decimals` round to tens, hundreds and so on. Integers are unchanged; negative `decimals` are for floats only. With
+    `straight_through` the derivative is that of the identity; otherwise it is 0.
 
     Raises:
-        ConfigError: `decimals` is no integer from -300 to 300.
+        ConfigError: `decimals` is not an integer from -300 to 300.
         DtypeError: `x` is an integer and `decimals` below 0."""
 
 def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
@@ -962,30 +962,30 @@ def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
 def searchsorted(
     x1: ArrayLike, x2: ArrayLike, side: Literal['left', 'right'] = 'left', sorter: ArrayLike | None = None
 ) -> Array:
-    """Where the elements of `x2` would be inserted into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
+    """The positions to insert the elements of `x2` into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
 
 def segment_max(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
-    """The largest element of each segment, as `segment_sum` takes them; the lowest number, or -∞, where there is none."""
+    """The largest element of each segment, with the arguments of `segment_sum`; the lowest number, or -∞, if it is empty."""
 
 def segment_mean(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
-    """The means of segments, as `segment_sum` takes them; 0 where there is no row."""
+    """The means of segments, with the arguments of `segment_sum`; 0 for an empty segment."""
 
 def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
-    """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
+    """The smallest element of each segment, with the arguments of `segment_sum`; the largest number, or ∞, if it is empty."""
 
 def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
-    """The products of segments, as `segment_sum` takes them; 1 where there is no row."""
+    """The products of segments, with the arguments of `segment_sum`; 1 for an empty segment."""
 
 def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
-    """The sums of the rows of `data` that have the same number; 0 for a number that none has.
+    """The sums of the rows of `data` with the same segment id; 0 for an id without rows.
 
     Args:
         data: [n, ..].
-        segment_ids: i[n], in any order; rows with a number outside of 0 … `num_segments` - 1 count nowhere.
+        segment_ids: i[n], in any order; rows with an id outside of 0 … `num_segments` - 1 are ignored.
         num_segments: The first size of the result.
 
     Raises:
-        ShapeError: The rows and the numbers are not as many."""
+        ShapeError: The numbers of rows and ids differ."""
 
 def selu(x: ArrayLike, *, name: str | None = None) -> Array:
     """λ · elu(x; α), with the λ and α that keep mean 0 and variance 1."""
@@ -1020,13 +1020,13 @@ def softmax(
 
     Attributes:
         axis: The axis that sums to 1.
-        empty_row: "nan" or "zero", for a row of only -inf."""
+        empty_row: "nan" or "zero", for a row of -inf only."""
 
 def softplus(x: ArrayLike, beta: float = 1.0, *, name: str | None = None) -> Array:
-    """(1/β) ln(1 + e^(βx)), which neither overflows nor cancels; its derivative is σ(βx)."""
+    """(1/β) ln(1 + e^(βx)), without overflow or cancellation; its derivative is σ(βx)."""
 
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
-    """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
+    """The solution of `a x = b`, as in the Array API: `b` with one axis is a vector, with more it is a stack of matrices.
 
     Leading axes broadcast."""
 
@@ -1034,7 +1034,7 @@ def sort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable
     """The elements of `axis` in order; NaN is larger than every number."""
 
 def split(x: ArrayLike, indices_or_sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
-    """An axis cut into equal parts, or at the positions listed.
+    """An axis split into equal parts, or at the positions listed.
 
     Raises:
         ShapeError: The parts cannot be equal."""
@@ -1046,7 +1046,7 @@ def square(x: ArrayLike, *, name: str | None = None) -> Array:
     """x²."""
 
 def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
-    """`x` without the listed axes, which must have size 1; without a list, all that are known to."""
+    """`x` without the listed axes, which must have size 1; without a list, all axes known to have size 1."""
 
 def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Tensors of one shape joined along a new axis."""
@@ -1057,7 +1057,7 @@ def std(
     """The standard deviation over `axis`: the root of the variance."""
 
 def stop_gradient(x: ArrayLike, *, name: str | None = None) -> Array:
-    """`x` itself, with derivative zero in both modes; of a pytree every array.
+    """`x` itself, with derivative zero in both modes; for a pytree every array.
 
     Shapes:
         x: f[...] or a pytree of such    ->    y: like x"""
@@ -1065,7 +1065,7 @@ def stop_gradient(x: ArrayLike, *, name: str | None = None) -> Array:
 def straight_through(
     value: ArrayLike, x: ArrayLike, factor: ArrayLike | None = None, *, name: str | None = None
 ) -> Array:
-    """`value`, with the derivatives of `factor · x` (of `x` when the factor is absent); value and factor get none.
+    """`value`, with the derivatives of `factor · x` (of `x` if the factor is absent); value and factor get none.
 
     Shapes:
         value: f[...]    x: like value    factor: broadcasts to value    ->    y: like value"""
@@ -1079,7 +1079,7 @@ def sum(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
 ) -> Array:
-    """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
+    """The sum over `axis`, in `dtype`: by default the dtype of a float `x`, else the default integer dtype (i64 or u64)."""
 
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
@@ -1109,16 +1109,16 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
     """`x` repeated as a whole along its axes."""
 
 def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: builtins.bool = True) -> tuple[Array, Array]:
-    """The k largest (or smallest) elements of `axis` in order, and where they are."""
+    """The k largest (or smallest) elements of `axis` in order, and their indices."""
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of `y` along `axis` by the trapezoidal rule.
 
     Args:
         y: f[.., n, ..].
-        x: Where the points are: a line of n, or of the shape of `y`; else they are `dx` apart.
-        dx: The distance of neighbours.
-        axis: The axis that goes."""
+        x: The coordinates of the points: a vector of n, or of the shape of `y`; without it they are `dx` apart.
+        dx: The distance of adjacent points.
+        axis: The axis of integration."""
 
 def tril(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
     """The lower triangle of each matrix: elements with column - row <= k, 0 elsewhere."""
@@ -1127,10 +1127,10 @@ def triu(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
     """The upper triangle of each matrix: elements with column - row >= k, 0 elsewhere."""
 
 def trunc(x: ArrayLike) -> Array:
-    """x without its fraction; integers are whole already."""
+    """x without its fraction; integers are unchanged."""
 
 def unique_all(x: ArrayLike) -> UniqueAllResult:
-    """The distinct elements in order, where each occurs first, which of them each element of `x` is, and how often each occurs.
+    """The distinct elements in order, the first index of each, the index in these of each element of `x`, and their counts.
 
     Every NaN is distinct; 0.0 and -0.0 are equal.
 
@@ -1138,10 +1138,10 @@ def unique_all(x: ArrayLike) -> UniqueAllResult:
         TraceError: `x` is a value of a program, whose sizes are known before it runs."""
 
 def unique_counts(x: ArrayLike) -> UniqueCountsResult:
-    """The distinct elements in order, and how often each occurs; see `unique_all`."""
+    """The distinct elements in order, and the count of each; see `unique_all`."""
 
 def unique_inverse(x: ArrayLike) -> UniqueInverseResult:
-    """The distinct elements in order, and which of them each element of `x` is; see `unique_all`."""
+    """The distinct elements in order, and the index in these of each element of `x`; see `unique_all`."""
 
 def unique_values(x: ArrayLike) -> Array:
     """The distinct elements in order; see `unique_all`."""
@@ -1161,19 +1161,19 @@ def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
         ShapeError: The sizes of the axis differ, or one of the two has no such axis."""
 
 def view_as_complex(x: ArrayLike, *, name: str | None = None) -> Array:
-    """The complex numbers whose parts lie side by side.
+    """The complex numbers whose parts are adjacent.
 
     Shapes:
         x: f[.., 2]    ->    z: c[..]"""
 
 def view_as_real(z: ArrayLike, *, name: str | None = None) -> Array:
-    """The real and the imaginary part of each element, side by side.
+    """The real and the imaginary part of each element, adjacent.
 
     Shapes:
         z: c[..]    ->    y: f[.., 2]"""
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike) -> Array:
-    """`x1` where the condition holds, `x2` elsewhere: `Where` on broadcast operands.
+    """`x1` where the condition is true, `x2` elsewhere: `Where` on broadcast operands.
 
     The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`."""
 
