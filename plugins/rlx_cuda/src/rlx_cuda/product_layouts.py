@@ -48,7 +48,7 @@ class Part:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the library supports the array's layout."""
+        """True if the library supports the array's layout."""
         place, size = self.place, self.place.type.dtype.itemsize
         if self.is_apart:
             return True

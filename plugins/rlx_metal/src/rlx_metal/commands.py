@@ -45,7 +45,7 @@ class Commands:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the GPU has completed all commands."""
+        """True if the GPU has completed all commands."""
         return self._open is None and all(_is_done(each) or _has_failed(each) for each in self._committed)
 
     def commit(self) -> Any:

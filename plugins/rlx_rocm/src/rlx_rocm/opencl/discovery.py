@@ -31,7 +31,7 @@ class Found:
 
     @property
     def compiles(self) -> bool:
-        """Whether the compiler supports the CPU: PoCL names a CPU newer than its LLVM `generic`, which clang rejects on x86."""
+        """True if the compiler supports the CPU: PoCL names a CPU newer than its LLVM `generic`, which clang rejects on x86."""
         version = self.device.version
         return not ("pthread-x86_64" in version and version.rstrip().endswith("-generic"))
 
