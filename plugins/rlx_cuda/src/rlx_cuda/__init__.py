@@ -1,1 +1,1 @@
-"""NVIDIA's GPUs by CuPy. This package knows how to find devices and how to drive one; what programs are on them is rlx's own."""
+"""NVIDIA GPUs through CuPy. This package finds and drives devices; `rlx_core` generates and schedules the programs."""

@@ -1,4 +1,4 @@
-"""The target `cuda`: NVIDIA's GPUs, and CUDA C as their language; below it PTX and CUBIN, by NVRTC."""
+"""The target `cuda`: NVIDIA GPUs programmed in CUDA C, which NVRTC compiles to PTX and CUBIN."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from rlx_cuda.products import library_product_rows
 __all__ = ["CudaBackend"]
 
 USUAL: Final = "sm_90"
-"""What code is compiled for where neither an option nor a device says it."""
+"""The default architecture if neither an option nor a device specifies one."""
 
 
 PRODUCTS: Final = ("generated", "library")
-"""Who may multiply matrices, as `cuda.products` says it."""
+"""Values of the option `cuda.products`: which implementation multiplies matrices."""
 
 
 class CudaLanguage(GpuLanguage):
     """CUDA C for a device.
 
     Args:
-        has_library: Whether its driver calls CuPy's functions.
+        has_library: Whether the device's driver calls CuPy's functions.
     """
 
     def __init__(self, *facts: Any, has_library: bool) -> None:
@@ -54,7 +54,7 @@ class CudaLanguage(GpuLanguage):
 
 
 DIALECTS: Final = {"tf32": CUDA_TF32, "wgmma": CUDA_WGMMA}
-"""The language as options that are called so have it."""
+"""The GPU dialect that each option selects, by the option's name."""
 
 IS_F32: Final = Condition("factors of f32", lambda node: next(node.present()).dtype is f32)
 
@@ -63,12 +63,12 @@ IS_F32: Final = Condition("factors of f32", lambda node: next(node.present()).dt
 def with_products(
     kernels: KernelTable, products: str, in_tf32: GpuLanguage | None, in_wgmma: GpuLanguage | None
 ) -> KernelTable:
-    """The kernels of a device with other products before them.
+    """Return the kernel table of a device with the selected matrix products in front of its rows.
 
     Args:
-        products: Who multiplies.
-        in_tf32: The language in which products of f32 are rounded to TF32, if they are.
-        in_wgmma: The language in which warpgroups multiply f16 and bf16, if they do.
+        products: The implementation of matrix products, one of `PRODUCTS`.
+        in_tf32: The language in which products of f32 are rounded to TF32; `None` if TF32 is off.
+        in_wgmma: The language in which warpgroups multiply f16 and bf16; `None` if wgmma is off.
     """
 
     def fill(table: KernelTable) -> None:
@@ -89,12 +89,12 @@ def with_products(
 
 
 def adopted_without_library(row: Kernel) -> Kernel | None:
-    """What a row that another package brings is on a device that has no library."""
+    """Return a plugin kernel as a row of a device without library, or `None` if the kernel needs the library."""
     return None if row.tier == LIBRARY and emitter_of(row.run) is not None else adopted(row)
 
 
 class CudaBackend(GpuBackend):
-    """NVIDIA's GPUs."""
+    """The backend for NVIDIA GPUs."""
 
     name = "cuda"
     dialect = CUDA
@@ -111,7 +111,7 @@ class CudaBackend(GpuBackend):
         lacks=frozenset(("c64", "c128")),
         features=nvrtc.units_of(USUAL) | {library.FEATURE},
     )
-    """What NVIDIA's GPUs of the last years have at least."""
+    """The minimum properties of recent NVIDIA GPUs."""
     diagnostics: ClassVar[Diagnostics] = Diagnostics(
         variables=("CUDA_", "NVIDIA_"),
         tools=(("nvidia-smi", "-q"),),
@@ -180,7 +180,7 @@ class CudaBackend(GpuBackend):
         return evolve(target, kernels=kernels, properties=properties)
 
     def _in(self, device: Device, name: str) -> GpuLanguage:
-        """A device's language as an option has it; one object for each."""
+        """Return the language of a device for the option `name` of `DIALECTS`; one cached object for each pair."""
         if (device, name) not in self._languages:
             facts = DIALECTS[name], self.machine(device), self.level, device.facts.lacks
             self._languages[device, name] = GpuLanguage(*facts)

@@ -1,8 +1,8 @@
-"""cuBLASLt by ctypes: one product with what it computes behind it, on memory and a stream that are given.
+"""cuBLASLt through ctypes: one matrix product with its epilogue, on memory and a stream of the caller.
 
-The library's matrices lie column by column. A row-major one is its transpose, so `y = x·w` is asked for as `yᵀ = wᵀ·xᵀ`: the
-library's A is w, its B is x, and a bias is added to its rows; the gradient of a bias is written where one would be read. Nothing
-here imports CuPy, and what is asked for is data: only `Plan` and `multiply` call the library.
+The library's matrices are column-major. A row-major matrix is the transpose of a column-major one, so `y = x·w` is computed as
+`yᵀ = wᵀ·xᵀ`: the library's A is w, its B is x, and a bias is added to its rows; the gradient of a bias is written to the address
+of the bias. This module does not import CuPy. Products are described as data: only `Plan` and `multiply` call the library.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rlx_cuda.libraries import paths_of
 
 __all__ = ["ALIGNMENT", "Addresses", "CublasLt", "Matrix", "Plan", "Product"]
 
-# Numbers of cublasLt.h and library_types.h, where they have these names behind CUDA_, CUBLAS_ and CUBLASLT_.
+# Constants of cublasLt.h and library_types.h, where their names have the prefixes CUDA_, CUBLAS_ and CUBLASLT_.
 R_32F, R_64F, R_16F, R_16BF = 0, 1, 2, 14
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
 EPILOGUE_DEFAULT, EPILOGUE_RELU, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_AUX, EPILOGUE_DGELU = 1, 2, 4, 32, 128, 192
@@ -47,23 +47,23 @@ PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK, PREF_MIN_ALIGNMENT_A_BYTES
 REDUCTION_SCHEME_COMPUTE_TYPE = 2
 
 PACKAGES: Final = ("nvidia-cublas", "nvidia-cublas-cu12")
-"""Wheels that hold it."""
+"""Wheels that contain the library."""
 
 ALIGNMENT: Final = 256
-"""Bytes at multiples of which a matrix may begin, at most, that decide which algorithms there are."""
+"""The largest alignment of a matrix, in bytes, that affects which algorithms are available."""
 
 
 @frozen
 class Matrix:
-    """A matrix of the library's, or several at equal distances.
+    """A column-major matrix, or a strided batch of matrices.
 
     Attributes:
-        dtype: Its number.
-        rows, columns: Its size.
-        ld: Elements from one column to the next.
-        is_transposed: Whether its transpose is multiplied.
-        batch: How many there are.
-        stride: Elements from one to the next.
+        dtype: The library's number of the dtype.
+        rows, columns: The size.
+        ld: The leading dimension: elements from one column to the next.
+        is_transposed: Whether the transpose is multiplied.
+        batch: The number of matrices.
+        stride: Elements from one matrix of the batch to the next.
     """
 
     dtype: int
@@ -80,11 +80,11 @@ class Product:
     """`D = epilogue(A·B + C)`.
 
     Attributes:
-        compute, scale: The numbers of what sums are made in, and of the dtype of the factors 1 and 0.
+        compute, scale: The library's numbers of the accumulation type, and of the dtype of the scale factors 1 and 0.
         a, b, d: The matrices.
-        c: What is added to the sums; `None` for nothing.
-        epilogue: The library's number.
-        aux: Of what an epilogue keeps or reads besides: elements from one column to the next, and from one matrix to the next.
+        c: The matrix that is added to the sums, or `None`.
+        epilogue: The library's number of the epilogue.
+        aux: Leading dimension and batch stride, in elements, of the auxiliary matrix that the epilogue stores or loads.
     """
 
     compute: int
@@ -99,7 +99,7 @@ class Product:
 
 @frozen
 class Addresses:
-    """Where everything lies; 0 for what is not there."""
+    """The addresses of all matrices; 0 for absent ones."""
 
     a: int
     b: int
@@ -109,12 +109,12 @@ class Addresses:
     aux: int = 0
 
     def alignments(self) -> tuple[int, ...]:
-        """The bytes that each lies at a multiple of, as far as an algorithm can want it."""
+        """Return the alignment of each address in bytes, at most `ALIGNMENT`."""
         return tuple(min(at & -at, ALIGNMENT) for at in (self.a, self.b, self.c or self.d, self.d, self.bias, self.aux))
 
 
 class Algorithm(ctypes.Structure):
-    """What the heuristic gives: how to compute, the workspace for that, and whether it is one."""
+    """A result of the heuristic (`cublasLtMatmulHeuristicResult_t`): algorithm, its workspace in bytes, and its status."""
 
     _fields_ = (
         ("algorithm", c_uint64 * 8),
@@ -127,10 +127,10 @@ class Algorithm(ctypes.Structure):
 
 @define(eq=False, slots=False)
 class CublasLt:
-    """The library.
+    """The cuBLASLt library.
 
     Attributes:
-        paths: Where it may lie, best first.
+        paths: Candidate paths of the library, best first.
     """
 
     paths: Callable[[], Iterator[str]] = field(factory=lambda: partial(paths_of, "cublasLt", PACKAGES))
@@ -138,10 +138,10 @@ class CublasLt:
 
     @cached_property
     def library(self) -> Any:
-        """The first one that loads.
+        """The first library of `paths` that loads.
 
         Raises:
-            DeviceUnavailableError: There is none.
+            DeviceUnavailableError: No library loads.
         """
         missing = "cuda: cuBLASLt, which multiplies matrices where an option says so,"
         library = first_that_loads(self.paths(), missing, "python -m pip install nvidia-cublas")
@@ -150,7 +150,7 @@ class CublasLt:
         return library
 
     def handle(self, device: int) -> c_void_p:
-        """The one for a device, which is current; threads may share it."""
+        """Return the library handle for a device, which must be the current one; threads may share the handle."""
         if device not in self._handles:
             made = c_void_p()
             self.call("Create", byref(made))
@@ -158,10 +158,10 @@ class CublasLt:
         return self._handles[device]
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function.
+        """Call a function of the library.
 
         Raises:
-            KernelBuildError: It fails.
+            KernelBuildError: The function returns an error status.
         """
         status = getattr(self.library, f"cublasLt{name}")(*arguments)
         if status:
@@ -171,7 +171,7 @@ class CublasLt:
             )
 
     def made(self, what: str, *arguments: object) -> c_void_p:
-        """A descriptor."""
+        """Create a descriptor."""
         found = c_void_p()
         self.call(f"{what}Create", byref(found), *arguments)
         return found
@@ -181,7 +181,7 @@ class CublasLt:
         self.call(f"{what}SetAttribute", descriptor, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value)))
 
     def matrix(self, matrix: Matrix) -> c_void_p:
-        """The descriptor of a matrix."""
+        """Return the layout descriptor of a matrix."""
         sizes = c_uint64(matrix.rows), c_uint64(matrix.columns), c_int64(matrix.ld)
         made = self.made("MatrixLayout", c_int(matrix.dtype), *sizes)
         if matrix.batch > 1:
@@ -194,8 +194,8 @@ class Plan:
     """The library's descriptors of a product.
 
     Attributes:
-        a, b, c, d: Of its matrices.
-        operation: Of everything else, addresses of a bias and of what is kept among it.
+        a, b, c, d: Layout descriptors of the matrices.
+        operation: The operation descriptor, which includes the addresses of the bias and of the auxiliary matrix.
     """
 
     def __init__(self, library: CublasLt, product: Product) -> None:
@@ -217,13 +217,13 @@ class Plan:
         self._algorithms: dict[tuple[int, ...], Algorithm] = {}
 
     def multiply(self, at: Addresses, workspace: int, nbytes: int, device: int, stream: int) -> None:
-        """Ask for the product on a stream of the current device; nobody waits, and nothing is allocated.
+        """Enqueue the product on a stream of the current device, without synchronisation and without allocation.
 
         Args:
-            workspace, nbytes: Memory for it alone.
+            workspace, nbytes: Scratch memory that only this product uses.
 
         Raises:
-            KernelBuildError: The library has no algorithm for it, or refuses it.
+            KernelBuildError: The library has no algorithm for the product, or rejects it.
         """
         handle = self.library.handle(device)
         self.point(at)
@@ -238,25 +238,25 @@ class Plan:
         )  # fmt: skip
 
     def point(self, at: Addresses) -> None:
-        """Say where a bias or its gradient lies, and what is kept: the heuristic looks at how they are aligned."""
+        """Set the addresses of the bias (or its gradient) and of the auxiliary matrix: the heuristic reads their alignment."""
         if at.bias:
             self._set(DESC_BIAS_POINTER, c_void_p(at.bias))
         if at.aux:
             self._set(DESC_EPILOGUE_AUX_POINTER, c_void_p(at.aux))
 
     def preference(self, at: Addresses, nbytes: int) -> c_void_p:
-        """What an algorithm has to make do with."""
+        """Return the preference descriptor: workspace limit, reduction scheme and alignments that an algorithm must respect."""
         made = self.library.made("MatmulPreference")
         set = partial(self.library.set, "MatmulPreference", made)
         set(PREF_MAX_WORKSPACE_BYTES, c_uint64(nbytes))
-        # Partial sums are added in the dtype of sums, in one order: never in that of the result.
+        # Partial sums are reduced in the accumulation type and in a fixed order, never in the dtype of the result.
         set(PREF_REDUCTION_SCHEME_MASK, c_uint32(REDUCTION_SCHEME_COMPUTE_TYPE))
         for number, alignment in enumerate(at.alignments()[:4]):
             set(PREF_MIN_ALIGNMENT_A_BYTES + number, c_uint32(alignment))
         return made
 
     def _chosen(self, handle: c_void_p, at: Addresses, nbytes: int) -> Algorithm:
-        """What the library's heuristic takes for the best."""
+        """Return the algorithm that the library's heuristic ranks first."""
         found, count, preference = Algorithm(), c_int(), self.preference(at, nbytes)
         matrices = (self.a, self.b, self.c, self.d)
         name, given = "MatmulAlgoGetHeuristic", (preference, c_int(1), byref(found), byref(count))

@@ -1,4 +1,4 @@
-"""Which of NVIDIA's GPUs there are, under CUDA's numbers; `CUDA_VISIBLE_DEVICES` says which of them CUDA sees."""
+"""Enumeration of NVIDIA GPUs under CUDA's numbers; `CUDA_VISIBLE_DEVICES` selects the devices that are visible to CUDA."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rlx_cuda.plugin import INSTALL, STAND_IN
 __all__ = ["Found", "found", "wanted"]
 
 OLDEST: Final = 75
-"""The compute capability from which kernels are compiled; below 8.0 products use no matrix units."""
+"""The minimum supported compute capability, times 10; below 8.0 products use no matrix units."""
 
 
 @frozen(eq=False)
 class Found:
-    """A GPU, and what rlx has to know of it."""
+    """A GPU and its properties."""
 
     number: int
     architecture: str
@@ -34,10 +34,10 @@ class Found:
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
-    """The devices that options allow, in CUDA's order.
+    """Return the devices that the options allow, in CUDA's order.
 
     Raises:
-        DeviceUnavailableError: There is no CuPy, driver or device, or none of that name; or no C++ compiler for a stand-in.
+        DeviceUnavailableError: CuPy, a driver or a device (of the requested name) is missing, or a C++ compiler for the stand-in.
     """
     if options.get("cuda.stand-in", os.environ.get(STAND_IN, "") in ("1", "true")):
         return (stand_in(),)
@@ -52,10 +52,10 @@ def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
 
 @cache
 def stand_in() -> Device:
-    """This machine's processor, which runs CUDA C compiled as C++.
+    """Return the host CPU as a device that runs CUDA C compiled as C++.
 
     Raises:
-        DeviceUnavailableError: There is no C++ compiler.
+        DeviceUnavailableError: No C++ compiler is installed.
     """
     from rlx_core.testing.shim.dialects import CUDA_DIALECT
     from rlx_core.testing.shim.driver import stand_in as made
@@ -65,10 +65,10 @@ def stand_in() -> Device:
 
 @cache
 def found() -> tuple[Found, ...]:
-    """All devices that rlx compiles for.
+    """Return all supported devices.
 
     Raises:
-        DeviceUnavailableError: There is no CuPy, no driver, one that is too old for it, or no such device.
+        DeviceUnavailableError: CuPy or a driver is missing, the driver is too old for CuPy, or no device is supported.
     """
     runtime = imported("cupy", "cuda", install=INSTALL, needs=("cuda",)).cuda.runtime
     if runtime.is_hip:
@@ -86,7 +86,7 @@ def found() -> tuple[Found, ...]:
 
 
 def _unavailable(runtime: Any, error: Exception) -> DeviceUnavailableError:
-    """Why CUDA does not start: the driver's version is 0 where there is none."""
+    """Return the error that explains why CUDA does not start; the driver's version is 0 if no driver is installed."""
     has, needs = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     fact = Fact("driver", error)
     if has == 0:
@@ -101,7 +101,7 @@ def _unavailable(runtime: Any, error: Exception) -> DeviceUnavailableError:
 
 
 def _spelled(version: int) -> str:
-    """A version as CUDA counts it, 13020 for 13.2."""
+    """Return the text of one of CUDA's version numbers: `13.2` for 13020."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -119,7 +119,7 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
     name = properties["name"].decode()
     said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
     facts = facts_of(properties, name=name, driver=said, feature=FEATURE)
-    own = nvrtc.HOPPER if capability == 90 else f"sm_{capability}"  # whatever NVRTC compiles for
+    own = nvrtc.HOPPER if capability == 90 else f"sm_{capability}"  # independent of what NVRTC compiles for
     return Found(number, architecture, evolve(facts, features=facts.features | nvrtc.units_of(own)))
 
 
@@ -127,7 +127,7 @@ _devices: dict[tuple[int, int], Device] = {}
 
 
 def _device(number: int, each: Found) -> Device:
-    """The one object of a device under a number."""
+    """Return the cached `Device` of a GPU under a device number."""
     from rlx_cuda.driver import CudaDriver
 
     key = (number, each.number)

@@ -1,4 +1,4 @@
-"""One of NVIDIA's GPUs by CuPy, with NVRTC for a compiler."""
+"""The driver of one NVIDIA GPU through CuPy, with NVRTC as compiler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["CudaDriver"]
 
 
 class CudaDriver(CupyDriver):
-    """A CUDA device."""
+    """The driver of a CUDA device."""
 
     platform = "CUDA"
-    kinds = (2, 13)  # of CUDA's devices, and what they share with the host
+    kinds = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
     can_record = True
     attributes = frozenset((INTERFACE,))
 

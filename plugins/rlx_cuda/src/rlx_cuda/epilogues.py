@@ -1,4 +1,4 @@
-"""What follows a product, as cuBLASLt has it: a residual, a bias, an activation, and what its gradient is made of."""
+"""Epilogues of cuBLASLt for a fused product: residual, bias, activation, and the operands of their gradients."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rlx_cuda.gelu_slopes import slope_of
 __all__ = ["Epilogue", "epilogue_of", "refusal"]
 
 ACTIVATIONS: dict[Op, int] = {relu.op(): cublaslt.EPILOGUE_RELU, gelu_approx.op(): cublaslt.EPILOGUE_GELU}
-"""Functions that the library computes; its GELU is the one by tanh."""
+"""Activations that the library computes; its GELU is the tanh approximation."""
 
 SUMS: dict[Op, int] = {
     product_with_sums(FIRST): cublaslt.EPILOGUE_BGRADB,
     product_with_sums(SECOND): cublaslt.EPILOGUE_BGRADA,
 }
-"""Sums of a factor; the library's B is the first one (`product_layouts`)."""
+"""Epilogues that also sum one factor; the library's B is the first factor (`product_layouts`)."""
 
 AUX_MULTIPLE = 8
-"""Elements of which a column of what is kept for a gradient is a multiple."""
+"""The column size of the auxiliary matrix is a multiple of this number of elements."""
 
 OFFERED = "a bias of the last axis, an array to add, relu or gelu_approx, or a slope of gelu_approx to multiply with"
 
@@ -42,13 +42,13 @@ OFFERED_SUMS = (
 
 @frozen
 class Epilogue:
-    """What the library does with sums.
+    """An epilogue of the library: the computation that follows the accumulation of a product.
 
     Attributes:
-        number: The library's.
-        bias, added, aux: The step's operands and then results, by number: a bias or its gradient, what is added to the sums, and
-            the argument of an activation, which is kept or read.
-        result: The result.
+        number: The library's number of the epilogue.
+        bias, added, aux: Indices into the step's operands followed by its results: a bias or its gradient, the array added to the
+            sums, and the argument of an activation, which is stored or loaded.
+        result: Index of the result, counted in the same way.
     """
 
     number: int = cublaslt.EPILOGUE_DEFAULT
@@ -59,7 +59,7 @@ class Epilogue:
 
 
 def epilogue_of(node: Node) -> Epilogue | str:
-    """What follows the product of a step, or why the library does not compute that, as "needs …" continues."""
+    """Return the epilogue of a step's product, or why the library cannot compute it, as the continuation of "needs …"."""
     if isinstance(node.op, FusedLoop):
         return _summed(node)
     if isinstance(node.op, FusedMatMulEpilogue):
@@ -68,7 +68,7 @@ def epilogue_of(node: Node) -> Epilogue | str:
 
 
 def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
-    """The epilogue of a step that is a product and a region."""
+    """Return the epilogue of a step that consists of a product and an element-wise region."""
     operands = len(node.operands)
     sloped = slope_of(node, region)
     made = _chained(region, node.operand_types) if sloped is None else Epilogue(cublaslt.EPILOGUE_DGELU, aux=sloped)
@@ -76,7 +76,7 @@ def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
         return made
     if node.types[0].dtype is f64 and made.number != cublaslt.EPILOGUE_DEFAULT:
         return "a dtype besides f64 for what follows"
-    if len(region.results) == 2:  # one of them is the activation's argument, which is kept
+    if len(region.results) == 2:  # one of them is the activation's argument, saved for the gradient
         kept = region.results.index(len(region.steps) - 2)
         made = evolve(made, aux=operands + kept, result=operands + 1 - kept)
     else:
@@ -89,7 +89,7 @@ def _followed(node: Node, region: ElementwiseRegion) -> Epilogue | str:
 
 
 def refusal(node: Node) -> str | None:
-    """Why the library does not compute a step, as "needs …" continues; `None` if it does."""
+    """Return why the library does not compute a step, as the continuation of "needs …"; `None` if it does."""
     found = epilogue_of(node)
     if isinstance(found, str):
         return found
@@ -101,7 +101,7 @@ def refusal(node: Node) -> str | None:
 
 
 def _summed(node: Node) -> Epilogue | str:
-    """The epilogue of a product of matrices of which one is added up as well, or of a product with a slope and its rows' sums."""
+    """Return the epilogue of a product that also sums one factor, or that multiplies by a slope and sums the result's rows."""
     assert isinstance(node.op, FusedLoop), "asked of nothing else"
     if node.types[0].dtype is f64:
         return "a dtype besides f64 for sums"
@@ -117,7 +117,7 @@ def _summed(node: Node) -> Epilogue | str:
 
 
 def _chained(region: ElementwiseRegion, types: Sequence[TensorType | None]) -> Epilogue | str:
-    """The epilogue of steps of which each continues the one before: sums, then an activation."""
+    """Return the epilogue of a linear chain of steps: additions, then an activation."""
     made, value, activation = Epilogue(), 0, 0
     for place, step in enumerate(region.steps):
         if value not in step.reads:
@@ -148,7 +148,7 @@ def _without(reads: Sequence[int], value: int) -> list[int]:
 def _given(
     region: ElementwiseRegion, number: int, types: Sequence[TensorType | None], made: Epilogue
 ) -> Epilogue | None:
-    """The epilogue with an input of the region added to its sums: a bias, or an array of the result's size."""
+    """Return the epilogue with an input of the region as another addend: a bias, or an array of the result's size."""
     if not 0 < number < len(region.access):
         return None
     place = number + 1  # the region's first input, the product, is the step's first two operands

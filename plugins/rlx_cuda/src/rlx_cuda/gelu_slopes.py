@@ -1,7 +1,7 @@
-"""Steps behind a product that multiply it by the slope of gelu_approx, recognised by what they compute.
+"""Recognition of regions that multiply a product by the derivative of gelu_approx, by value numbering.
 
-The op's own derivative, traced, and the steps are numbered in one table: equal ops of equal operands are one number, whichever
-order operands of a commutative op have. Steps are the slope where both come to the same number.
+The traced derivative of the op and the steps of the region are value-numbered in one table: equal ops of equal operands have one
+number, independent of the operand order of commutative ops. The region matches if both results have the same number.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rlx_core.transforms.trace import trace
 __all__ = ["slope_of"]
 
 Table = dict[Hashable, int]
-"""Numbers of what is computed."""
+"""Value numbers by op and operands."""
 
 
 def slope_of(node: Node, region: ElementwiseRegion) -> int | None:
-    """Which operand of a step, a product and a region, is the argument whose slope the product is multiplied by; `None` if the
-    region does something else."""
+    """Return the index of the operand at which a product's region evaluates the derivative of gelu_approx and multiplies the
+    product by it; `None` if the region computes something else."""
     if region.results != (len(region.steps) - 1,) or all(step.op != tanh.op() for step in region.steps):
         return None
     table: Table = {}
@@ -48,7 +48,7 @@ def slope_of(node: Node, region: ElementwiseRegion) -> int | None:
 
 @cache
 def _slope(dtype: DType) -> Graph:
-    """A product times the slope, as the op's derivative says it."""
+    """Return the graph of a product times the derivative of gelu_approx, traced from the op's own derivative."""
     gelu = gelu_approx.op
     assert issubclass(gelu, Elementwise), "its partial derivatives are stated"
     (slope,) = gelu.partials
@@ -84,7 +84,7 @@ def _number(table: Table, what: Hashable) -> int:
 
 
 def _literal(value: Value) -> Hashable | None:
-    """The one element of a constant."""
+    """Return the value of a constant with one element, else `None`."""
     op = value.node.op
     return ("literal", op.value.array.item()) if isinstance(op, Constant) and value.type.size == 1 else None
 

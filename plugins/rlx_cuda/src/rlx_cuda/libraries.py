@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries of C lie: in wheels, in a toolkit, or wherever the system finds them."""
+"""Paths of NVIDIA's C libraries: in wheels, in a toolkit, or on the system's search path."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["paths_of"]
 
 
 def paths_of(name: str, packages: tuple[str, str]) -> Iterator[str]:
-    """Where a library may lie, best first.
+    """Yield candidate paths of a library, best first.
 
     Args:
-        name: Of its file, without what systems add: `nvrtc`.
-        packages: The wheels that hold it, of CUDA 13 and of CUDA 12: CuPy's extra `ctk` brings the one of its CUDA.
+        name: The file's base name without prefixes and suffixes of the system: `nvrtc`.
+        packages: The wheels that contain it, for CUDA 13 and for CUDA 12: CuPy's extra `ctk` installs the one of its CUDA.
     """
-    # That of CuPy's own CUDA first: a driver of CUDA 12 does not load what NVRTC 13 makes, which stays installed when somebody
-    # replaces CuPy.
+    # The wheel of CuPy's CUDA version comes first: a CUDA 12 driver does not load code of NVRTC 13, whose wheel stays installed
+    # if the user replaces CuPy.
     for package in packages[::-1] if _is_installed("cupy-cuda12x") else packages:
         try:
             files = importlib.metadata.files(package) or ()

@@ -1,6 +1,6 @@
-"""The kernel table's rows that CUDA's libraries run, by CuPy: cuSOLVER and cuFFT.
+"""Rows of the kernel table that call CUDA's libraries through CuPy: cuSOLVER and cuFFT.
 
-Each is given CuPy, and arrays of its on memory of rlx's: operands, then results.
+Each function receives the CuPy module and CuPy arrays that view rlx's memory: operands, then results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
 __all__ = ["FEATURE", "library_rows"]
 
 FEATURE: Final = "library"
-"""What a device has whose driver calls CuPy; the stand-in has not."""
+"""The feature of devices whose driver calls CuPy; the stand-in does not have it."""
 
 
 def library_rows(table: DeviceTable) -> None:
@@ -23,8 +23,8 @@ def library_rows(table: DeviceTable) -> None:
     @table.library(DenseSolve, BatchedDenseSolve, dtypes="f32 f64", name="library_solve")
     def solve(op: Any, cupy: Any, a: Any, b: Any, into: Any) -> None:
         """LU with pivoting by cuSOLVER, of stacks by cuBLAS."""
-        # Where a pivot is 0 the library divides by it, and nobody waits to be told: what is not finite is a singular system,
-        # all of whose unknowns are NaN.
+        # The library divides by zero pivots, and its status is not read, to avoid a synchronisation: a system with a non-finite
+        # solution counts as singular, and all of its unknowns become NaN.
         columns = b if b.ndim == a.ndim else b[..., None]
         x = cupy.linalg.solve(a, columns)
         is_regular = cupy.isfinite(x).all(axis=(-2, -1), keepdims=True)

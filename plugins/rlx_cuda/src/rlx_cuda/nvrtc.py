@@ -1,6 +1,6 @@
-"""NVRTC, NVIDIA's compiler of CUDA C: it needs neither a driver nor a device, only its library, which a wheel brings.
+"""NVRTC, NVIDIA's run-time compiler for CUDA C: it needs neither a driver nor a device, only its library, available as a wheel.
 
-How it is called is `rlx_core.device.runtime_compiler`'s matter; here is where it lies, and what its assembler says.
+`rlx_core.device.runtime_compiler` calls it; this module has its paths, its architectures, and a parser of the assembler's log.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ __all__ = [
 ]
 
 PACKAGES: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
-"""Wheels that hold it."""
+"""Wheels that contain the library."""
 
 INSTALL: Final = "python -m pip install nvidia-cuda-nvrtc"
 
 
 HOPPER: Final = "sm_90a"
-"""Compute capability 9.0 with what no other has: warpgroups that multiply. It names that feature of a device, too."""
+"""Compute capability 9.0 with its architecture-specific feature, warpgroup matrix products. It also names that device feature."""
 
 AMPERE: Final = "sm_80"
-"""Compute capability 8.0, from which devices have the matrix instructions of the language and asynchronous copies. It names that
-feature of a device; 7.5, the oldest that kernels are compiled for, has none of them."""
+"""Compute capability 8.0, the first with the matrix instructions of the generated code and asynchronous copies. It also names
+that device feature; 7.5, the oldest supported capability, has neither."""
 
 
 @frozen
 class Usage:
-    """What a kernel takes of a device.
+    """The resource usage of a kernel.
 
     Attributes:
-        registers: Of each thread.
-        spilled: Bytes of registers that each thread keeps in memory instead, stored and loaded together.
-        stack: Bytes of memory of each thread's own, for arrays that are indexed, say.
-        shared: Bytes that the threads of a group share.
+        registers: Registers per thread.
+        spilled: Bytes of register spills per thread: stores plus loads.
+        stack: Bytes of local memory per thread, for example for arrays that are indexed.
+        shared: Bytes of shared memory per thread block.
     """
 
     registers: int
@@ -65,20 +65,20 @@ class Usage:
 
 @frozen
 class Compiled:
-    """A module in PTX or as CUBIN, and what its assembler said of each kernel; nothing is said of PTX."""
+    """A module as PTX or CUBIN, and the resource usage of each kernel; empty for PTX, which is not assembled."""
 
     code: bytes
     usage: dict[str, Usage]
 
 
 def compiled(source: str, architecture: str, options: Sequence[str], *, place: str = "cuda") -> Compiled:
-    """A source compiled: as CUBIN for `sm_90`, as PTX for `compute_90`.
+    """Compile a source: to CUBIN for `sm_90`, to PTX for `compute_90`.
 
     Args:
-        place: The device, for errors.
+        place: The device's name, for errors.
 
     Raises:
-        KernelBuildError: NVRTC refuses the source or the architecture.
+        KernelBuildError: NVRTC rejects the source or the architecture.
         DeviceUnavailableError: NVRTC is not installed.
     """
     is_ptx = architecture.startswith("compute_")
@@ -88,7 +88,7 @@ def compiled(source: str, architecture: str, options: Sequence[str], *, place: s
 
 
 def architectures() -> tuple[int, ...]:
-    """The compute capabilities that it has code for, as 10 times the major number plus the minor one."""
+    """Return the compute capabilities that NVRTC supports, each as 10 times the major number plus the minor number."""
     count = c_int()
     NVRTC.call("GetNumSupportedArchs", byref(count))
     found = (c_int * count.value)()
@@ -97,7 +97,7 @@ def architectures() -> tuple[int, ...]:
 
 
 def architecture_for(capability: int) -> str:
-    """What to compile for a device: its own code, or PTX for the driver to finish if it is newer than the compiler."""
+    """Return the architecture to compile for: the device's own, or PTX for the driver if the device is newer than NVRTC."""
     known = architectures()
     if capability == 90 and capability in known:
         return HOPPER
@@ -105,14 +105,14 @@ def architecture_for(capability: int) -> str:
 
 
 def units_of(architecture: str) -> frozenset[str]:
-    """The matrix units that devices of an architecture have, as features: `sm_90a` has those of `sm_80` and its own."""
+    """Return the matrix units of an architecture as device features: `sm_90a` has those of `sm_80` and warpgroup products."""
     number = re.search(r"\d+", architecture)
     is_new = number is None or int(number[0]) >= int(AMPERE.removeprefix("sm_"))
     return frozenset((*((AMPERE,) if is_new else ()), *((HOPPER,) if architecture == HOPPER else ())))
 
 
 def version() -> str:
-    """Its version: `13.0`."""
+    """Return the version of NVRTC: `13.0`."""
     return NVRTC.version
 
 
@@ -125,7 +125,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def _usages(log: str) -> Iterator[tuple[str, Usage]]:
-    """What the assembler says of each kernel: its properties, then what it used."""
+    """Yield the name and the resource usage of each kernel in the assembler's log: a line of properties, then one of usage."""
     name, frame = "", (0, 0, 0)
     for line in log.splitlines():
         if entry := _ENTRY.search(line):

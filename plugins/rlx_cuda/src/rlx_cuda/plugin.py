@@ -1,4 +1,4 @@
-"""The door: what this package offers, importing nothing heavy and touching no driver."""
+"""The plugin's entry point: its contributions, without heavy imports or calls of a driver."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec, Tr
 from rlx_core.hooks import hookimpl
 
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
-"""What is there on Linux, and on Linux under Windows, where NVIDIA's driver is loaded."""
+"""Files that exist on Linux and on WSL if NVIDIA's driver is loaded."""
 
 INSTALL = 'python -m pip install "cupy-cuda13x[ctk]"; with a driver older than 580: "cupy-cuda12x[ctk]"'
 
 STAND_IN = "RLX_CUDA_STAND_IN"
-"""The variable of `cuda.stand-in`, which makes the target usable where there is neither CuPy nor a driver."""
+"""The environment variable of `cuda.stand-in`, which makes the target usable without CuPy and without a driver."""
 
 
 @hookimpl
 def rlx_availability() -> str | None:
-    """What is missing as far as files tell; which devices a driver has is asked when one is used."""
+    """Return the missing dependency as far as files show it; devices are enumerated only when one is used."""
     if os.environ.get(STAND_IN, "") in ("1", "true"):
         return None
     if importlib.util.find_spec("cupy") is None:
@@ -31,7 +31,7 @@ def rlx_availability() -> str | None:
 
 
 def has_driver() -> bool:
-    """Whether NVIDIA's driver is loaded; elsewhere than on Linux the system knows."""
+    """Return whether NVIDIA's driver is loaded; always true on other systems than Linux, where no file shows it."""
     return not sys.platform.startswith("linux") or any(os.path.exists(each) for each in DRIVERS)
 
 

@@ -1,4 +1,4 @@
-"""How a step's arrays are matrices of cuBLASLt's: which it can take as they lie, and how many products that is."""
+"""Mapping of a step's arrays to matrices of cuBLASLt: which arrays need a copy, and how many calls compute the step."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rlx_cuda.epilogues import AUX_MULTIPLE, Epilogue
 __all__ = ["NUMBERS", "Part", "Products", "products_of"]
 
 NUMBERS: Final = {f16: cublaslt.R_16F, bf16: cublaslt.R_16BF, f32: cublaslt.R_32F, f64: cublaslt.R_64F}
-"""The library's numbers of dtypes."""
+"""The library's number of each dtype."""
 
 
 @frozen
 class Part:
-    """One of the arrays of a product.
+    """An array of a product.
 
     Attributes:
-        role: Its name among `Addresses`.
-        number: Among the step's operands and then results.
-        place: How it lies.
-        is_written: Whether it is a result.
-        is_apart: Whether the library cannot take it so: a dense copy is multiplied, or is written and then copied.
+        role: The field's name in `Addresses`.
+        number: Index into the step's operands followed by its results.
+        place: The layout.
+        is_written: Whether the array is a result.
+        is_apart: Whether the library does not support the layout: a dense copy is multiplied, or is written and then copied.
     """
 
     role: str
@@ -41,14 +41,14 @@ class Part:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements, as the library is told; 0 along axes of one element."""
+        """The strides in elements that the library receives; 0 along axes of one element."""
         place = Place.dense(self.place.type) if self.is_apart else self.place
         size = place.type.dtype.itemsize
         return tuple(0 if d == 1 else s // size for d, s in zip(place.type.static_shape, place.strides, strict=True))
 
     @property
     def is_taken(self) -> bool:
-        """Whether the library can be told where every element lies."""
+        """True if the library supports the array's layout."""
         place, size = self.place, self.place.type.dtype.itemsize
         if self.is_apart:
             return True
@@ -61,19 +61,19 @@ class Part:
         return True
 
     def leading(self, rank: int) -> tuple[int, ...]:
-        """The strides along the result's axes but the last; 0 where it is the same for all."""
+        """Return the strides along the result's axes except the last; 0 along axes on which the array does not depend."""
         *batch, rows, _ = (*(0,) * (rank - self.place.type.rank), *self.strides)
         return (*batch, 0 if self.role == "a" else rows)
 
 
 @frozen
 class Products:
-    """A step as products of the library's.
+    """A step as one or more calls of the library.
 
     Attributes:
-        product: What it is asked for, once for each of `rounds`.
+        product: The product that is computed, once for each element of `rounds`.
         parts: The arrays.
-        rounds: Bytes from the first element of each part to where it begins in that round.
+        rounds: For each call, the byte offset of each part from its first element.
     """
 
     product: Product
@@ -82,13 +82,13 @@ class Products:
 
 
 def products_of(layout: Layout, epilogue: Epilogue, *, tf32: bool = False) -> Products:
-    """A step, whose first two operands are multiplied, as products of the library's.
+    """Return the library's calls for a step that multiplies its first two operands.
 
     Args:
         tf32: Whether factors of f32 are rounded to ten bits of mantissa.
     """
     places, first_result = (*layout.operands, *layout.results), len(layout.operands)
-    # The library's B is the first factor and its A the second, because its matrices lie column by column.
+    # The library's B is the first factor and its A the second, because its matrices are column-major.
     numbers = {"b": 0, "a": 1, "d": epilogue.result, "c": epilogue.added, "bias": epilogue.bias, "aux": epilogue.aux}
     parts = []
     for role, number in numbers.items():
@@ -106,18 +106,18 @@ def products_of(layout: Layout, epilogue: Epilogue, *, tf32: bool = False) -> Pr
 
 
 def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products | int:
-    """The products, or which part cannot be taken as it lies."""
+    """Return the products, or the index of a part that needs a dense copy."""
     by_role = {part.role: part for part in parts}
     x, d = by_role["b"].place.type, by_role["d"].place.type
     *leading, columns = d.static_shape
     depth = x.static_shape[-1]
     matrices = [part for part in parts if part.role != "bias"]
     axes = [(size, tuple(steps)) for size, *steps in merged(leading, *(part.leading(d.rank) for part in matrices))]
-    # Rows are the last axis along which the second factor is the same, with all axes that it could be merged with.
+    # The rows are the last axis of the merged axes, if the second factor does not depend on it.
     second = [part.role for part in matrices].index("a")
     rows, steps = axes.pop() if axes and axes[-1][1][second] == 0 else (1, (0,) * len(matrices))
     batch, distances = axes.pop() if axes else (1, (0,) * len(matrices))
-    if batch > 1 and epilogue.number == cublaslt.EPILOGUE_DGELU_BGRAD:  # sums are of all rows at once
+    if batch > 1 and epilogue.number == cublaslt.EPILOGUE_DGELU_BGRAD:  # the sums cover all rows in one call
         return next(i for i, part in enumerate(parts) if not part.is_apart and part.role not in ("a", "bias"))
     made: dict[str, Matrix] = {}
     for part, step, distance in zip(matrices, steps, distances, strict=True):
@@ -153,11 +153,11 @@ def _placed(parts: Sequence[Part], epilogue: Epilogue, tf32: bool) -> Products |
 
 
 def _oriented(height: int, width: int, down: int, along: int) -> tuple[int, bool] | None:
-    """The distance between the library's columns, which are the rows of a matrix or, if that is so, its columns; `None` if
-    neither lie without gaps.
+    """Return the leading dimension, and whether the matrix is transposed: the library's columns are the rows of the matrix, or
+    its columns if transposed. Return `None` if neither rows nor columns are contiguous.
 
     Args:
-        down, along: Elements from one row to the next, and from one column to the next.
+        down, along: Strides in elements from one row to the next, and from one column to the next.
     """
     if width == 1 or along == 1:
         ld = down if height > 1 else width

@@ -1,4 +1,4 @@
-"""The kernel table's rows for products by cuBLASLt, where an option says so, with what follows as the library computes it."""
+"""Rows of the kernel table for matrix products by cuBLASLt with its epilogues; the option `cuda.products` enables them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rlx_cuda.product_layouts import Part, Products, products_of
 __all__ = ["LT", "library_product_rows"]
 
 LT: Final = CublasLt()
-"""The library, which is loaded when a product is asked for."""
+"""The library, which is loaded by the first product."""
 
 WORKSPACE: Final = 32 << 20
-"""Bytes for partial sums: what cuBLAS takes for itself on sm_90. The steps of a program share them."""
+"""Bytes of workspace for partial sums: cuBLAS's default on sm_90. The steps of a program share it."""
 
 
 def library_product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: bool = False) -> None:
-    """Add the rows for products, in front of the generated ones, which compute what these refuse.
+    """Add the rows for products with priority over the generated ones, which remain as the fallback.
 
     Args:
-        dtypes: Of operands.
-        tf32: Whether factors of f32 are rounded to ten bits of mantissa; the rows are called so.
+        dtypes: Operand dtypes.
+        tf32: Whether factors of f32 are rounded to ten bits of mantissa; the rows' names then end in `_tf32`.
     """
     is_offered = Condition("what cuBLASLt computes", lambda node: refusal(node) is None, refusal)
 
@@ -52,15 +52,15 @@ def library_product_rows(table: DeviceTable, dtypes: Iterable[DType], *, tf32: b
     suffix = "_tf32" if tf32 else ""
     add(MatMul, f"library_product{suffix}")
     add(FusedMatMulEpilogue, f"library_product_epilogue{suffix}")
-    if not tf32:  # nothing says how the sums would be rounded
+    if not tf32:  # the library does not document how the sums are rounded
         add(FusedLoop, "library_product_sums")
 
 
 def emitted(name: str, products: Products, own: Sequence[object]) -> Emitted:
-    """The one call that a step becomes; where nothing has to be copied it only asks for work, so that it may be recorded.
+    """Return the single call of a step; without copies it only enqueues work, so that it can be captured in a graph.
 
     Args:
-        own: The step's operands and results, after which its workspace is numbered.
+        own: The step's operands and results; the workspace's buffer number follows theirs.
     """
     room = Place.dense(TensorType(u8, (WORKSPACE,)))
     buffers = (*(part.number for part in products.parts), len(own))
@@ -72,17 +72,18 @@ def emitted(name: str, products: Products, own: Sequence[object]) -> Emitted:
 
 @define(eq=False)
 class Multiplying:
-    """Products that are asked for on CuPy's current stream.
+    """A callable that enqueues the products of a step on CuPy's current stream.
 
     Attributes:
-        plans: The library's descriptors, by the number of a device.
+        products: The products to compute.
+        plans: The library's descriptors by device number.
     """
 
     products: Products
     plans: dict[int, Plan] = field(factory=dict)
 
     def __call__(self, cupy: Any, *arrays: Any) -> None:
-        """Ask for them, given an array for each part and the workspace."""
+        """Enqueue the products; `arrays` has an array for each part, then the workspace."""
         *given, workspace = arrays
         stream, device = cupy.cuda.get_current_stream().ptr, cupy.cuda.Device().id
         if device not in self.plans:
@@ -98,7 +99,7 @@ class Multiplying:
 
 
 def _taken(cupy: Any, part: Part, array: Any) -> Any:
-    """What the library is given of an array."""
+    """Return the array that is passed to the library: `array` itself, or a dense copy or buffer."""
     if not part.is_apart:
         return array
     return cupy.ndarray(array.shape, array.dtype) if part.is_written else array.copy()

@@ -1,1 +1,1 @@
-"""GPUs by Metal. This package knows how to find devices and how to drive one; what programs are on them is rlx's own."""
+"""GPUs through Metal. This package finds and drives devices; `rlx_core` generates and schedules the programs."""

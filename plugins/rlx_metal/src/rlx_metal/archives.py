@@ -1,7 +1,8 @@
-"""What Metal's compiler made of a module's functions for this GPU, as bytes that another process reads.
+"""Serialisation of compiled pipelines: Metal binary archives as bytes that other processes can load.
 
-Metal makes a pipeline in two steps: of the source its intermediate code, and of that a GPU's. An archive has what the second
-made. To Metal it is a file; those here lie in a folder that only this user may enter, and that is gone with the driver.
+Metal compiles a pipeline in two steps: from source to intermediate code, and from that to GPU code. An archive contains the
+result of the second step. Metal stores archives in files; these are in a temporary folder that only the user can access and that
+is deleted with the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Archives", "pipeline_of"]
 
 
 class _RefusedError(Exception):
-    """Metal makes no archive, for the reason that it says."""
+    """Metal cannot create an archive; the message is Metal's."""
 
 
 @define(eq=False)
@@ -32,8 +33,8 @@ class Archives:
     """The archives of one device.
 
     Attributes:
-        device: Metal's own.
-        place: Its name, for errors.
+        device: The `MTLDevice`.
+        place: The device's name, for errors.
     """
 
     device: Any
@@ -44,14 +45,14 @@ class Archives:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def read(self, binary: bytes) -> Any:
-        """The archive of which `written` gave the bytes.
+        """Return the archive of bytes from `written`.
 
         Raises:
-            KernelBuildError: Metal refuses it: another system or GPU wrote it, or nobody.
+            KernelBuildError: Metal rejects the archive: it is from another system or GPU, or is not an archive.
         """
         try:
             path = self._path()
-            path.write_bytes(binary)  # stays: Metal reads parts of it when pipelines are made
+            path.write_bytes(binary)  # kept: Metal reads parts of the file when pipelines are created
         except OSError as failure:
             raise KernelBuildError(f"{self.place}: no file for an archive", Fact("system", failure)) from None
         archive, error = self._opened(path)
@@ -61,7 +62,7 @@ class Archives:
         return archive
 
     def written(self, library: Any) -> tuple[Any, bytes] | None:
-        """An archive of all functions of a library, and its bytes; none where there can be none, which is logged."""
+        """Return an archive of all functions of a library, and its bytes; on failure, log the reason and return `None`."""
         try:
             return self._written(library, self._path())
         except (OSError, _RefusedError) as error:
@@ -86,11 +87,11 @@ class Archives:
         return archive, binary
 
     def _path(self) -> Path:
-        """A file that nobody has."""
+        """Return the path of a new file in a unique folder."""
         return Path(tempfile.mkdtemp(dir=self._folder), "pipelines.metallib")
 
     def _opened(self, path: Path | None) -> tuple[Any, Any]:
-        """An archive, empty if there is no file, and what Metal says if it refuses."""
+        """Return an archive, empty if `path` is `None`, and Metal's error if it fails."""
         descriptor = Metal.MTLBinaryArchiveDescriptor.alloc().init()
         if path is not None:
             descriptor.setUrl_(_url(path))
@@ -99,7 +100,7 @@ class Archives:
 
 
 def pipeline_of(device: Any, function: Any, archive: Any | None) -> tuple[Any, Any]:
-    """A pipeline, taken from an archive if that has it; or none, and what Metal says."""
+    """Return a pipeline, loaded from an archive if that contains it, or `None`; and Metal's error."""
     descriptor = _descriptor(function, archive)
     made, error = device.newComputePipelineStateWithDescriptor_options_reflection_error_(descriptor, 0, None, None)
     return made, error

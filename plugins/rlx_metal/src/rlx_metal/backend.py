@@ -1,4 +1,4 @@
-"""The target `metal`: Metal devices, and the Metal Shading Language as their language."""
+"""The target `metal`: Metal devices programmed in the Metal Shading Language."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MetalBackend"]
 
 
 class MetalBackend(GpuBackend):
-    """GPUs by Metal."""
+    """The backend for GPUs through Metal."""
 
     name = "metal"
     dialect = METAL

@@ -1,7 +1,7 @@
-"""What the GPU is asked for, in order: one command buffer that is being written, and those that it has.
+"""The commands of a GPU in submission order: one open command buffer, and the committed ones.
 
-A command buffer ends with the launches of a program, and begins with the copies that came before them; so a program is one. It
-is committed once, by whoever takes it from here, and never touched again. Inside it an encoder runs one thing after the other.
+A command buffer begins with the copies before a program and ends with the launches of the program, so each program is one buffer.
+It is committed once, by the caller that removes it from `_open`, and not modified afterwards. Encoders execute commands serially.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Kind = Literal["compute", "blit"]
 
 @define(eq=False)
 class Commands:
-    """The commands of one device; whoever calls holds its lock.
+    """The commands of one device. The caller must have locked the device.
 
     Attributes:
         place: The device's name, for errors.
-        queue: Metal's own.
+        queue: The `MTLCommandQueue`.
     """
 
     place: str
@@ -36,20 +36,20 @@ class Commands:
     _committed: list[Any] = field(factory=list, init=False)
 
     def compute(self) -> Any:
-        """The encoder of launches."""
+        """Return the encoder for launches."""
         return self._encoding("compute")
 
     def blit(self) -> Any:
-        """The encoder of copies."""
+        """Return the encoder for copies."""
         return self._encoding("blit")
 
     @property
     def is_idle(self) -> bool:
-        """Whether the GPU has done everything that it was asked for."""
+        """True if the GPU has completed all commands."""
         return self._open is None and all(_is_done(each) or _has_failed(each) for each in self._committed)
 
     def commit(self) -> Any:
-        """Have the GPU begin with what is written; the command buffer, or `None` if there is none."""
+        """Commit the open command buffer and return it; `None` if there is no open buffer."""
         self._end_encoding()
         commands, self._open = self._open, None
         if commands is not None:
@@ -58,15 +58,15 @@ class Commands:
         return commands
 
     def wait(self) -> None:
-        """Have everything done.
+        """Commit the open command buffer and wait for all commands.
 
         Raises:
-            DeviceLostError, OutOfMemoryError: What the GPU said of some of it.
+            DeviceLostError, OutOfMemoryError: The GPU reported an error for a command buffer.
         """
         self.commit()
         given, self._committed = self._committed, []
         if given:
-            given[-1].waitUntilCompleted()  # a queue does one after the other
+            given[-1].waitUntilCompleted()  # a queue executes its command buffers in order
         for each in given:
             if _has_failed(each):
                 self._raise(each.error())
@@ -99,5 +99,5 @@ def _is_done(commands: Any) -> bool:
 
 
 def _has_failed(commands: Any) -> bool:
-    """Whether it is over, with an error that whoever waits is told."""
+    """Return whether a command buffer ended with an error, which `wait` raises."""
     return commands.status() == Metal.MTLCommandBufferStatusError

@@ -1,4 +1,4 @@
-"""Which Metal devices there are, the system's own choice first; or the processor, where it is to stand in for one."""
+"""Enumeration of Metal devices, the system's default first; or the host CPU, if it replaces a GPU (`metal.stand-in`)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["found", "wanted"]
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
-    """The devices that options allow, best first.
+    """Return the devices that the options allow, best first.
 
     Raises:
-        DeviceUnavailableError: There is none.
+        DeviceUnavailableError: No device is available.
     """
     return (_processor(),) if options.get("metal.stand-in", stands_in()) else found()
 
 
 @cache
 def found() -> tuple[Device, ...]:
-    """All devices of this machine.
+    """Return all devices of this machine.
 
     Raises:
-        DeviceUnavailableError: There is no Metal, or no device that it knows.
+        DeviceUnavailableError: Metal is not installed, or has no device.
     """
     needs = ("MTLCreateSystemDefaultDevice", "MTLCopyAllDevices")
     Metal = imported("Metal", "metal", install=f"on macOS: {INSTALL}; elsewhere {INSTEAD}", needs=needs)

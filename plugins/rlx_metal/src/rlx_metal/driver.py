@@ -1,6 +1,6 @@
-"""One Metal device: a queue, buffers in memory that the processor shares, and the calls that rlx makes of them.
+"""The driver of one Metal device: a queue, and buffers in memory shared with the CPU.
 
-Results are read, and inputs written, where they lie; only what the GPU is still to be asked for in between takes a copy by it.
+Results are read and inputs are written in place; only writes while GPU commands are pending are staged and copied by the GPU.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rlx_metal.commands import Commands
 __all__ = ["MOST_ARGUMENTS", "MetalDriver"]
 
 MOST_ARGUMENTS: Final = 31
-"""Buffers and numbers that a kernel may have."""
+"""The maximum number of kernel arguments, buffers and scalars."""
 
 _WORD: Final = 4
-"""Bytes to which places and sizes of a copy by the GPU are multiples, on macOS."""
+"""Offsets and sizes of a blit copy are multiples of this number of bytes, on macOS."""
 
 _GROUP: Final = 256
 
@@ -44,12 +44,12 @@ kernel void rlx_fill_bytes(device uchar* to [[buffer(0)]], constant uint& byte [
   if (i < count) { to[i] = uchar(byte); }
 }
 """
-"""Copies that are no whole words, for which Metal has no command."""
+"""Kernels for copies and fills that are not whole words, for which Metal has no command."""
 
 
 @define(eq=False)
 class Module:
-    """A compiled source, the archive that has its pipelines, and those that were asked for."""
+    """A compiled source, the archive that contains its pipelines, and the pipelines created so far."""
 
     library: Any
     archive: Any | None = None
@@ -58,7 +58,7 @@ class Module:
 
 @define(eq=False)
 class Launch:
-    """A pipeline with its arguments: memory as a buffer and a byte, numbers as their bytes."""
+    """A pipeline with its arguments: memory as a buffer and a byte offset, scalars as their bytes."""
 
     pipeline: Any
     groups: Any
@@ -76,10 +76,10 @@ class Launch:
 
 
 class MetalDriver(Driver):
-    """A Metal device.
+    """The driver of a Metal device.
 
     Attributes:
-        device: Metal's own.
+        device: The `MTLDevice`.
     """
 
     def __init__(self, device: Any, facts: DeviceFacts, number: int) -> None:
@@ -103,7 +103,7 @@ class MetalDriver(Driver):
         return made
 
     def free(self, buffer: Any) -> None:
-        """Nothing: a buffer is gone with the last reference, and command buffers have references to what they use."""
+        """Do nothing: buffers are reference-counted, and command buffers retain the buffers that they use."""
 
     def write(self, buffer: Any, offset: int, data: np.ndarray, *, waits: bool) -> None:
         raw = data.reshape(-1).view(np.uint8)
@@ -159,7 +159,7 @@ class MetalDriver(Driver):
         made = self._archives.written(module.library)
         if made is None:
             return None
-        module.archive, binary = made  # so that no pipeline is compiled twice
+        module.archive, binary = made  # avoids compiling pipelines again
         return binary
 
     def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
@@ -218,7 +218,7 @@ class MetalDriver(Driver):
         self._launched("rlx_copy_bytes", nbytes, arguments)
 
     def _launched(self, name: str, nbytes: int, arguments: Sequence[Argument]) -> None:
-        """Have one of the kernels for bytes run, a thread a byte, when what was asked for before is done."""
+        """Encode a launch of one of the kernels in `_BYTES`, one thread per byte, after all earlier commands."""
         assert nbytes < 1 << 32, "what has more bytes is whole words"
         self.launch(self._bytes, name, -(-nbytes // _GROUP), _GROUP, arguments).encode(self._commands.compute())
 
@@ -230,5 +230,5 @@ def _encoded(argument: Argument) -> tuple[Any, int] | bytes:
 
 
 def _memory(buffer: Any) -> np.ndarray:
-    """A buffer's bytes, which the processor shares."""
+    """Return a view of a buffer's bytes, which the CPU shares with the GPU."""
     return np.frombuffer(buffer.contents().as_buffer(buffer.length()), np.uint8)

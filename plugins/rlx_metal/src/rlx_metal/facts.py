@@ -1,4 +1,4 @@
-"""What rlx has to know of a Metal device, and what it takes for granted where there is none."""
+"""Properties of Metal devices, and default properties for machines without a device."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ USUAL = DeviceFacts(
     subgroup=32,
     lacks=LACKS,
 )
-"""What Apple's GPUs have at least, since the M1."""
+"""The minimum properties of Apple's GPUs since the M1."""
 
 
 def facts_of(device: Any) -> DeviceFacts:
-    """What a device is. All of Apple's own GPUs have subgroups of 32; those in older Macs have others."""
+    """Return the properties of a device. All of Apple's own GPUs have subgroups of 32; other GPUs in older Macs may not."""
     import Foundation
     import Metal
 

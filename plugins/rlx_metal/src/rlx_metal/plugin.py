@@ -1,4 +1,4 @@
-"""The door: what this package offers, importing nothing heavy and touching no driver."""
+"""The plugin's entry point: its contributions, without heavy imports or calls of a driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 STAND_IN = "RLX_METAL_STAND_IN"
-"""The variable that has the processor stand in for a GPU."""
+"""The environment variable that selects the host CPU as a stand-in for a GPU."""
 
 INSTALL = "python -m pip install pyobjc-framework-Metal"
 
@@ -19,7 +19,7 @@ INSTEAD = f"{STAND_IN}=1 runs its kernels on this machine's processor, for tests
 
 @hookimpl
 def rlx_availability() -> str | None:
-    """What is missing as far as the system tells; which devices there are is asked when one is used."""
+    """Return the missing dependency as far as the system shows it; devices are enumerated only when one is used."""
     if stands_in():
         return None
     system: str = sys.platform
@@ -31,7 +31,7 @@ def rlx_availability() -> str | None:
 
 
 def stands_in() -> bool:
-    """Whether the environment has the processor stand in."""
+    """Return whether the environment variable `STAND_IN` selects the stand-in."""
     return os.environ.get(STAND_IN, "") in ("1", "true")
 
 

@@ -1,1 +1,1 @@
-"""GPUs by OpenCL. This package knows how to find devices and how to drive one; what programs are on them is rlx's own."""
+"""GPUs through OpenCL or HIP. This package finds and drives devices; `rlx_core` generates and schedules the programs."""

@@ -1,4 +1,4 @@
-"""The target `rocm`: AMD's GPUs, and others that OpenCL has; their language is their road's, OpenCL C or HIP."""
+"""The target `rocm`: AMD GPUs and other OpenCL devices; the driver determines the language, OpenCL C or HIP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIP_LEVEL: Final = Level("hip", "HIP C++", comment="//")
 
 
 class RocmBackend(GpuBackend):
-    """GPUs by OpenCL or by CuPy, AMD's first."""
+    """The backend for GPUs through OpenCL or CuPy, AMD GPUs first."""
 
     name = "rocm"
     dialect = OPENCL
@@ -35,7 +35,7 @@ class RocmBackend(GpuBackend):
         shared_nbytes=64 << 10,
         lacks=frozenset(("c64", "c128")),
     )
-    """What AMD's GPUs of the last years have at least."""
+    """The minimum properties of recent AMD GPUs."""
 
     diagnostics: ClassVar[Diagnostics] = Diagnostics(
         variables=("HIP_", "ROCR_", "HSA_", "GPU_", "POCL_"),

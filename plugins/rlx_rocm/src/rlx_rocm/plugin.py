@@ -1,4 +1,4 @@
-"""The door: what this package offers, importing nothing heavy and touching no driver."""
+"""The plugin's entry point: its contributions, without heavy imports or calls of a driver."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rlx_core.hooks import hookimpl
 INSTALL_OPENCL = "python -m pip install pyopencl"
 
 OLDEST = "2024.1"
-"""The version of PyOpenCL from which on it is what the driver was written for."""
+"""The minimum supported version of PyOpenCL."""
 
 INSTALL_CUPY = 'python -m pip install "rlx-rocm[cupy]", and ROCm 7 with its libraries'
 
 STAND_IN = "RLX_ROCM_STAND_IN"
-"""The variable of `rocm.stand-in`, which makes the target usable where there is neither a library nor a driver."""
+"""The environment variable of `rocm.stand-in`, which makes the target usable without a library and without a driver."""
 
 KERNEL_DRIVER = "/dev/kfd"
-"""What is there on Linux where AMD's driver is loaded: CuPy needs no more of the system than that and ROCm's libraries."""
+"""A file that exists on Linux if AMD's driver is loaded: CuPy requires only this driver and ROCm's libraries."""
 
 VENDORS = ("/etc/OpenCL/vendors", "/opt/rocm/etc/OpenCL/vendors")
-"""Where drivers say that they are there, on Linux."""
+"""Folders in which OpenCL drivers register on Linux."""
 
 
 @hookimpl
 def rlx_availability() -> str | None:
-    """What is missing as far as files tell; which devices a driver has is asked when one is used."""
+    """Return the missing dependency as far as files show it; devices are enumerated only when one is used."""
     if os.environ.get(STAND_IN, "") in ("1", "true"):
         return None
     if has_cupy():
@@ -45,12 +45,12 @@ def rlx_availability() -> str | None:
 
 
 def has_cupy() -> bool:
-    """Whether CuPy is there and AMD's driver is loaded; which CuPy it is, is found out when it is used."""
+    """Return whether CuPy is installed and AMD's driver is loaded; the kind of CuPy build is checked when it is used."""
     return importlib.util.find_spec("cupy") is not None and os.path.exists(KERNEL_DRIVER)
 
 
 def has_driver() -> bool:
-    """Whether some driver says that it is there; elsewhere than on Linux the system knows."""
+    """Return whether an OpenCL driver is registered; always true on other systems than Linux, where no file shows it."""
     if not sys.platform.startswith("linux"):
         return True
     if any(os.environ.get(name) for name in ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")):

@@ -1,7 +1,7 @@
-"""The two roads to AMD's GPUs, by OpenCL and by HIP, and which of them a program takes.
+"""Selection between the two drivers for AMD GPUs, OpenCL and HIP.
 
-Where no option names a road, OpenCL's is taken if it has a device that options allow, because it is the one which has been
-executed, and else CuPy's.
+If no option names a driver, OpenCL is used if it has a device that the options allow, because only this driver has been
+executed; otherwise CuPy is used.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rlx_rocm.plugin import INSTALL_OPENCL, OLDEST, STAND_IN
 __all__ = ["ROADS", "by_cupy", "wanted"]
 
 ROADS: Final = ("auto", "opencl", "cupy")
-"""What `rocm.road` may say."""
+"""Values of the option `rocm.road`."""
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
-    """The devices that options allow, best first, all of one road.
+    """Return the devices that the options allow, best first, all of one driver.
 
     Raises:
-        ConfigError: There is no such road.
-        DeviceUnavailableError: There is no library, driver or device on it, or those that there are have to be allowed.
+        ConfigError: `rocm.road` has an unknown value.
+        DeviceUnavailableError: A library, driver or device is missing, or the options do not allow the available devices.
     """
     if by_cupy(options):
         from rlx_rocm.hip import discovery as hip
@@ -41,7 +41,7 @@ def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
 
 
 def by_cupy(options: Mapping[str, Any]) -> bool:
-    """Whether options name CuPy's road, or what stands in for a GPU on it."""
+    """Return whether the options select the CuPy driver or its stand-in for a GPU."""
     return _road(options) == "cupy" or _is_stood_in(options)
 
 
@@ -53,7 +53,7 @@ def _by_opencl(options: Mapping[str, Any]) -> Sequence[Device]:
 
 
 def _by_cupy_instead(options: Mapping[str, Any], reason: DeviceUnavailableError) -> Sequence[Device]:
-    """CuPy's devices; where it has none either, why OpenCL has none, and then why CuPy has none."""
+    """Return CuPy's devices; if it has no devices either, raise an error with the reasons of OpenCL and then of CuPy."""
     from rlx_rocm.hip import discovery as hip
 
     try:

@@ -1,1 +1,1 @@
-"""GPUs by WebGPU. This package knows how to find adapters and how to drive one; what programs are on them is rlx's own."""
+"""GPUs through WebGPU. This package finds and drives adapters; `rlx_core` generates and schedules the programs."""

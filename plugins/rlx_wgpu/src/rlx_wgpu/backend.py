@@ -1,4 +1,4 @@
-"""The target `wgpu`: WebGPU adapters, and WGSL as their language."""
+"""The target `wgpu`: WebGPU adapters programmed in WGSL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["WgpuBackend"]
 
 
 class WgpuBackend(GpuBackend):
-    """GPUs by WebGPU."""
+    """The backend for GPUs through WebGPU."""
 
     name = "wgpu"
     dialect = WGSL
@@ -33,7 +33,7 @@ class WgpuBackend(GpuBackend):
         shared_nbytes=16 << 10,
         lacks=LACKS,
     )
-    """The least that every WebGPU device has."""
+    """The minimum properties of every WebGPU device."""
 
     diagnostics: ClassVar[Diagnostics] = Diagnostics(
         variables=("WGPU_", "VK_", "MESA_"), tools=(("vulkaninfo", "--summary"),)

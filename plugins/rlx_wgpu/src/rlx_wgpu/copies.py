@@ -1,4 +1,4 @@
-"""Copies inside the heap, of any bytes to any place: WebGPU copies whole words, and never inside one buffer."""
+"""A kernel for byte-granular copies within the heap: WebGPU copies only whole words, and not within one buffer."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ fn rlx_copy(@builtin(global_invocation_id) thread: vec3<u32>) {{
   }}
 }}
 """
-"""One kernel; `places` are a 0, the byte that is copied from, the byte that is copied to, and how many."""
+"""The copy kernel; `places` contains a 0, the source offset, the target offset, and the size, in bytes."""

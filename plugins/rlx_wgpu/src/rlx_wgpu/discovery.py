@@ -1,6 +1,6 @@
-"""Which WebGPU adapters there are, in the order of preference: discrete GPUs, other GPUs, and processors if they are allowed.
+"""Enumeration of WebGPU adapters in the order of preference: discrete GPUs, other GPUs, and CPUs if they are allowed.
 
-Adapters by OpenGL are left out: they are the same devices once more, with less in them.
+OpenGL adapters are ignored: they are the same devices again, with fewer features.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rlx_wgpu.limits import FEATURES, LACKS, limits_of
 __all__ = ["Found", "found", "wanted"]
 
 _RANKS: Final = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
-"""Adapters by their type; whatever else there is comes before processors."""
+"""The rank of each adapter type; all other types rank just before CPUs."""
 
 
 @frozen(eq=False)
 class Found:
-    """A WebGPU adapter, and what rlx has to know of it."""
+    """A WebGPU adapter and its properties."""
 
     adapter: wgpu.GPUAdapter
     facts: DeviceFacts
@@ -38,15 +38,15 @@ class Found:
 
     @property
     def words(self) -> str:
-        """What `wgpu.device` is looked for in."""
+        """The text that `wgpu.device` is matched against."""
         return f"{self.facts.name} {self.facts.driver}".lower()
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
-    """The devices that options allow, best first.
+    """Return the devices that the options allow, best first.
 
     Raises:
-        DeviceUnavailableError: There is no driver or no adapter, or those that there are have to be allowed.
+        DeviceUnavailableError: There is no driver or no adapter, or only adapters that the options do not allow.
     """
     every = found()
     name = str(options.get("wgpu.device", os.environ.get("RLX_WGPU_DEVICE", ""))).lower()
@@ -70,10 +70,10 @@ INSTALL = "install the GPU's Vulkan driver, or for this machine's processor: apt
 
 @cache
 def found() -> tuple[Found, ...]:
-    """All adapters of all drivers, best first.
+    """Return all adapters of all drivers, best first.
 
     Raises:
-        DeviceUnavailableError: wgpu's library cannot ask for them.
+        DeviceUnavailableError: wgpu's library cannot enumerate adapters.
     """
     try:
         adapters = wgpu.gpu.enumerate_adapters_sync()
@@ -87,7 +87,7 @@ _devices: dict[tuple[int, int], Device] = {}
 
 
 def _device(number: int, each: Found) -> Device:
-    """The one object of a device under a number."""
+    """Return the cached `Device` of an adapter under a device number."""
     from rlx_wgpu.driver import WgpuDriver
 
     key = (number, id(each))

@@ -1,8 +1,8 @@
-"""One WebGPU device: its memory in one heap, pipelines made when a module is built, and one submission for many launches.
+"""The driver of one WebGPU device: memory in one heap, pipelines created with the module, and one submission for many launches.
 
-wgpu-native raises for nearly everything that it refuses, and aborts the process for what it refuses in a submission: a command
-buffer that was submitted before, a buffer that was destroyed, a device that is lost. So command buffers are made where they are
-submitted, in one function that asks first whether the device still answers, and nothing is destroyed by hand.
+wgpu-native raises an error for almost every invalid call, but aborts the process for an invalid submission: of a command buffer
+that was submitted before, with a destroyed buffer, or to a lost device. Command buffers are therefore recorded and submitted in
+one function that first checks whether the device is lost, and no resource is destroyed explicitly.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ __all__ = ["WgpuDriver"]
 _ENTRY: Final = re.compile(r"@compute\b[^{]*?\bfn\s+(\w+)")
 
 _WORD: Final = 4
-"""Bytes to which WebGPU aligns what it copies."""
+"""The alignment of WebGPU's buffer copies, in bytes."""
 
 
 MOST_STAGED: Final = 64 << 20
-"""Bytes that are written before the queue is waited for: wgpu keeps a copy of each write until then."""
+"""The maximum number of bytes written between synchronisations: wgpu keeps a copy of each write until the next one."""
 
 
 @frozen(eq=False)
 class Module:
-    """A built source by its number of segments, and its pipelines by function too; those for several are made when needed."""
+    """A source with its shader modules by segment count, and its pipelines by function and segment count.
+
+    Variants for several segments are built on demand.
+    """
 
     source: str
     shaders: dict[int, wgpu.GPUShaderModule] = field(factory=dict)
@@ -48,17 +51,18 @@ class Module:
 
 @define(eq=False)
 class Launch:
-    """A function with its arguments.
+    """A kernel function with its arguments.
 
     Attributes:
-        rooms: The arguments in the heap, and where they begin there, by their number.
-        places: The uniform's words: a 0, where each argument in the heap begins, and the number of the first word for faults.
-        uniform: Holds them on the device.
-        status: The buffer with the words for faults; one that nobody looks at if there are none.
-        is_written: Whether the uniform has the words that it should.
-        segments: Those that the arguments lie in.
-        pipeline: For so many segments.
-        group: What is bound, and the heap's buffers in it; made again when one of them has grown.
+        rooms: The arguments in the heap by argument number, each with its byte offset.
+        places: The uniform's words: a 0, the address of each argument in the heap, and the index of the first word in the status
+            buffer.
+        uniform: The device buffer of `places`.
+        status: The status buffer for fault records; an unused buffer if the kernel reports none.
+        is_written: Whether `uniform` is up to date with `places`.
+        segments: The segments that contain the arguments.
+        pipeline: The pipeline for this number of segments.
+        group: The heap's bound buffers, and the bind group; recreated when one of the buffers has grown.
     """
 
     module: Module
@@ -75,10 +79,10 @@ class Launch:
 
 
 class WgpuDriver(Driver):
-    """A WebGPU device.
+    """The driver of a WebGPU device.
 
     Attributes:
-        device: wgpu's own.
+        device: The `wgpu.GPUDevice`.
     """
 
     def __init__(self, adapter: wgpu.GPUAdapter, facts: DeviceFacts, number: int) -> None:
@@ -86,7 +90,7 @@ class WgpuDriver(Driver):
         self.place = f"wgpu:{number}"
         self._limits = limits_of(adapter)
         self._lock = Lock(f"the queue of {self.place}")
-        self._staged = 0  # bytes of which wgpu has copies, because nothing was waited for since they were written
+        self._staged = 0  # bytes written since the last synchronisation, of which wgpu still has copies
         with self._translated():
             self.device = adapter.request_device_sync(
                 required_limits=self._limits.requested, required_features=sorted(facts.features)
@@ -131,7 +135,7 @@ class WgpuDriver(Driver):
             staged = self._heap.take(_up(padded.size, self._facts.alignment))
             self._write_words(staged, 0, padded)
             self._copy_in_heap(At(staged, 0), At(buffer, offset), raw.size)
-            self._heap.give_back(staged)  # what is written there next, is written after the copy
+            self._heap.give_back(staged)  # safe before the copy has run: later writes are ordered after it
 
     def read(self, buffer: Room, offset: int, into: np.ndarray) -> None:
         self._expect_range(buffer, offset, into.nbytes)
@@ -175,7 +179,7 @@ class WgpuDriver(Driver):
         return module
 
     def _pipeline(self, module: Module, name: str, segments: int) -> wgpu.GPUComputePipeline:
-        """A function for memory in so many segments."""
+        """Return the pipeline of a function for memory in `segments` segments."""
         made = module.pipelines.get((name, segments))
         if made is not None:
             return made
@@ -191,7 +195,7 @@ class WgpuDriver(Driver):
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        """What its compiler refuses as rlx's error."""
+        """Translate compiler errors to rlx errors."""
         try:
             yield
         except (wgpu.GPUValidationError, wgpu.GPUPipelineError, wgpu.GPUInternalError) as error:
@@ -227,7 +231,7 @@ class WgpuDriver(Driver):
             launch.rooms[number] = argument
             launch.pipeline = None
         else:
-            launch.places[number] = argument  # of the words for faults before it only the number is a place
+            launch.places[number] = argument  # its index is 1 lower: the status buffer before it has no word
         launch.is_written = False
 
     def submit(self, launches: Sequence[Launch]) -> None:
@@ -248,7 +252,7 @@ class WgpuDriver(Driver):
             self._submit(launched)
 
     def timed(self, launch: Launch) -> float:
-        """By the host's clock, with nothing else on the device: WebGPU's own is a feature that says no unit."""
+        """Return the seconds by the host's clock on an idle device: WebGPU's timestamps are optional and have no unit."""
         self.synchronize()
         start = perf_counter()
         self.submit([launch])
@@ -262,7 +266,7 @@ class WgpuDriver(Driver):
     # --------------------------------------------------------------------------------------- details
 
     def _layout(self, segments: int) -> tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]:
-        """What every kernel is given: a segment of the heap, places, the words for faults, and the other segments."""
+        """Return the binding layout of all kernels: a heap segment, the uniform, the status buffer, and the other segments."""
         if segments not in self._layouts:
             kind = wgpu.BufferBindingType
             kinds = (kind.storage, kind.uniform, *[kind.storage] * segments)
@@ -287,18 +291,18 @@ class WgpuDriver(Driver):
             self._wait()
 
     def _wait(self) -> None:
-        """Wait for what was submitted, after which wgpu frees its copies of what was written."""
+        """Wait for all submissions, after which wgpu frees its copies of written data."""
         self.device.queue.read_buffer(self._nothing, 0, _WORD)
         self._staged = 0
 
     def _copy_in_heap(self, source: At, target: At, nbytes: int) -> None:
         self.set_argument(self._copy, 0, source)
         self.set_argument(self._copy, 1, target)
-        self.set_argument(self._copy, 3, np.uint32(nbytes))  # after the words for faults
+        self.set_argument(self._copy, 3, np.uint32(nbytes))  # follows the status buffer
         self.submit([self._copy])
 
     def _ready(self, launch: Launch) -> None:
-        """Have the uniform written and the heap bound."""
+        """Prepare a launch for submission: select its pipeline, write its uniform, and create its bind group."""
         heap = self._heap
         if launch.pipeline is None:
             touched = {segment for each in launch.rooms.values() for segment in heap.segments_of(each.buffer)}
@@ -326,7 +330,7 @@ class WgpuDriver(Driver):
         encoder = self.device.create_command_encoder()
         recorded(encoder)
         commands = encoder.finish()
-        # This raises where the device is lost; submitting would end the process.
+        # This write raises an error if the device is lost; the submission would abort the process.
         self.device.queue.write_buffer(self._nothing, 0, bytes(_WORD))
         self.device.queue.submit([commands])
 
@@ -335,7 +339,7 @@ class WgpuDriver(Driver):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """wgpu's errors as rlx's."""
+        """Translate wgpu errors to rlx errors."""
         try:
             yield
         except wgpu.GPUOutOfMemoryError as error:

@@ -1,7 +1,7 @@
-"""A compiled program as files for a browser: one JSON of what to bind and to launch, and one binary of what memory holds.
+"""Export of a compiled program for browsers: one JSON with bindings and launches, and one binary with the memory's contents.
 
-The program is run once on a device that only writes down what it is asked for. So whatever a program does on a device is in the
-files, and neither this module nor the loader (`examples/browser/rlx.js`) knows what a plan is.
+The program runs once on a device that only records the driver's calls. The files therefore contain all device commands of the
+program, and neither this module nor the loader (`examples/browser/rlx.js`) depends on the format of plans.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from rlx_wgpu.backend import WgpuBackend
 __all__ = ["FORMAT", "export"]
 
 FORMAT: Final = "rlx-webgpu-1"
-"""Changed whenever a loader would have to know."""
+"""The version of the format, changed with every incompatible change."""
 
 
 def export(program: CompiledFunction[..., Any] | Executable, folder: Path | str) -> tuple[Path, Path]:
     """Write `program.json` and `program.bin`.
 
-    The JSON has `format`, `name`; `heap` and `status`, the bytes of the two buffers; `contents`, which bytes of the binary lie
-    where in the heap at the start; `inputs` and `outputs` with name, dtype, shape and place in the heap; `sources` in WGSL; and
-    `steps`, each with its source, its function, how many groups run it, and the words of its uniform. Of `status`, each of the
-    `faults` has `faultWords` words, which are as `rlx_core.codegen.gpu.faults` says.
+    The JSON has `format`, `name`; `heap` and `status`, the sizes of the two buffers in bytes; `contents`, the initial contents of
+    the heap as ranges of the binary with their heap offsets; `inputs` and `outputs` with name, dtype, shape and heap offset;
+    `sources` in WGSL; and `steps`, each with its source, its function, the number of groups, and the words of its uniform. In
+    `status`, each of the `faults` has `faultWords` words, in the format of `rlx_core.codegen.gpu.faults`.
 
     Args:
-        program: Compiled for `wgpu`, or for `wgpu:absent` where there is no device, with all sizes known and parameters bound.
-        folder: Made if it is not there.
+        program: A program compiled for `wgpu`, or for `wgpu:absent` without a device, with static sizes and bound parameters.
+        folder: The output folder, created if it does not exist.
 
     Raises:
-        ConfigError: It is compiled for another target, or sizes are unknown.
+        ConfigError: The program is compiled for another target, or has dynamic sizes.
         FormatError: A step runs on the host, an output is only a view of something, or an array has no elements.
 
     >>> export(rlx.compile(predict, params, rlx.spec("f32[1, 64]"), target="wgpu:absent"), "site")   # doctest: +SKIP
@@ -117,7 +117,7 @@ def _output(name: str, array: np.ndarray, place: int, nbytes: int) -> dict[str, 
 
 @frozen(eq=False)
 class _Memory:
-    """Bytes of the heap, or all of the buffer with the words for faults."""
+    """Bytes of the heap, or the whole status buffer."""
 
     start: int
     is_apart: bool = False
@@ -125,7 +125,7 @@ class _Memory:
 
 @define(eq=False)
 class _Launch:
-    """One step."""
+    """A launch of one kernel function."""
 
     source: int
     entry: str
@@ -140,11 +140,11 @@ class _Launch:
 
 @define(eq=False)
 class _Recorder(Driver):
-    """A driver that writes down what it is asked for.
+    """A driver that records its calls.
 
     Attributes:
-        places: Where the inputs lie, by the identity of their arrays; everything else that is written are contents.
-        outputs: What is read, in order: where it begins, and how many bytes.
+        places: Heap offset of each input, by the identity of its array; all other written data is recorded in `contents`.
+        outputs: Heap offset and number of bytes of each read, in order.
     """
 
     known: DeviceFacts
@@ -172,7 +172,7 @@ class _Recorder(Driver):
         return _Memory(0, is_apart=True)
 
     def free(self, buffer: _Memory) -> None:
-        """Nothing is used twice: what was written there is in the files."""
+        """Do nothing: memory is not reused, because its contents are part of the files."""
 
     def write(self, buffer: _Memory, offset: int, data: np.ndarray, *, waits: bool) -> None:
         place = buffer.start + offset
@@ -208,7 +208,7 @@ class _Recorder(Driver):
         if isinstance(argument, At):
             launch.places[number + 1] = argument.buffer.start + argument.offset
         elif not isinstance(argument, Whole):
-            launch.places[number] = int(argument)  # of the words for faults before it only the number is a place
+            launch.places[number] = int(argument)  # its index is 1 lower: the status buffer before it has no word
 
     def submit(self, launches: Sequence[_Launch]) -> None:
         self.steps += launches
@@ -217,4 +217,4 @@ class _Recorder(Driver):
         raise AssertionError("nothing runs, so nothing is timed")
 
     def synchronize(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no commands run."""

@@ -1,9 +1,9 @@
-"""The memory of all programs in as few WebGPU buffers as it fits in, because a launch may bind a buffer only once.
+"""A heap for the memory of all programs in as few WebGPU buffers as possible, because a launch may bind a buffer only once.
 
-The heap counts its bytes from 0 and is cut into segments, of which each is a buffer that one binding holds. All segments are of
-one size but the last, which grows by being copied into a larger one; what lies in it keeps its place. A launch is given the
-segments that its operands lie in, and in most programs that is one. Nothing is ever destroyed by hand: a buffer goes when the
-last command that names it has run, so that no command is submitted that names one that is gone.
+Heap addresses start at 0. The heap is divided into segments; each segment is one buffer of at most the size of a binding. All
+segments have the same size except the last, which grows by a copy into a larger buffer; the addresses of its contents do not
+change. A launch binds the segments of its operands, in most programs one. No buffer is destroyed explicitly: a buffer is freed
+after the last command that refers to it, so that no submitted command refers to a destroyed buffer.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rlx_core.errors import Fact, OutOfMemoryError
 __all__ = ["Heap", "Piece", "Room"]
 
 _FIRST = 4 << 20
-"""Bytes that the first segment starts with; it doubles from there."""
+"""The initial size of the first segment in bytes; it grows by doubling."""
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
 @frozen(eq=False)
 class Room:
-    """Memory of a driver: bytes of the heap, or a buffer of its own.
+    """An allocation of a driver: a range of the heap, or a separate buffer.
 
     Attributes:
-        start: The first byte in the heap.
-        nbytes: How many there are, a multiple of 4.
-        own: The buffer, for what is not in the heap.
+        start: The heap address of the first byte.
+        nbytes: The size in bytes, a multiple of 4.
+        own: The separate buffer of an allocation outside of the heap.
     """
 
     start: int
@@ -41,7 +41,7 @@ class Room:
 
 
 class Piece(NamedTuple):
-    """Bytes that lie in one buffer, and how many of those asked for come before them."""
+    """The part of a byte range that is in one buffer; `before` counts the bytes of the range that precede it."""
 
     buffer: wgpu.GPUBuffer
     start: int
@@ -50,12 +50,12 @@ class Piece(NamedTuple):
 
 
 class Heap:
-    """Bytes in segments, taken and given back.
+    """A first-fit allocator over segments.
 
     Args:
-        device: Whose.
-        segment: Bytes of a segment, a power of two.
-        most: How many segments there may be.
+        device: The device of the buffers.
+        segment: The size of a segment in bytes, a power of two.
+        most: The maximum number of segments.
         place: The device's name, for errors.
     """
 
@@ -64,13 +64,13 @@ class Heap:
         self.segment = segment
         self.nbytes = min(_FIRST, segment)
         self.buffers = [device.create_buffer(size=self.nbytes, usage=USAGE)]
-        self._gaps = [(0, self.nbytes)]  # by where they begin; no two touch
+        self._gaps = [(0, self.nbytes)]  # free ranges, sorted by address; adjacent ranges are merged
 
     def take(self, nbytes: int) -> Room:
-        """Room for some bytes, a multiple of the alignment: in the first gap that is large enough, in one segment if it can be.
+        """Allocate bytes, a multiple of the alignment: in the first gap that is large enough, within one segment if possible.
 
         Raises:
-            OutOfMemoryError: There is no such gap, and the heap may not grow.
+            OutOfMemoryError: No gap is large enough, and the heap has reached its limit.
         """
         for number, (start, size) in enumerate(self._gaps):
             first = self._fitting(start, nbytes)
@@ -82,7 +82,7 @@ class Heap:
         return self.take(nbytes)
 
     def give_back(self, room: Room) -> None:
-        """Room that nobody has any more."""
+        """Free an allocation, and merge adjacent gaps."""
         insort(self._gaps, (room.start, room.nbytes))
         merged: list[tuple[int, int]] = []
         for start, size in self._gaps:
@@ -93,11 +93,11 @@ class Heap:
         self._gaps = merged
 
     def segments_of(self, room: Room) -> range:
-        """The numbers of the segments in which room lies."""
+        """Return the numbers of the segments that contain an allocation."""
         return range(room.start // self.segment, (room.start + room.nbytes - 1) // self.segment + 1)
 
     def pieces(self, start: int, nbytes: int) -> Iterator[Piece]:
-        """Bytes of the heap as parts of its buffers, in order."""
+        """Yield the parts of a byte range of the heap in each of its buffers, in order."""
         done = 0
         while done < nbytes:
             number, offset = divmod(start + done, self.segment)
@@ -106,7 +106,7 @@ class Heap:
             done += size
 
     def _fitting(self, start: int, nbytes: int) -> int:
-        """Where bytes begin that come after `start`: in the next segment, where the rest of this one does not hold them."""
+        """Return the address for an allocation at or after `start`: the next segment, if the rest of this one is too small."""
         left = -start % self.segment
         return start if nbytes <= left or left == 0 else start + left
 
@@ -127,7 +127,7 @@ class Heap:
         self.give_back(Room(before, self.nbytes - before))
 
     def _resize(self, nbytes: int) -> None:
-        """Have so many bytes: the last segment grows, and others follow it."""
+        """Resize the heap to `nbytes`: enlarge the last segment, and append further segments."""
         last = len(self.buffers) - 1
         sizes = [min(self.segment, nbytes - first) for first in range(0, nbytes, self.segment)]
         if self.buffers[last].size < sizes[last]:

@@ -1,4 +1,4 @@
-"""What of an adapter's limits rlx asks for: those that kernels and memory depend on, each as large as the adapter has it."""
+"""The adapter limits that rlx requests: those that kernels and memory depend on, each at the adapter's maximum."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REQUESTED: Final = (
 )
 
 FEATURES: Final = ("shader-int64",)
-"""What devices are asked for where adapters have it."""
+"""The features that are requested if the adapter supports them."""
 
 LACKS: Final = frozenset(("f64", "c64", "c128"))
-"""Dtypes that WGSL has no word for."""
+"""Dtypes that WGSL does not support."""
 
 _ADDRESSES: Final = 1 << 32
-"""Bytes that kernels can count: where an operand begins is a word."""
+"""The size of the address space in bytes: addresses of operands are 32-bit words."""
 
 
 @frozen
@@ -36,12 +36,12 @@ class Limits:
     """An adapter's limits as rlx uses them.
 
     Attributes:
-        segment_nbytes: What one binding holds of the memory that programs have: a power of two.
-        segments: How many bindings a launch has for it.
-        group_size: Threads of a group.
-        groups: Groups of one launch.
-        shared_nbytes: Memory that the threads of a group share.
-        requested: What a device is asked for, by wgpu's names.
+        segment_nbytes: Bytes of program memory in one binding, a power of two.
+        segments: The maximum number of bindings for program memory in one launch.
+        group_size: The maximum number of threads in a group.
+        groups: The maximum number of groups in a launch.
+        shared_nbytes: Bytes of shared memory per group.
+        requested: The limits requested for a device, by wgpu's names.
     """
 
     segment_nbytes: int
@@ -53,16 +53,16 @@ class Limits:
 
     @property
     def memory_nbytes(self) -> int:
-        """All memory that programs have: what a launch can be given, whatever it touches."""
+        """The total memory of programs in bytes: the memory that one launch can bind, so that any launch can access all of it."""
         return self.segment_nbytes * self.segments
 
 
 def limits_of(adapter: wgpu.GPUAdapter) -> Limits:
-    """The limits of an adapter."""
+    """Return the limits of an adapter."""
     there = {name: int(adapter.limits[name]) for name in REQUESTED}
     binding = min(there["max-storage-buffer-binding-size"], there["max-buffer-size"], _ADDRESSES // 2)
     segment = 1 << binding.bit_length() - 1
-    bindings = there["max-storage-buffers-per-shader-stage"] - 1  # one is for the words for faults
+    bindings = there["max-storage-buffers-per-shader-stage"] - 1  # one binding is for the status buffer
     return Limits(
         segment_nbytes=segment,
         segments=min(bindings, _ADDRESSES // segment),

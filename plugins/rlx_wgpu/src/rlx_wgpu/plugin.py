@@ -1,4 +1,4 @@
-"""The door: what this package offers, importing nothing heavy and touching no driver."""
+"""The plugin's entry point: its contributions, without heavy imports or calls of a driver."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
-"""Where Vulkan drivers say that they are there, on Linux."""
+"""Folders in which Vulkan drivers register on Linux."""
 
 LOADERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
-"""Where the library lies that finds them."""
+"""Folders that may contain the Vulkan loader, the library that enumerates drivers."""
 
 INSTALL_WGPU = "python -m pip install wgpu"
 
 OLDEST = "0.30"
-"""The version of wgpu from which on it is what the driver was written for."""
+"""The minimum supported version of wgpu."""
 
 INSTALL = "apt-get install mesa-vulkan-drivers (other systems: the GPU's own driver and libvulkan)"
 
 
 @hookimpl
 def rlx_availability() -> str | None:
-    """What is missing as far as files tell; which adapters a driver has is asked when one is used."""
+    """Return the missing dependency as far as files show it; adapters are enumerated only when one is used."""
     if importlib.util.find_spec("wgpu") is None:
         return f"wgpu is not installed ({INSTALL_WGPU})"
     if not sys.platform.startswith("linux"):
@@ -39,13 +39,13 @@ def rlx_availability() -> str | None:
 
 
 def has_loader() -> bool:
-    """Whether the library that finds Vulkan drivers is there."""
+    """Return whether the Vulkan loader is installed."""
     own = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return any(Path(folder, "libvulkan.so.1").exists() for folder in (*LOADERS, *own) if folder)
 
 
 def has_driver() -> bool:
-    """Whether some Vulkan driver says that it is there."""
+    """Return whether a Vulkan driver is registered."""
     if any(os.environ.get(name) for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")):
         return True
     return any(next(Path(folder).glob("*.json"), None) is not None for folder in DRIVERS)

@@ -1,1 +1,1 @@
-"""The road by HIP: CuPy's build for ROCm, HIPRTC, and HIP C++; and what stands in for a GPU on it."""
+"""The HIP driver: CuPy's build for ROCm, HIPRTC and HIP C++; and the stand-in for a GPU."""

@@ -1,4 +1,4 @@
-"""Which of AMD's GPUs CuPy sees, under HIP's numbers; `HIP_VISIBLE_DEVICES` says which of them HIP sees."""
+"""Enumeration of AMD GPUs through CuPy, under HIP's numbers; `HIP_VISIBLE_DEVICES` selects the devices visible to HIP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx_rocm.plugin import INSTALL_CUPY
 __all__ = ["FEATURE", "USUAL", "Found", "found", "stand_in", "wanted"]
 
 FEATURE: Final = "hip"
-"""What devices of this road have, and those of the other have not."""
+"""The feature that distinguishes devices of the HIP driver from those of the OpenCL driver."""
 
 USUAL: Final = DeviceFacts(
     name="an AMD GPU",
@@ -32,12 +32,12 @@ USUAL: Final = DeviceFacts(
     lacks=frozenset(("c64", "c128")),
     features=frozenset((FEATURE,)),
 )
-"""What AMD's GPUs of the last years have at least; where 64 threads run in step, so do their halves."""
+"""The minimum properties of recent AMD GPUs; the two halves of a wavefront of 64 threads also run in lockstep."""
 
 
 @frozen(eq=False)
 class Found:
-    """A GPU, and what rlx has to know of it."""
+    """A GPU and its properties."""
 
     number: int
     architecture: str
@@ -45,10 +45,10 @@ class Found:
 
 
 def wanted(name: str) -> Sequence[Device]:
-    """The devices in whose name a text is, in HIP's order.
+    """Return the devices whose name or architecture contains `name`, in HIP's order.
 
     Raises:
-        DeviceUnavailableError: There is no CuPy, driver or device, or none of that name.
+        DeviceUnavailableError: CuPy, a driver or a device is missing, or no device has that name.
     """
     every = found()
     chosen = [each for each in every if name in f"{each.facts.name} {each.architecture}".lower()]
@@ -60,10 +60,10 @@ def wanted(name: str) -> Sequence[Device]:
 
 @cache
 def stand_in() -> Device:
-    """This machine's processor, which runs HIP compiled as C++.
+    """Return the host CPU as a device that runs HIP compiled as C++.
 
     Raises:
-        DeviceUnavailableError: There is no C++ compiler.
+        DeviceUnavailableError: No C++ compiler is installed.
     """
     from rlx_core.testing.shim.dialects import HIP_DIALECT
     from rlx_core.testing.shim.driver import stand_in as made
@@ -73,10 +73,10 @@ def stand_in() -> Device:
 
 @cache
 def found() -> tuple[Found, ...]:
-    """All devices that HIP has.
+    """Return all HIP devices.
 
     Raises:
-        DeviceUnavailableError: There is no CuPy, it is built on CUDA, or there is no device.
+        DeviceUnavailableError: CuPy is missing or built for CUDA, or HIP has no device.
     """
     cupy = imported("cupy", "rocm", install=INSTALL_CUPY, needs=("cuda",))
     runtime = cupy.cuda.runtime
@@ -104,7 +104,7 @@ _devices: dict[tuple[int, int], Device] = {}
 
 
 def _device(number: int, each: Found) -> Device:
-    """The one object of a device under a number."""
+    """Return the cached `Device` of a GPU under a device number."""
     import cupy
 
     from rlx_rocm.hip.driver import HipDriver

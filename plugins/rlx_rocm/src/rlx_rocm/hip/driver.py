@@ -1,4 +1,4 @@
-"""One of AMD's GPUs by CuPy, with HIPRTC for a compiler."""
+"""The driver of one AMD GPU through CuPy, with HIPRTC as compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HipDriver"]
 
 
 class HipDriver(CupyDriver):
-    """A HIP device. Nothing is recorded: CuPy's documentation says that it captures no streams there."""
+    """The driver of a HIP device. It records no graphs: CuPy does not support stream capture on ROCm (CuPy documentation)."""
 
     platform = "HIP"
     kinds = (10,)

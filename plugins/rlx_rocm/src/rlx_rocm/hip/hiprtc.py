@@ -1,4 +1,4 @@
-"""HIPRTC, AMD's compiler of HIP at run time: a library of ROCm, which no wheel brings."""
+"""HIPRTC, AMD's run-time compiler for HIP: a library of ROCm that is not available as a wheel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["HIPRTC", "compiled"]
 
 
 def compiled(source: str, architecture: str, place: str = "rocm") -> bytes:
-    """A source as a code object for one architecture: `gfx942:sramecc+:xnack-`.
+    """Compile a source to a code object for one architecture, for example `gfx942:sramecc+:xnack-`.
 
     Raises:
-        KernelBuildError: HIPRTC refuses the source or the architecture.
+        KernelBuildError: HIPRTC rejects the source or the architecture.
         DeviceUnavailableError: HIPRTC is not installed.
     """
     options = (f"--gpu-architecture={architecture}", "-w", *HIP.options)
@@ -25,7 +25,7 @@ def compiled(source: str, architecture: str, place: str = "rocm") -> bytes:
 
 
 def _paths() -> Iterator[str]:
-    """Of the ROCm that an environment variable names, of the usual one, or wherever the system finds one."""
+    """Yield candidate paths: of the ROCm that an environment variable names, of `/opt/rocm`, then names on the search path."""
     for root in (os.environ.get("ROCM_PATH", ""), os.environ.get("ROCM_HOME", ""), "/opt/rocm"):
         if root:
             yield from sorted(map(str, Path(root).glob("lib/libhiprtc.so.?")), reverse=True)

@@ -1,1 +1,1 @@
-"""The road by OpenCL: PyOpenCL, any driver of it, and OpenCL C."""
+"""The OpenCL driver: PyOpenCL with any OpenCL implementation, and OpenCL C."""

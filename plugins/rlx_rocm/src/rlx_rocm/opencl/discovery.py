@@ -1,4 +1,4 @@
-"""Which OpenCL devices there are, in the order of preference: AMD's GPUs, other GPUs, and processors if they are allowed."""
+"""Enumeration of OpenCL devices in the order of preference: AMD GPUs, other GPUs, and CPUs if they are allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Found", "found", "wanted"]
 
 @frozen(eq=False)
 class Found:
-    """An OpenCL device, and what rlx has to know of it."""
+    """An OpenCL device and its properties."""
 
     device: cl.Device
     facts: DeviceFacts
@@ -31,21 +31,21 @@ class Found:
 
     @property
     def compiles(self) -> bool:
-        """Whether its compiler knows the processor: PoCL calls one newer than its LLVM `generic`, which clang refuses on x86."""
+        """True if the compiler supports the CPU: PoCL names a CPU newer than its LLVM `generic`, which clang rejects on x86."""
         version = self.device.version
         return not ("pthread-x86_64" in version and version.rstrip().endswith("-generic"))
 
     @property
     def words(self) -> str:
-        """What `rocm.device` is looked for in."""
+        """The text that `rocm.device` is matched against."""
         return f"{self.device.platform.name} {self.device.name}".lower()
 
 
 def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
-    """The devices that options allow, best first.
+    """Return the devices that the options allow, best first.
 
     Raises:
-        DeviceUnavailableError: There is no driver or no device, or those that there are have to be allowed.
+        DeviceUnavailableError: There is no driver or no device, or only devices that the options do not allow.
     """
     every = [each for each in found() if each.compiles]
     name = str(options.get("rocm.device", os.environ.get("RLX_ROCM_DEVICE", ""))).lower()
@@ -73,10 +73,10 @@ NEWER = "install a newer one: apt-get install pocl-opencl-icd"
 
 @cache
 def found() -> tuple[Found, ...]:
-    """All devices of all drivers, best first.
+    """Return all devices of all drivers, best first.
 
     Raises:
-        DeviceUnavailableError: There is no driver.
+        DeviceUnavailableError: No driver is installed.
     """
     try:
         platforms = cl.get_platforms()
@@ -90,7 +90,7 @@ _devices: dict[tuple[int, int], Device] = {}
 
 
 def _device(number: int, each: Found) -> Device:
-    """The one object of a device under a number."""
+    """Return the cached `Device` of an OpenCL device under a device number."""
     from rlx_rocm.opencl.driver import OpenClDriver  # a driver is loaded when its device is used
 
     key = (number, each.device.int_ptr)

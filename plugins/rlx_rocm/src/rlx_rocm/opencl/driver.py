@@ -1,7 +1,7 @@
-"""One OpenCL device: a context, one in-order queue, and the calls that rlx makes of them.
+"""The driver of one OpenCL device: a context and one in-order queue.
 
-Setting an argument that is a number takes PyOpenCL fifteen microseconds and submitting a launch three, so arguments are set
-once for each launch, in a kernel object of its own, and changed only where a run brings other memory.
+In PyOpenCL, setting a scalar argument takes 15 µs and submitting a launch 3 µs. Each launch therefore has a separate kernel
+object whose arguments are set once, and changed only if a run uses different memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_MEMORY: Final = frozenset(
 )
 
 _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
-"""What only some devices know; a division of f32 is within 2.5 ulp on the others."""
+"""A compiler option that not all devices support; on the others, f32 division is accurate to 2.5 ulp."""
 
 
 @frozen(eq=False)
@@ -39,8 +39,8 @@ class Launch:
     """A kernel object with its arguments.
 
     Attributes:
-        starts: Argument → its first place among the kernel's, where memory takes two: the buffer and the byte in it.
-        offsets: Argument → the byte that was set last; a run that brings another buffer mostly begins at the same one.
+        starts: Argument → the index of its first kernel argument; memory has two: the buffer and the byte offset in it.
+        offsets: Argument → the byte offset that was set last; mostly, a run with a different buffer has the same offset.
     """
 
     kernel: cl.Kernel
@@ -51,11 +51,11 @@ class Launch:
 
 
 class OpenClDriver(Driver):
-    """An OpenCL device.
+    """The driver of an OpenCL device.
 
     Attributes:
-        context, queue: PyOpenCL's own, for arrays of its own that programs are to take without a copy.
-        guard: Ends calls before Python ends.
+        context, queue: PyOpenCL's objects; PyOpenCL arrays of this context are used without a copy.
+        guard: Waits for pending calls before the interpreter exits.
     """
 
     def __init__(self, device: cl.Device, facts: DeviceFacts, number: int) -> None:
@@ -69,7 +69,7 @@ class OpenClDriver(Driver):
         is_rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = [each for each in OPENCL.options if each != _ROUNDED or is_rounded]
         self._clock: cl.CommandQueue | None = None
-        self._held: list[Any] = []  # events that keep arrays which are still being copied from
+        self._held: list[Any] = []  # events that keep the source arrays of pending copies alive
 
     @property
     def facts(self) -> DeviceFacts:
@@ -85,7 +85,7 @@ class OpenClDriver(Driver):
     @guarded
     def free(self, buffer: cl.Buffer) -> None:
         with self._translated():
-            buffer.release()  # the driver keeps it until what was submitted is done
+            buffer.release()  # the driver frees the buffer when all submitted commands are done
 
     @guarded
     def write(self, buffer: cl.Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
@@ -212,7 +212,7 @@ class OpenClDriver(Driver):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """OpenCL's errors as rlx's."""
+        """Translate OpenCL errors to rlx errors."""
         try:
             yield
         except cl.Error as error:
@@ -225,12 +225,12 @@ class OpenClDriver(Driver):
 
 
 def _flat(argument: Argument) -> tuple[Any, ...]:
-    """An argument as a kernel has it: of memory the buffer and the byte in it."""
+    """Return the kernel arguments for an argument: for memory, the buffer and the byte offset in it."""
     if isinstance(argument, At):
         return argument.buffer, np.uint64(argument.offset)
     return (argument.buffer if isinstance(argument, Whole) else argument,)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
-    """A dense array's bytes; bfloat16 has no buffer of its own."""
+    """Return the bytes of a dense array; NumPy arrays of bfloat16 do not support the buffer protocol."""
     return array.reshape(-1).view(np.uint8)

@@ -1,7 +1,7 @@
-"""The end of the process: calls of OpenCL are over before Python ends, in daemon threads too.
+"""Process exit: all OpenCL calls, including those of daemon threads, are completed before the interpreter finalises.
 
-Python ends a daemon thread when it comes back from a call that had released the interpreter. PyOpenCL is C++, through which no
-thread can be ended that way: the process aborts. PoCL's own threads work on until the queue is finished.
+At finalisation, Python terminates a daemon thread when it returns from a call that released the GIL. This cannot unwind the C++
+frames of PyOpenCL, and the process aborts. PoCL's worker threads run until the queue is finished.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PATIENCE: Final = 30.0
-"""Seconds that the end of the process waits for calls of other threads: kernels may take long, and some never end."""
+"""Seconds that process exit waits for calls of other threads: kernels may take long, and some never end."""
 
 
 class ExitGuard:
-    """Which threads are in calls of a driver; from the end of the process on, no other thread gets into one.
+    """Tracks the threads inside driver calls, and blocks new calls of other threads once the process exits.
 
     Args:
-        finish: Waits for what the driver has submitted. Referred to weakly, because a driver refers to its guard.
+        finish: Waits for all submitted commands of the driver. The reference is weak, because a driver refers to its guard.
     """
 
     def __init__(self, finish: Callable[[], None]) -> None:
@@ -40,10 +40,10 @@ class ExitGuard:
 
     def enter(self) -> None:
         me = threading.get_ident()
-        self._inside[me] = self._inside.get(me, 0) + 1  # before looking who exits, who looks the other way round
+        self._inside[me] = self._inside.get(me, 0) + 1  # before `_exiting` is read; `_at_exit`: in reverse order
         if self._exiting is not None and self._exiting != me and self._inside[me] == 1:
             del self._inside[me]
-            while True:  # Python ends without this thread, which has no frames of C++ here
+            while True:  # the interpreter exits without this thread, which has no C++ frames here
                 time.sleep(PATIENCE)
 
     def leave(self) -> None:
@@ -56,7 +56,7 @@ class ExitGuard:
 
     def _at_exit(self) -> None:
         finish = self._finish()
-        if finish is None or os.getpid() != self._pid:  # nothing was opened, or in another process
+        if finish is None or os.getpid() != self._pid:  # the driver is gone, or this is a forked process
             return
         self._exiting = threading.get_ident()
         end = time.monotonic() + PATIENCE
@@ -66,7 +66,7 @@ class ExitGuard:
 
 
 class Guarded(Protocol):
-    """A driver with a guard."""
+    """Protocol of a driver with an exit guard."""
 
     guard: ExitGuard
 
@@ -75,7 +75,7 @@ D = TypeVar("D", bound=Guarded)
 
 
 def guarded(method: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
-    """A method of a driver within its guard."""
+    """Wrap a method of a driver in calls of its guard."""
 
     @functools.wraps(method)
     def called(driver: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
