@@ -87,7 +87,7 @@ w = {n: rng.standard_normal((64, 64), np.float32) / 8 for n in "qkvo"}
 x = rng.standard_normal((2, 32, 64), np.float32)
 
 def loss(w, x):
-    y = x + nn.attention(x @ w["q"], x @ w["k"], x @ w["v"], num_heads=4, causal=True) @ w["o"]
+    y = x + nn.attention(x @ w["q"], x @ w["k"], x @ w["v"], num_heads=4, is_causal=True) @ w["o"]
     return rlx.mean(rlx.square(nn.gelu(nn.layer_norm(y, w["q"][0], w["k"][0]))))
 
 rlx.device_put(x, "rocm")

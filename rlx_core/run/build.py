@@ -41,12 +41,12 @@ def planned_program(
         guard = Guard(lir)
     locations = Locations(lir)
     compiled = code(lir, locations)
-    is_single = guard is not None
+    options = {"is_single": guard is not None, "skips_empty": not memory.is_host}
     return PlannedProgram(
         locations.plan(),
         memory,
         compiled,
-        lambda: tuple(parts_of(lir, locations, kernels, compiled, nested, is_single=is_single)),
+        lambda: tuple(parts_of(lir, locations, kernels, compiled, nested, **options)),
         guard=guard,
         lir=lir,
     )

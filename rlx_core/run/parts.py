@@ -175,12 +175,14 @@ def parts_of(
     nested: Callable[[int, str, Lir], PlannedProgram],
     *,
     is_single: bool = False,
+    skips_empty: bool = False,
 ) -> Iterator[Calls | HostPart]:
     """The parts of a program: maximal sequences of steps that its code runs, and the steps of the host between them.
 
     Args:
         nested: Makes the program of a graph inside a step, given the step's number, the attribute and the plan.
         is_single: Whether each step is a separate part.
+        skips_empty: Whether steps without elements are left out, as on devices, whose code has no calls for them.
     """
     pending: list[int] = []
 
@@ -198,7 +200,7 @@ def parts_of(
             if is_apart:
                 yield from calls()
             continue
-        if is_empty(step):
+        if skips_empty and is_empty(step):
             continue
         yield from calls()
         if step.nested:

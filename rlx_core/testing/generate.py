@@ -21,6 +21,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype, f32, f64
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.interpret import interpret
+from rlx_core.ir.mesh import OverNamedAxes
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
@@ -121,7 +122,8 @@ def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
             for s in (op.samples() if op.samples is not None else ())
             if isinstance(s, Sample) and all(t is None or t.is_static for t in s.types)
         )
-        if samples and not op.is_sampler:
+        # Collectives need the name of a mapped axis, which no generated program has.
+        if samples and not op.is_sampler and not issubclass(op, OverNamedAxes):
             found += [(op, samples)] * (2 if op.view is not None else 1)
     return tuple(found)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
+from rlx_core.ir.graph import Builder, Graph, Value, as_results, building, leaf_name
 from rlx_core.ir.rewrite import inline
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow
+from rlx_core.ops.sorting import SearchSorted
 from rlx_core.ops.structural import reshape
 from rlx_core.system.records import frozen
 from rlx_core.testing.nesting import Move, nested
@@ -134,21 +135,31 @@ def along(rng: np.random.Generator, part: Part) -> Part:
 
 
 def mapped(rng: np.random.Generator, part: Part) -> Part:
-    """Return the part over some examples, whose floats are permutations of the first's."""
+    """Return the part over some examples, whose floats are permutations of the first's, unless an op needs them in order."""
     axes = {name: 0 for name in part.graph.input_types if rng.random() < 0.7}
     if not axes:
         return part
+    ordered = in_order(part.flat)
 
-    def batch(array: np.ndarray) -> np.ndarray:
+    def batch(name: str, array: np.ndarray) -> np.ndarray:
         others = [
-            rng.permutation(array.ravel()).reshape(array.shape) if array.dtype.kind == "f" else array
+            rng.permutation(array.ravel()).reshape(array.shape)
+            if array.dtype.kind == "f" and name not in ordered
+            else array
             for _ in range(EXAMPLES - 1)
         ]
         return np.stack([array, *others])
 
-    fed = {name: batch(array) if name in axes else array for name, array in part.fed.items()}
+    fed = {name: batch(name, array) if name in axes else array for name, array in part.fed.items()}
     graph, flat = (vmap_graph(g, axes, 0, EXAMPLES) for g in (part.graph, part.flat))
     return Part(graph, flat, fed)
+
+
+def in_order(graph: Graph) -> frozenset[str]:
+    """Return the names of the inputs that are sorted, because an op's results depend on that."""
+    inputs = {value: leaf_name(value) for value in graph.inputs}
+    searched = (node.operands[0] for node in graph.nodes if isinstance(node.op, SearchSorted))
+    return frozenset(inputs[value] for value in searched if value in inputs)
 
 
 def chosen(rng: np.random.Generator, part: Part) -> list[str]:

@@ -149,7 +149,7 @@ CASES = {
         ways=2,
     ),
     "cotangents of attention of unknown length": Case(
-        of_attention(causal=True), ["f32[2, n, 96]"] * 4, may_be_none=False, few=16, ways=2
+        of_attention(is_causal=True), ["f32[2, n, 96]"] * 4, may_be_none=False, few=16, ways=2
     ),
     "cotangents of attention over unknown keys": Case(
         of_attention(), ["f32[9, 5, 96]", *["f32[9, n, 96]"] * 2, "f32[9, 5, 96]"], may_be_none=False, few=16
