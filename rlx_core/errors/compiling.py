@@ -40,8 +40,8 @@ class VerifyError(RlxError, ValueError):
     """A module breaks the rules of its stage; every fault is listed with its node and source line.
 
     Each stage has a verifier, which runs when a module is made and after each
-    pass. A fault that one of your passes introduces is reported there, with the name
-    of the pass, rather than by a wrong result later.
+    pass. A fault that one of your passes introduces is reported there, with the
+    name of the pass, rather than by a wrong result later.
 
     >>> from rlx_core.ir.module import Module
     >>> x, w = rlx.spec("f32[2, 3]"), rlx.spec("f32[3, 4]")
@@ -64,7 +64,8 @@ class MissingRuleError(RlxError, NotImplementedError):
 
     A missing gradient is never taken for zero. The hint has the method to write:
     `decompose` derives every rule at once, from the definition of the operation;
-    `vjp` defines this one. `ZERO` from a rule declares that there is no derivative.
+    `vjp` defines this one. `ZERO` from a rule declares that there is no
+    derivative.
 
     >>> from rlx_core.ops import Op, define_op, op_function
     >>> @define_op(domain="acme")
@@ -120,9 +121,10 @@ class NoKernelError(RlxError, RuntimeError):
 class LegalizeError(NoKernelError):
     """Nodes stay illegal on the target after every rewrite was tried.
 
-    For each node the target is queried for a kernel, a rewrite, a decomposition and,
-    where the configuration allows it, the host. If all of them fail, or a policy
-    forbids those that would work, the facts list the attempts for each node.
+    For each node the target is queried for a kernel, a rewrite, a decomposition
+    and, where the configuration allows it, the host. If all of them fail, or a
+    policy forbids those that would work, the facts list the attempts for each
+    node.
 
     >>> from rlx_core.ops import Op, define_op, op_function
     >>> @define_op(domain="acme")

@@ -34,8 +34,8 @@ class ConfigError(RlxError, ValueError):
 class UnknownNameError(RlxError, KeyError):
     """A name that nothing provides; the message has the nearest names that exist.
 
-    Operations, passes, attributes, inputs and parameters are looked up by name, and a
-    name that is not known is never ignored.
+    Operations, passes, attributes, inputs and parameters are looked up by name,
+    and a name that is not known is never ignored.
 
     >>> x = np.zeros(2)
     >>> rlx.softmax(x, axes=0)
@@ -46,7 +46,8 @@ class UnknownNameError(RlxError, KeyError):
     >>> rlx.softmax(x, axis=0)
     Array([0.5, 0.5])
 
-    For a plugin's name, `rlx plugins` shows whether the plugin is installed and used.
+    For a plugin's name, `rlx plugins` shows whether the plugin is installed and
+    used.
     """
 
 
@@ -71,8 +72,9 @@ class FormatError(RlxError, ValueError):
     >>> rlx.load(path).input_types
     {'x': f32[n]}
 
-    Pickles of programs hold the same bytes, and are checked alike. An object that cannot be
-    written, a function that no other process could import, is refused too.
+    Pickles of programs hold the same bytes, and are checked alike. An object that
+    cannot be written, a function that no other process could import, is refused
+    too.
 
     >>> import pickle
     >>> plus = rlx.compile(lambda x: x + 1, rlx.spec("f32[n]"))
@@ -85,9 +87,9 @@ class FormatError(RlxError, ValueError):
 class FileError(RlxError, OSError):
     """A file cannot be opened, read or written; the message has the system's reason.
 
-    The content of a file is not examined before its suffix is known and the file is
-    open. A file that is saved appears as a whole: where that fails, whatever was
-    there before is still there.
+    The content of a file is not examined before its suffix is known and the file
+    is open. A file that is saved appears as a whole: where that fails, whatever
+    was there before is still there.
 
     >>> import os, tempfile
     >>> place = tempfile.TemporaryDirectory()
@@ -108,8 +110,8 @@ class FileError(RlxError, OSError):
 class PluginError(RlxError, RuntimeError):
     """A plugin cannot be used; the message has its own cause and the command that fixes it.
 
-    A plugin that fails is disabled, and everything else continues to work. The error
-    is raised when a name that only this plugin provides is used, and has the
+    A plugin that fails is disabled, and everything else continues to work. The
+    error is raised when a name that only this plugin provides is used, and has the
     plugin's own exception as its cause.
 
     >>> from rlx_core.hooks import hookimpl

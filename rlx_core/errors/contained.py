@@ -21,8 +21,8 @@ def is_contained(error: BaseException | None) -> bool:
 class contained:
     """Raise exceptions of contributed code as a `PluginError` that names its plugin; for `with`.
 
-    Errors of rlx's own types pass unchanged, and so do exceptions of code that belongs to no plugin: a user's own op in a
-    notebook.
+    Errors of rlx's own types pass unchanged, and so do exceptions of code that
+    belongs to no plugin: a user's own op in a notebook.
 
     Args:
         kind: The kind of the record: a key of `rlx_core.contributions.KINDS`.

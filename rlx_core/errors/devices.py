@@ -30,8 +30,8 @@ class KernelBuildError(RlxError, RuntimeError):
     """A device's compiler rejected a kernel that rlx generated; the message has the step, the facts the compiler's log.
 
     This is a fault of rlx or of the driver, not of the program. The source is what
-    `rlx compile --emit` prints for that step at the device's level; with it and the
-    compiler's words the fault can be reported.
+    `rlx compile --emit` prints for that step at the device's level; with it and
+    the compiler's words the fault can be reported.
 
     >>> from rlx_core.testing.fake_device import FakeDriver
     >>> driver = FakeDriver()
@@ -67,8 +67,8 @@ class DeviceLostError(RlxError, RuntimeError):
     """A device stopped responding during its work, or belongs to another process.
 
     Its driver was reset, it was unplugged, or this process was forked after the
-    device had been used, which no driver supports. The content of its memory is lost;
-    the process and other devices remain usable.
+    device had been used, which no driver supports. The content of its memory is
+    lost; the process and other devices remain usable.
 
     >>> from rlx_core.testing.fake_device import fake_host
     >>> host = fake_host(is_lost=True)

@@ -38,7 +38,8 @@ class BindingError(RlxError, ValueError):
     """Sizes for symbols cannot be inferred, or disagree.
 
     A symbol means one size everywhere in a program. Its size is read off the
-    arrays of each call; where two arrays have different sizes for it, neither is right.
+    arrays of each call; where two arrays have different sizes for it, neither is
+    right.
 
     >>> n = rlx.spec("f32[n]")
     >>> total = rlx.compile(lambda x, y: x + y, n, n)
@@ -184,9 +185,9 @@ class DeadlockError(RlxError, RuntimeError):
         ...
     DeadlockError: deadlock: theirs is another thread's, which waits for ...
 
-    The same error is raised for a module that the interrupted program is importing, because
-    rlx did something for the first time: a call before the first signal can come
-    avoids it.
+    The same error is raised for a module that the interrupted program is
+    importing, because rlx did something for the first time: a call before the
+    first signal can come avoids it.
 
     A handler that only sets a flag interrupts nothing; the program does the
     work when it checks the flag:

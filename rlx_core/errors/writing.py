@@ -19,9 +19,9 @@ __all__ = [
 class AbsentNameError(RlxError, AttributeError):
     """A module of rlx has no such name; the message has rlx's name for it, or the reason why it is absent.
 
-    Functions of arrays are named as in the Python Array API, layers and losses are in
-    `rlx_core.nn`. For names of NumPy, JAX and PyTorch that differ or do not exist here, the
-    message has the replacement.
+    Functions of arrays are named as in the Python Array API, layers and losses are
+    in `rlx_core.nn`. For names of NumPy, JAX and PyTorch that differ or do not
+    exist here, the message has the replacement.
 
     >>> rlx.concatenate([np.zeros(2), np.ones(1)])
     Traceback (most recent call last):
@@ -38,9 +38,9 @@ class AbsentNameError(RlxError, AttributeError):
 class ShapeError(RlxError, ValueError):
     """Two shapes do not fit the operation.
 
-    An operation determines which sizes must be equal, and nothing is cropped, repeated
-    or transposed to make a program fit: a wrong shape is far more often a mistake
-    than a wish. The facts show every operand with the line that made it.
+    An operation determines which sizes must be equal, and nothing is cropped,
+    repeated or transposed to make a program fit: a wrong shape is far more often a
+    mistake than a wish. The facts show every operand with the line that made it.
 
     >>> x, w = np.ones((8, 64)), np.ones((32, 64))
     >>> rlx.matmul(x, w)
@@ -117,10 +117,10 @@ class AxisError(RlxError, ValueError):
 class AxisNameError(RlxError, NameError):
     """A function uses an axis by a name that no enclosing `rlx.vmap` defines, or the name cannot be used.
 
-    `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped axis.
-    They refer to it by the name in `rlx.vmap(axis_name=...)`, and a name
-    of no axis is never ignored. One name refers to one axis: an inner
-    `vmap` takes another name than the enclosing ones.
+    `rlx.psum`, `rlx.axis_index` and the like combine the examples of a mapped
+    axis. They refer to it by the name in `rlx.vmap(axis_name=...)`, and a name of
+    no axis is never ignored. One name refers to one axis: an inner `vmap` takes
+    another name than the enclosing ones.
 
     >>> x = np.float32([1, 2, 5])
     >>> rlx.vmap(lambda a: a / rlx.psum(a, "batch"), axis_name="examples")(x)
@@ -214,7 +214,7 @@ class TraceError(RlxError, TypeError):
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
     Array(2., dtype=float32)
 
-    Code that depends on Python values alone (a layer count, a flag) may use `if`. The
-    hint depends on the operation: `np.concatenate` is `rlx.concat` inside a program. A
-    value that is kept after its trace has leaked: return it instead.
+    Code that depends on Python values alone (a layer count, a flag) may use `if`.
+    The hint depends on the operation: `np.concatenate` is `rlx.concat` inside a
+    program. A value that is kept after its trace has leaked: return it instead.
     """
