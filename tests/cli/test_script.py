@@ -15,8 +15,8 @@ WITHOUT = """
 import importlib.util, sys
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name in {missing} else find_spec(name, package)
-from rlx_core.cli.script import main
-sys.exit(main())
+from rlx_core.cli import run
+sys.exit(run())
 """
 
 
