@@ -31,7 +31,7 @@ class Item:
     """One item while its code is emitted.
 
     Attributes:
-        a, source, c: Start addresses of the batch entry's A, B and C.
+        a, source, c: Start addresses of the batch entry's A, B and C; for a load, its table in place of B.
         packed: Packed panels: of all of B, or of this item.
         packed_rows: Rows of A in scratch memory.
         sums: Address of partial sums, if they are not in C.

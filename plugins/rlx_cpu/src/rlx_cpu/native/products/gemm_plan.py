@@ -1,6 +1,7 @@
 """Decisions of a product before code generation: in-place or packed operands, scratch memory, and the number of parts.
 
-B is packed when it is bound; else by all threads together before the product if several items read it, by each thread for
+B is packed when it is bound; it is packed by each thread for itself when it is computed by a load, so that the whole of it is
+never in memory; else by all threads together before the product if several items read it, by each thread for
 itself if batches are many, and read in place otherwise. A is read in place if its elements along k are contiguous and already
 words; rows that must only be converted to words (f16, for example) are copied, and a transposed A is packed by tiles.
 """
@@ -187,6 +188,8 @@ class ProductPlan:
     def packs_panels(self) -> bool:
         """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        if p.load is not None:
+            return True
         if self.is_bound or self.packs_once:
             return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
@@ -229,6 +232,8 @@ class ProductPlan:
         if self.sources is not None:
             return self.sources.panels
         p = self.product
+        if p.load is not None:
+            return "packed"
         if self.packs_once:
             return "held"
         if not self.packs_panels:

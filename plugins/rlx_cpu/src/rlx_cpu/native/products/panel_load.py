@@ -1,0 +1,93 @@
+"""Panels of an operand that a load computes: the kernel of the load's loop, called for one panel at a time.
+
+A panel has all rows of the matrix and the columns of one tile, as words that the inner loop reads front to back. It is in the
+scratch memory of the thread that multiplies it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rlx_core.system.records import frozen
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import POINTER
+from rlx_cpu.native.llvm.simd import index, offset, pointer_at
+from rlx_cpu.native.loops.printer import LlvmPrinter
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+
+__all__ = ["PanelLoad"]
+
+FIRST_SOURCE = 1
+"""The operand of the product that is the first array of the load."""
+
+
+@frozen(eq=False)
+class Panels:
+    """Panels of one width, side by side.
+
+    Attributes:
+        first, end: Numbers of the first panel and of the one after the last.
+        function: Computes panel `first + i` of them when it is called for part `i` of `end - first`.
+    """
+
+    first: int
+    end: int
+    function: ir.Function
+
+
+@frozen(eq=False)
+class PanelLoad:
+    """The functions that compute the panels of a product's operand B.
+
+    Attributes:
+        groups: Panels by their width; the last panel is a group of its own if the matrix ends inside its last vector.
+        sources: Number of arrays that are read.
+    """
+
+    groups: tuple[Panels, ...]
+    sources: int
+
+    @classmethod
+    def of(cls, plan: ProductPlan, module: ir.Module, name: str) -> PanelLoad:
+        """Add the functions of the panels of a plan to the module; their names start with `name`."""
+        load, panels, lanes = plan.product.load, plan.blocks.panels, plan.words.simd.lanes
+        assert load is not None, "the operand is a load"
+        full = panels.pieces if plan.product.n % lanes == 0 else panels.pieces - 1
+        cuts = sorted({0, min(panels.many, full), full, panels.pieces})
+        printer, groups = LlvmPrinter(module, plan.isa), []
+        for first, end in pairwise(cuts):
+            column, pitch = panels.start(first) * lanes, panels.size_of(first) * lanes
+            width = min(pitch, plan.product.n - column)
+            alignment = plan.vector_nbytes
+            kernel = load.panels(column, end - first, width, pitch=pitch, alignment=alignment)
+            function = printer.print_parts(kernel, f"{name}.load{first}", end - first)
+            groups.append(Panels(first, end, function))
+        return cls(tuple(groups), len(load.places))
+
+    def table(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
+        """Return the addresses of the arrays in stack memory, for `emit`, from those of the product's operands."""
+        table = b.alloca(POINTER, size=self.sources + 1)
+        for source in range(self.sources):
+            b.store(pointer_at(b, buffers, FIRST_SOURCE + source), offset(b, table, 8 * source), align=8)
+        return table
+
+    def emit(self, b: ir.IRBuilder, panel: ir.LlvmValue, table: ir.LlvmValue, place: ir.LlvmValue) -> None:
+        """Compute a panel into the memory at `place`, from the arrays in a table."""
+        b.store(place, offset(b, table, 8 * self.sources), align=8)
+        self._among(b, self.groups, panel, table)
+
+    def _among(self, b: ir.IRBuilder, groups: tuple[Panels, ...], panel: ir.LlvmValue, table: ir.LlvmValue) -> None:
+        """Call the function of the group that a panel is in."""
+        group, *others = groups
+        if not others:
+            self._call(b, group, panel, table)
+            return
+        with b.if_else(b.icmp_signed("<", panel, index(group.end))) as (inside, after):
+            with inside:
+                self._call(b, group, panel, table)
+            with after:
+                self._among(b, tuple(others), panel, table)
+
+    def _call(self, b: ir.IRBuilder, group: Panels, panel: ir.LlvmValue, table: ir.LlvmValue) -> None:
+        number = b.sub(panel, index(group.first)) if group.first else panel
+        b.call(group.function, [table, number, index(group.end - group.first)])
