@@ -17,15 +17,14 @@ from attrs import evolve
 from rlx_core.codegen.epilogue import expression
 from rlx_core.codegen.formula import Formula, formula_of
 from rlx_core.codegen.interpret import run_kernel
-from rlx_core.codegen.layout import simplified, whole_kernel
-from rlx_core.codegen.loops import Apply, Bound, Index, Kernel, Load, Scalar, Store
+from rlx_core.codegen.layout import simplified, whole_kernel, with_axes_ordered, with_axis_divided, with_axis_range
+from rlx_core.codegen.loops import Apply, Bound, Kernel
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.verify import check_kernel
-from rlx_core.ir.dtypes import DType, i64
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.ops.arithmetic import add
 from rlx_core.system.records import frozen
 
 __all__ = ["OperandLoad", "reason_against_load"]
@@ -78,50 +77,45 @@ class OperandLoad:
         extents = tuple(n.__index__() for n in self.formula.extents)
         return whole_kernel(self.formula, self.places, [Place.dense(TensorType(self.dtype, extents))])
 
-    def panels(self, first: int, count: int, width: int, *, pitch: int, alignment: int) -> Kernel:
-        """Return the kernel that computes `count` panels of `width` columns from column `first` on, each in the same memory.
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Numbers of rows, ascending, that divide all rows into parts of which each is a range of the axes of rows."""
+        found: set[int] = set()
+        inner = 1
+        for size in reversed([n.__index__() for n in self.formula.extents[:-1]]):
+            found.update(inner * n for n in range(1, size + 1) if size % n == 0)
+            inner *= size
+        return tuple(sorted(found))
 
-        The first axis counts the panels, unless there is one panel. A panel has all rows of the matrix.
+    def panels(self, first: int, count: int, width: int, depth: int, *, pitch: int, alignment: int) -> Kernel:
+        """Return the kernel that computes parts of `count` panels of `width` columns from column `first` on.
+
+        All parts are in the same memory, one after the other. The first axes count the panels, and the parts of each.
 
         Args:
+            depth: Rows of a part: one of `depths`.
             pitch: Columns from a row of a panel to the next, of which `width` are written.
             alignment: Bytes of which the start of a panel is a multiple.
         """
-        whole = self.kernel()
-        last, itemsize = len(whole.extents) - 1, self.dtype.accumulator.itemsize
-        values: list[Scalar] = []
-        numbers: list[int] = []  # of the whole kernel's values among those of the panels
-        for value in whole.values:
-            if isinstance(value, Load):
-                step = value.strides[last]
-                dynamic = tuple((numbers[v], by) for v, by in value.dynamic)
-                value = evolve(
-                    value,
-                    strides=(width * step, *value.strides),
-                    offset=value.offset + first * step,
-                    dynamic=dynamic,
-                )
-            elif isinstance(value, Index) and value.axis == last:
-                values.append(Index(i64, 0, value.offset + first * value.scale, width * value.scale))
-                values.append(Index(i64, last + 1, 0, value.scale))
-                value = Apply(i64, add.op(), (len(values) - 2, len(values) - 1))
-            elif isinstance(value, Index):
-                value = evolve(value, axis=value.axis + 1)
-            elif isinstance(value, Apply):
-                value = evolve(value, args=tuple(numbers[a] for a in value.args))
-            elif isinstance(value, Bound):
-                value = evolve(value, arg=numbers[value.arg])
-            values.append(value)
-            numbers.append(len(values) - 1)
-        extents = (count, *whole.extents[:-1], width)
-        lengths = list(accumulate(reversed(whole.extents[:-1]), mul, initial=1))
-        by_row = [n * pitch * itemsize for n in reversed(lengths[:-1])]
-        (stored,) = whole.stores
-        apart = Store(stored.buffer, numbers[stored.value], (whole.extents[0] * by_row[0], *by_row, itemsize))
-        *operands, result = whole.buffers
+        kernel, inner = self.kernel(), 1
+        itemsize = self.dtype.accumulator.itemsize
+        for axis in reversed(range(len(kernel.extents) - 1)):
+            size = kernel.extents[axis]
+            if inner * size > depth:
+                kernel = with_axis_divided(kernel, axis, depth // inner) if inner < depth < inner * size else kernel
+                break
+            inner *= size
+        columns = len(kernel.extents) - 1
+        kernel = with_axis_divided(with_axis_range(kernel, columns, first, count * width), columns, width)
+        kernel = with_axes_ordered(kernel, (columns, *range(columns), columns + 1))
+        rows = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[::-1]  # between neighbours on each axis
+        (stored,) = kernel.stores
+        apart = evolve(stored, strides=(*(n * pitch * itemsize for n in rows), itemsize), offset=0)
+        *operands, result = kernel.buffers
         buffers = (*operands, evolve(result, dtype=self.dtype.accumulator, alignment=alignment))
-        panels = check_kernel(Kernel(whole.name, extents, len(extents), buffers, tuple(values), (apart,)))
-        return simplified(evolve(panels, stores=(evolve(apart, strides=(0, *apart.strides[1:])),)))
+        kernel = check_kernel(evolve(kernel, buffers=buffers, stores=(apart,)))
+        together = tuple(0 if n >= depth else by for n, by in zip(rows, apart.strides, strict=False))
+        return simplified(evolve(kernel, stores=(evolve(apart, strides=(*together, itemsize)),)))
 
     def run(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the matrix, computed with NumPy from one-dimensional `uint8` arrays that start at the first elements."""

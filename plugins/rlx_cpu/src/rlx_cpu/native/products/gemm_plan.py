@@ -13,20 +13,20 @@ from typing import Final, Literal
 
 from rlx_core.codegen.cuts import Cut
 from rlx_core.codegen.product import Axes, MatrixProduct
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, chains_of, depth_of, tiles_of
 
 __all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
 
-Panels = Literal["ahead", "held", "shared", "packed", "direct"]
+Panels = Literal["ahead", "held", "shared", "packed", "loaded", "direct"]
 """The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
-thread for itself, or not packed."""
+thread for itself, computed by a load a block of K at a time, or not packed."""
 
 AT_HAND: Final = ("ahead", "held", "shared")
 """Cases in which panels of all of B are packed before any item is started."""
@@ -180,7 +180,7 @@ class ProductPlan:
     def is_outer(self) -> bool:
         """Whether the function around the inner loops does next to nothing itself: it packs nothing, and no loop is short."""
         tiles = self.blocks
-        if self.given is not None or self.panels == "packed" or self.owns_rows:
+        if self.given is not None or self.panels in ("packed", "loaded") or self.owns_rows:
             return False
         return min(tiles.rows.sizes) * min(tiles.panels.sizes) * min(self.k, tiles.depth) >= LONG_TILE
 
@@ -211,11 +211,31 @@ class ProductPlan:
 
     @property
     def blocks(self) -> Blocks:
+        found, depth = self._blocks, self.load_depth
+        return found if depth is None else evolve(found, depth=depth)
+
+    @property
+    def _blocks(self) -> Blocks:
         p = self.product
         return self.given or blocks(
             p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
+
+    @property
+    def load_depth(self) -> int | None:
+        """Steps along K of a panel that a load computes at a time; `None` without a load, and if it computes all of them.
+
+        It computes all of them if several items read a panel, or if the block would change the order of summation.
+        """
+        if self.product.load is None or self.given is not None:
+            return None
+        found = self._blocks
+        has_chains = chains_of(found.rows.size, found.panels.start(found.panels.pieces)) > 1
+        if has_chains or found.row_items > 1:
+            return None
+        most = self.sizes.load_nbytes // (found.panels.size * self.words.nbytes)
+        return max((d for d in self.product.load.depths if d <= most and d % UNROLL == 0), default=None)
 
     @property
     def splits_depth(self) -> bool:
@@ -233,7 +253,7 @@ class ProductPlan:
             return self.sources.panels
         p = self.product
         if p.load is not None:
-            return "packed"
+            return "packed" if self.load_depth is None else "loaded"
         if self.packs_once:
             return "held"
         if not self.packs_panels:
@@ -302,7 +322,9 @@ class ProductPlan:
 
     @property
     def own_panels(self) -> int:
-        """Bytes of a thread's own packed panels: the widest group, over all of K."""
+        """Bytes of a thread's own panels: the widest group, over all of K, or a block of the widest panel."""
+        if self.panels == "loaded":
+            return aligned(self.blocks.panels.size * self.words.nbytes * self.blocks.depth)
         if self.panels != "packed":
             return 0
         return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)

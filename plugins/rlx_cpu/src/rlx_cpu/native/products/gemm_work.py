@@ -120,7 +120,7 @@ class Work:
     def pack_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, source: ir.LlvmValue, place: ir.LlvmValue) -> None:
         """Pack a panel of the matrix at `source`, over all of K, or compute it from the arrays in the table there."""
         if self.load is not None:
-            self.load.emit(b, panel, source, place)
+            self.load.emit(b, panel, index(0), source, place)
             return
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
         strides = p.b.by_row, p.b.by_column

@@ -1,7 +1,7 @@
 """Panels of an operand that a load computes: the kernel of the load's loop, called for one panel at a time.
 
-A panel has all rows of the matrix and the columns of one tile, as words that the inner loop reads front to back. It is in the
-scratch memory of the thread that multiplies it.
+A panel has the columns of one tile, as words that the inner loop reads front to back. A block of its rows that fits into L1, or
+all of them, is in the scratch memory of the thread that multiplies it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise
 from rlx_core.system.records import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER
-from rlx_cpu.native.llvm.simd import index, offset, pointer_at
+from rlx_cpu.native.llvm.simd import index, offset, pointer_at, times
 from rlx_cpu.native.loops.printer import LlvmPrinter
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 
@@ -27,7 +27,7 @@ class Panels:
 
     Attributes:
         first, end: Numbers of the first panel and of the one after the last.
-        function: Computes panel `first + i` of them when it is called for part `i` of `end - first`.
+        function: Computes block `j` of panel `first + i` when it is called for part `i·blocks + j` of all.
     """
 
     first: int
@@ -42,10 +42,14 @@ class PanelLoad:
     Attributes:
         groups: Panels by their width; the last panel is a group of its own if the matrix ends inside its last vector.
         sources: Number of arrays that are read.
+        depth: Rows of a block.
+        blocks: Blocks of a panel.
     """
 
     groups: tuple[Panels, ...]
     sources: int
+    depth: int
+    blocks: int
 
     @classmethod
     def of(cls, plan: ProductPlan, module: ir.Module, name: str) -> PanelLoad:
@@ -54,15 +58,16 @@ class PanelLoad:
         assert load is not None, "the operand is a load"
         full = panels.pieces if plan.product.n % lanes == 0 else panels.pieces - 1
         cuts = sorted({0, min(panels.many, full), full, panels.pieces})
-        printer, groups = LlvmPrinter(module, plan.isa), []
+        printer, groups = LlvmPrinter(module, plan.isa), list[Panels]()
+        depth = plan.load_depth or plan.product.k
+        blocks = plan.product.k // depth
         for first, end in pairwise(cuts):
             column, pitch = panels.start(first) * lanes, panels.size_of(first) * lanes
             width = min(pitch, plan.product.n - column)
-            alignment = plan.vector_nbytes
-            kernel = load.panels(column, end - first, width, pitch=pitch, alignment=alignment)
-            function = printer.print_parts(kernel, f"{name}.load{first}", end - first)
+            kernel = load.panels(column, end - first, width, depth, pitch=pitch, alignment=plan.vector_nbytes)
+            function = printer.print_parts(kernel, f"{name}.load{first}", (end - first) * blocks)
             groups.append(Panels(first, end, function))
-        return cls(tuple(groups), len(load.places))
+        return cls(tuple(groups), len(load.places), depth, blocks)
 
     def table(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
         """Return the addresses of the arrays in stack memory, for `emit`, from those of the product's operands."""
@@ -71,23 +76,34 @@ class PanelLoad:
             b.store(pointer_at(b, buffers, FIRST_SOURCE + source), offset(b, table, 8 * source), align=8)
         return table
 
-    def emit(self, b: ir.IRBuilder, panel: ir.LlvmValue, table: ir.LlvmValue, place: ir.LlvmValue) -> None:
-        """Compute a panel into the memory at `place`, from the arrays in a table."""
+    def emit(
+        self, b: ir.IRBuilder, panel: ir.LlvmValue, row: ir.LlvmValue, table: ir.LlvmValue, place: ir.LlvmValue
+    ) -> None:
+        """Compute the block of a panel that begins with a row into the memory at `place`, from the arrays in a table."""
         b.store(place, offset(b, table, 8 * self.sources), align=8)
-        self._among(b, self.groups, panel, table)
+        self._among(b, self.groups, panel, b.udiv(row, index(self.depth)), table)
 
-    def _among(self, b: ir.IRBuilder, groups: tuple[Panels, ...], panel: ir.LlvmValue, table: ir.LlvmValue) -> None:
+    def _among(
+        self,
+        b: ir.IRBuilder,
+        groups: tuple[Panels, ...],
+        panel: ir.LlvmValue,
+        block: ir.LlvmValue,
+        table: ir.LlvmValue,
+    ) -> None:
         """Call the function of the group that a panel is in."""
         group, *others = groups
         if not others:
-            self._call(b, group, panel, table)
+            self._call(b, group, panel, block, table)
             return
         with b.if_else(b.icmp_signed("<", panel, index(group.end))) as (inside, after):
             with inside:
-                self._call(b, group, panel, table)
+                self._call(b, group, panel, block, table)
             with after:
-                self._among(b, tuple(others), panel, table)
+                self._among(b, tuple(others), panel, block, table)
 
-    def _call(self, b: ir.IRBuilder, group: Panels, panel: ir.LlvmValue, table: ir.LlvmValue) -> None:
-        number = b.sub(panel, index(group.first)) if group.first else panel
-        b.call(group.function, [table, number, index(group.end - group.first)])
+    def _call(
+        self, b: ir.IRBuilder, group: Panels, panel: ir.LlvmValue, block: ir.LlvmValue, table: ir.LlvmValue
+    ) -> None:
+        number = b.add(times(b, b.sub(panel, index(group.first)), self.blocks), block)
+        b.call(group.function, [table, number, index((group.end - group.first) * self.blocks)])
