@@ -23,6 +23,7 @@ __all__ = [
     "axes_of",
     "extents_of",
     "kernel_of",
+    "merged",
     "simplified",
     "whole_kernel",
     "with_axes_ordered",
@@ -283,3 +284,19 @@ def renumbered(value: Scalar, numbers: Sequence[int]) -> Scalar:
     if isinstance(value, Bound | Reduce):
         return evolve(value, arg=numbers[value.arg])
     return value
+
+
+def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Axes of tensors that are walked through together, without those of size 1, neighbours made one where all strides allow it.
+
+    >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
+    ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
+    """
+    found: list[tuple[int, ...]] = []
+    for size, *steps in zip(shape, *strides, strict=False):
+        if size == 1:
+            continue
+        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
+            size *= found.pop()[0]
+        found.append((size, *steps))
+    return found

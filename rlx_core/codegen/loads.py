@@ -6,7 +6,7 @@ columns that it needs next, into a register, a tile or a panel; nowhere is the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -15,19 +15,60 @@ import numpy as np
 from attrs import evolve
 
 from rlx_core.codegen.epilogue import expression
-from rlx_core.codegen.formula import Formula, formula_of
+from rlx_core.codegen.formula import Affine, Formula, Read, formula_of
 from rlx_core.codegen.interpret import run_kernel
-from rlx_core.codegen.layout import simplified, whole_kernel, with_axes_ordered, with_axis_divided, with_axis_range
-from rlx_core.codegen.loops import Apply, Bound, Kernel
+from rlx_core.codegen.layout import (
+    merged,
+    simplified,
+    whole_kernel,
+    with_axes_ordered,
+    with_axis_divided,
+    with_axis_range,
+)
+from rlx_core.codegen.loops import Apply, Bound, Kernel, Load, Scalar
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.verify import check_kernel
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
+from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import frozen
 
-__all__ = ["OperandLoad", "reason_against_load"]
+__all__ = ["OperandLoad", "SourceRows", "reason_against_load"]
+
+
+@frozen
+class SourceRows:
+    """An array of a load as a matrix whose columns are those of the load.
+
+    Attributes:
+        rows: Number of rows.
+        strides: Bytes from a row to the next, and from a column to the next.
+        by_axis: For each axis of the array the bytes between neighbours in a matrix of one column; 0 for the axis of columns.
+        axis: The axis of columns.
+    """
+
+    rows: int
+    strides: tuple[int, int]
+    by_axis: tuple[int, ...]
+    axis: int
+
+    def place(self, place: Place, pitch: int) -> Place:
+        """Return the layout inside of a panel of `pitch` columns."""
+        strides = [by * pitch for by in self.by_axis]
+        strides[self.axis] = place.type.dtype.itemsize
+        return evolve(place, strides=tuple(strides))
+
+
+def between_panels(value: Scalar, sources: Mapping[int, SourceRows], first: int, pitch: int) -> Scalar:
+    """Return a load of a packed array with the stride from a panel to the next; the first axis counts panels."""
+    rows = sources.get(value.buffer) if isinstance(value, Load) else None
+    if rows is None or not isinstance(value, Load):
+        return value
+    before = first * (rows.rows - 1) * value.dtype.itemsize  # the columns in front are counted already, one row of them
+    by_panel = rows.rows * pitch * value.dtype.itemsize
+    return evolve(value, offset=value.offset + before, strides=(by_panel, *value.strides[1:]))
 
 
 @frozen
@@ -74,8 +115,13 @@ class OperandLoad:
 
     def kernel(self) -> Kernel:
         """The kernel that computes the whole matrix, dense."""
+        return self._kernel({})
+
+    def _kernel(self, instead: Mapping[int, Place]) -> Kernel:
+        """The same with other layouts of some arrays."""
         extents = tuple(n.__index__() for n in self.formula.extents)
-        return whole_kernel(self.formula, self.places, [Place.dense(TensorType(self.dtype, extents))])
+        places = [instead.get(i, place) for i, place in enumerate(self.places)]
+        return whole_kernel(self.formula, places, [Place.dense(TensorType(self.dtype, extents))])
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -87,17 +133,50 @@ class OperandLoad:
             inner *= size
         return tuple(sorted(found))
 
-    def panels(self, first: int, count: int, width: int, depth: int, *, pitch: int, alignment: int) -> Kernel:
+    def source_rows(self, number: int) -> SourceRows | None:
+        """Return an array as a matrix with the columns of the load; `None` if it is none, or varies from run to run."""
+        place, columns = self.places[number], len(self.formula.extents) - 1
+        reads = [t for t in self.formula.terms if isinstance(t, Read) and t.operand == number]
+        if not place.is_bound or place.literal is not None or not place.is_dense or any(r.dynamic for r in reads):
+            return None
+        axes = range(place.type.rank)
+        along = [a for a in axes if all(r.place[a] == Affine(columns) for r in reads)]
+        others = [a for a in axes if a not in along]
+        if len(along) != 1 or any(axis == columns for r in reads for a in others for axis, _ in r.place[a].terms):
+            return None
+        shape = place.type.static_shape
+        rows = merged([shape[a] for a in others], [place.strides[a] for a in others])
+        if len(rows) > 1 or shape[along[0]] != self.shape[1]:
+            return None
+        ((count, by_row),) = rows or [(1, 0)]
+        between = dense_strides(TensorType(place.type.dtype, (*(shape[a] for a in others), 1)))
+        by_axis = dict(zip(others, between, strict=False)) | {along[0]: 0}
+        return SourceRows(count, (by_row, place.strides[along[0]]), tuple(by_axis[a] for a in axes), along[0])
+
+    def panels(
+        self,
+        first: int,
+        count: int,
+        width: int,
+        depth: int,
+        *,
+        pitch: int,
+        alignment: int,
+        packed: Collection[int] = (),
+    ) -> Kernel:
         """Return the kernel that computes parts of `count` panels of `width` columns from column `first` on.
 
         All parts are in the same memory, one after the other. The first axes count the panels, and the parts of each.
 
         Args:
             depth: Rows of a part: one of `depths`.
+            packed: Numbers of the arrays that are rearranged: the rows of each panel of `pitch` columns one after the other, and
+                the panels one after the other. Each has `source_rows`.
             pitch: Columns from a row of a panel to the next, of which `width` are written.
             alignment: Bytes of which the start of a panel is a multiple.
         """
-        kernel, inner = self.kernel(), 1
+        sources = {i: rows for i in packed if (rows := self.source_rows(i)) is not None}
+        kernel, inner = self._kernel({i: rows.place(self.places[i], pitch) for i, rows in sources.items()}), 1
         itemsize = self.dtype.accumulator.itemsize
         for axis in reversed(range(len(kernel.extents) - 1)):
             size = kernel.extents[axis]
@@ -108,6 +187,7 @@ class OperandLoad:
         columns = len(kernel.extents) - 1
         kernel = with_axis_divided(with_axis_range(kernel, columns, first, count * width), columns, width)
         kernel = with_axes_ordered(kernel, (columns, *range(columns), columns + 1))
+        kernel = evolve(kernel, values=tuple(between_panels(v, sources, first, pitch) for v in kernel.values))
         rows = list(accumulate(reversed(kernel.extents[1:-1]), mul, initial=1))[::-1]  # between neighbours on each axis
         (stored,) = kernel.stores
         apart = evolve(stored, strides=(*(n * pitch * itemsize for n in rows), itemsize), offset=0)

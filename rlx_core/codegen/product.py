@@ -16,13 +16,14 @@ from typing import cast
 
 import numpy as np
 
+from rlx_core.codegen.layout import merged
 from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "merged", "sizes_of"]
+__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "sizes_of"]
 
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
@@ -226,22 +227,6 @@ class MatrixProduct:
 def sizes_of(place: Place) -> tuple[int, ...]:
     """The sizes of a tensor's axes: expressions stand where they are unknown."""
     return cast("tuple[int, ...]", place.type.shape)
-
-
-def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
-    """Axes of tensors that are walked through together, without those of size 1, neighbours made one where all strides allow it.
-
-    >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
-    ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
-    """
-    found: list[tuple[int, ...]] = []
-    for size, *steps in zip(shape, *strides, strict=False):
-        if size == 1:
-            continue
-        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
-            size *= found.pop()[0]
-        found.append((size, *steps))
-    return found
 
 
 def is_uneven(axes: Sequence[tuple[int, int]]) -> bool:

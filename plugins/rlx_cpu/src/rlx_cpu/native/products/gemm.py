@@ -132,5 +132,7 @@ def emit_loaded_product(
     product = MatrixProduct.of_load(a, load, layout.results[0])
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, is_bound=False, is_held=False, keeps_result=keeps_result)
-    panels = PanelLoad.of(plan, module, name) if product.m and product.n and product.entries and product.k else None
+    buffers = len(layout.operands) + len(layout.results)
+    is_empty = not (product.m and product.n and product.entries and product.k)
+    panels = None if is_empty else PanelLoad.of(plan, module, name, buffers)
     return GemmEmitter(plan, layout, name, epilogue, panels).emit()

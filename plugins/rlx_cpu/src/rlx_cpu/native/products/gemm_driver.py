@@ -65,6 +65,8 @@ class GemmEmitter:
         held: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
+        elif self.load is not None:
+            packs = self.load.packs
         elif plan.panels == "held":
             held = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(

@@ -189,7 +189,7 @@ class ProductPlan:
         """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
         if p.load is not None:
-            return True
+            return p.k > 0
         if self.is_bound or self.packs_once:
             return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
@@ -252,7 +252,7 @@ class ProductPlan:
         if self.sources is not None:
             return self.sources.panels
         p = self.product
-        if p.load is not None:
+        if p.load is not None and p.k:
             return "packed" if self.load_depth is None else "loaded"
         if self.packs_once:
             return "held"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from rlx_core.system.records import frozen
+from rlx_cpu.native.contract import OperandView, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER
 from rlx_cpu.native.llvm.simd import index, offset, pointer_at, times
@@ -44,16 +45,24 @@ class PanelLoad:
         sources: Number of arrays that are read.
         depth: Rows of a block.
         blocks: Blocks of a panel.
+        packs: The arrays that are rearranged into panels when they are bound; the load reads nothing else of them.
+        first_pack: Position of the first of them among the buffers.
     """
 
     groups: tuple[Panels, ...]
     sources: int
     depth: int
     blocks: int
+    packs: tuple[Pack, ...]
+    first_pack: int
 
     @classmethod
-    def of(cls, plan: ProductPlan, module: ir.Module, name: str) -> PanelLoad:
-        """Add the functions of the panels of a plan to the module; their names start with `name`."""
+    def of(cls, plan: ProductPlan, module: ir.Module, name: str, buffers: int) -> PanelLoad:
+        """Add the functions of the panels of a plan to the module; their names start with `name`.
+
+        Args:
+            buffers: Number of the product's operands and results.
+        """
         load, panels, lanes = plan.product.load, plan.blocks.panels, plan.words.simd.lanes
         assert load is not None, "the operand is a load"
         full = panels.pieces if plan.product.n % lanes == 0 else panels.pieces - 1
@@ -61,19 +70,29 @@ class PanelLoad:
         printer, groups = LlvmPrinter(module, plan.isa), list[Panels]()
         depth = plan.load_depth or plan.product.k
         blocks = plan.product.k // depth
+        rows = {i: found for i in range(len(load.places)) if (found := load.source_rows(i)) is not None}
         for first, end in pairwise(cuts):
             column, pitch = panels.start(first) * lanes, panels.size_of(first) * lanes
             width = min(pitch, plan.product.n - column)
-            kernel = load.panels(column, end - first, width, depth, pitch=pitch, alignment=plan.vector_nbytes)
+            kernel = load.panels(
+                column, end - first, width, depth, pitch=pitch, alignment=plan.vector_nbytes, packed=rows
+            )
             function = printer.print_parts(kernel, f"{name}.load{first}", (end - first) * blocks)
             groups.append(Panels(first, end, function))
-        return cls(tuple(groups), len(load.places), depth, blocks)
+        packs = []
+        for number, source in rows.items():
+            nbytes = source.rows * plan.blocks.columns * load.places[number].type.dtype.itemsize
+            view = OperandView((source.rows, plan.product.n), source.strides, 0)
+            packs.append(Pack(FIRST_SOURCE + number, nbytes, "panels", plan.blocks.widths, view=view))
+        return cls(tuple(groups), len(load.places), depth, blocks, tuple(packs), buffers + plan.has_memory)
 
     def table(self, b: ir.IRBuilder, buffers: ir.LlvmValue) -> ir.LlvmValue:
         """Return the addresses of the arrays in stack memory, for `emit`, from those of the product's operands."""
         table = b.alloca(POINTER, size=self.sources + 1)
+        where = {pack.operand: self.first_pack + i for i, pack in enumerate(self.packs)}
         for source in range(self.sources):
-            b.store(pointer_at(b, buffers, FIRST_SOURCE + source), offset(b, table, 8 * source), align=8)
+            operand = FIRST_SOURCE + source
+            b.store(pointer_at(b, buffers, where.get(operand, operand)), offset(b, table, 8 * source), align=8)
         return table
 
     def emit(
