@@ -25,7 +25,7 @@ from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.structural import Reshape
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
-from rlx_core.passes.engine.bound_values import bound_nodes
+from rlx_core.passes.engine.bound_values import EXPANSION, bound_nodes
 from rlx_core.passes.engine.fusion import Judge, claims
 from rlx_core.passes.engine.regroup import Group, Grouping, regroup
 
@@ -35,9 +35,6 @@ RULE = "prologue"
 
 STEPS_LIMIT = 32
 """Ops of a load: each is computed for every element of the weight in every run."""
-
-NARROWNESS = 1.5
-"""Bytes of a weight for each byte that its load reads, from which on the load is worth its repetition."""
 
 SOURCES_LIMIT = 12
 """Arrays that a load reads."""
@@ -102,7 +99,7 @@ def load_of(weight: Value, bound: set[Node]) -> tuple[FusedLoop, tuple[Value, ..
     sources = tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in members))
     if not members or len(sources) > SOURCES_LIMIT or len(members) > STEPS_LIMIT:
         return None
-    if NARROWNESS * sum(v.type.static_nbytes for v in sources) > weight.type.static_nbytes:
+    if EXPANSION * sum(v.type.static_nbytes for v in sources) > weight.type.static_nbytes:
         return None
     load = loop_of(members, sources, weight)
     formula = formula_of(load, tuple(v.type for v in sources))
