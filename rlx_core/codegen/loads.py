@@ -177,7 +177,7 @@ class OperandLoad:
         """
         sources = {i: rows for i in packed if (rows := self.source_rows(i)) is not None}
         kernel, inner = self._kernel({i: rows.place(self.places[i], pitch) for i, rows in sources.items()}), 1
-        itemsize = self.dtype.accumulator.itemsize
+        itemsize = self.dtype.itemsize
         for axis in reversed(range(len(kernel.extents) - 1)):
             size = kernel.extents[axis]
             if inner * size > depth:
@@ -192,7 +192,7 @@ class OperandLoad:
         (stored,) = kernel.stores
         apart = evolve(stored, strides=(*(n * pitch * itemsize for n in rows), itemsize), offset=0)
         *operands, result = kernel.buffers
-        buffers = (*operands, evolve(result, dtype=self.dtype.accumulator, alignment=alignment))
+        buffers = (*operands, evolve(result, alignment=alignment))
         kernel = check_kernel(evolve(kernel, buffers=buffers, stores=(apart,)))
         together = tuple(0 if n >= depth else by for n, by in zip(rows, apart.strides, strict=False))
         return simplified(evolve(kernel, stores=(evolve(apart, strides=(*together, itemsize)),)))

@@ -42,7 +42,7 @@ class Expansion:
 
     def __str__(self) -> str:
         sizes = f"{human_bytes(self.before)} to {human_bytes(self.after)}"
-        return f"expanded {self.name} to {self.type}, {sizes} (option: weights of the pass fuse-matmul-prologue)"
+        return f"expanded {self.name} to {self.type}, {sizes} (option passes.fuse-matmul-prologue.weights)"
 
 
 @frozen(eq=False, repr=False)

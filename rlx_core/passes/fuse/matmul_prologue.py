@@ -7,7 +7,7 @@ each element of the weight, of which the product makes as many multiply-adds as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from operator import mul
@@ -101,11 +101,15 @@ def load_of(weight: Value, bound: set[Node]) -> tuple[FusedLoop, tuple[Value, ..
         return None
     if EXPANSION * sum(v.type.static_nbytes for v in sources) > weight.type.static_nbytes:
         return None
-    load = loop_of(members, sources, weight)
-    formula = formula_of(load, tuple(v.type for v in sources))
-    if formula is None or formula.rows or any(isinstance(t, Bound) and t.is_checked for t in formula.terms):
-        return None
-    return load, sources
+    types = tuple(v.type for v in sources)
+    rows, _ = weight.type.static_shape
+    for axes in ((rows,), row_axes(members, weight.type)):
+        load = loop_of(members, sources, weight, axes)
+        formula = formula_of(load, types)
+        if formula is not None and not formula.rows:
+            is_checked = any(isinstance(t, Bound) and t.is_checked for t in formula.terms)
+            return None if is_checked else (load, sources)
+    return None
 
 
 def members_before(weight: Value, bound: set[Node]) -> dict[Node, None]:
@@ -133,22 +137,21 @@ def may_be_inside(node: Node, bound: set[Node], is_bound: bool) -> bool:
     return formula is not None and not formula.rows
 
 
-def loop_of(members: Sequence[Node] | dict[Node, None], sources: Sequence[Value], weight: Value) -> FusedLoop:
-    """Return the members as one loop whose result has the rows of the weight as axes, see `row_axes`."""
+def loop_of(members: Collection[Node], sources: Sequence[Value], weight: Value, axes: tuple[int, ...]) -> FusedLoop:
+    """Return the members as one loop whose result has the rows of the weight as axes of these sizes."""
     numbers: dict[Value, int] = {v: i for i, v in enumerate(sources)}
     steps: list[LoopStep] = []
     for node in members:
         steps.append(LoopStep(node.op, tuple(-1 if v is None else numbers[v] for v in node.operands)))
         numbers[node.result] = len(sources) + len(steps) - 1
     result = numbers[weight]
-    axes = row_axes(members, weight.type)
     if len(axes) > 1:
         steps.append(LoopStep(Reshape((*axes, weight.shape[1])), (result,)))
         result = len(sources) + len(steps) - 1
     return FusedLoop(len(sources), tuple(steps), (result,))
 
 
-def row_axes(members: Sequence[Node] | dict[Node, None], type: TensorType) -> tuple[int, ...]:
+def row_axes(members: Collection[Node], type: TensorType) -> tuple[int, ...]:
     """Return the sizes into which the rows of a matrix are divided, so that every reshape before it divides these alone.
 
     A position in rows of blocks of packed codes is affine in the number of the block, the code's byte and its place in the byte,
@@ -158,6 +161,8 @@ def row_axes(members: Sequence[Node] | dict[Node, None], type: TensorType) -> tu
     ends = {1, rows}
     for node in members:
         for each in (*(v.type for v in node.present()), *node.types):
+            if each.size.__index__() < rows * columns:
+                continue  # repeated along rows, which it does not divide
             for size in accumulate(reversed(each.static_shape), mul, initial=1):
                 ends.update(n for n in (size, size // columns if columns and size % columns == 0 else 1) if n)
     lengths = [1]
