@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field
 
 from rlx_core.codegen import Kernel, formula_of, parse_kernel, print_kernel, run_kernel
-from rlx_core.codegen.gpu.faults import SITE_WORDS, fault_of, put_report
+from rlx_core.codegen.faults import SITE_WORDS, fault_of, put_report
 from rlx_core.codegen.interpret import outside_of
 from rlx_core.codegen.loops import Bound, Load, Store
 from rlx_core.contributions import BackendSpec, OptionSpec

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlx_core.errors import DeviceUnavailableError, OutOfMemoryError
-from rlx_core.testing.shim.compiler import compiler
+from rlx_gpu.testing.shim.compiler import compiler
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, not an installed package

@@ -52,9 +52,9 @@ GPU = """
     def rlx_backends(): return [BackendSpec("gpu", "gpu_things:Gpu")]
 """
 GPU_THINGS = """
-from rlx_core.codegen.gpu.opencl import OPENCL
+from rlx_gpu.codegen.opencl import OPENCL
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_gpu.backend import GpuBackend
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.pipeline.select.backend import Level
 

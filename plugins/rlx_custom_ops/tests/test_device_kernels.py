@@ -16,10 +16,10 @@ from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import emitter_of
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
 from rlx_core.testing.cases import OpProgram, programs
-from rlx_core.testing.shim.compiler import compiler
 from rlx_custom_ops.device_kernels import kernels
 from rlx_custom_ops.errors import NotPositiveDefiniteError, SingularMatrixError
 from rlx_custom_ops.ops import OPS
+from rlx_gpu.testing.shim.compiler import compiler
 
 CLAIMED = tuple(op for op in OPS if op.name in kernels.claimed)
 PROGRAMS = [p for p in programs(CLAIMED) if all(t.dtype.name in ("f32", "f64") for t in p.node.operand_types if t)]

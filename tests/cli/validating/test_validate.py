@@ -24,7 +24,7 @@ from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
 from rlx_core.system.processes import cause
-from rlx_core.testing.shim.driver import ShimDriver
+from rlx_gpu.testing.shim.driver import ShimDriver
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")
 pytest.importorskip("rlx_cuda")
