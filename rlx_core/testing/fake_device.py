@@ -303,7 +303,7 @@ class FakeDriver(Driver):
 
 @frozen(eq=False)
 class FakeArray:
-    """An array of the fake device's own library, as CuPy's are to CUDA."""
+    """An array of the fake device's own library, whose memory the device shares."""
 
     buffer: FakeBuffer
     offset: int

@@ -9,6 +9,7 @@ from rlx_gpu.codegen.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fra
 from rlx_gpu.codegen.languages import Language
 from rlx_gpu.codegen.units.matrix_units import CUDA_TF32_UNIT, CUDA_UNIT
 from rlx_gpu.codegen.units.warpgroup_matrices import WARPGROUP_FRAGMENTS
+from rlx_gpu.codegen.units.warpgroup_products import print_warpgroup_product
 
 __all__ = ["CUDA", "CUDA_TF32", "CUDA_WGMMA", "HIP"]
 
@@ -73,7 +74,7 @@ CUDA_TF32 = evolve(CUDA, matrix_unit=CUDA_TF32_UNIT)
 CUDA_TURING = evolve(CUDA, matrix_unit=None)
 """The same language of compute capability 7.5, which has none of the matrix instructions and asynchronous copies of 8.0."""
 
-CUDA_WGMMA = evolve(CUDA, has_warpgroups=True)
+CUDA_WGMMA = evolve(CUDA, product_template=print_warpgroup_product)
 """The same language of sm_90a, whose products of f16 and bf16 are multiplied by warpgroups."""
 
 HIP = evolve(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from attrs import field
@@ -31,7 +31,13 @@ from rlx_gpu.codegen.registers import (
 )
 from rlx_gpu.codegen.units.matrix_units import MatrixUnit
 
-__all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language"]
+if TYPE_CHECKING:
+    from rlx_core.codegen.scalars.table import ScalarTable
+    from rlx_gpu.codegen.functions import Function
+    from rlx_gpu.codegen.tiles import TiledProduct
+    from rlx_gpu.codegen.walks import Machine
+
+__all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language", "ProductTemplate"]
 
 BufferKind = Literal["offset", "pointer", "words"]
 """The form in which a launch passes a buffer: memory and a byte offset, an address that includes it, or an offset in words."""
@@ -60,9 +66,20 @@ class Argument:
     is_written: bool
 
 
+class ProductTemplate(Protocol):
+    """Prints the function of a product that `product_refusal` accepts."""
+
+    def __call__(
+        self, problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable
+    ) -> Function: ...
+
+
 @frozen(kw_only=True)
 class Language:
-    """A language of the C family; `Wgsl` overrides the methods that differ.
+    """A GPU language: a record for one of the C family; a language with another grammar overrides the methods that differ.
+
+    Optional capabilities are fields whose default means that the language does not have them: `matrix_unit`,
+    `product_template`, `exchanged_dtypes`, `most_arguments`, `one_entry`.
 
     Attributes:
         name: The user-visible name: "opencl", "cuda".
@@ -76,7 +93,7 @@ class Language:
         options: Compiler options required for correct results.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
         matrix_unit: The matrix unit, if devices of the language have one.
-        has_warpgroups: Whether products are multiplied by warpgroups, which only some of its devices have.
+        product_template: The template of all products, if the language has one of its own; by default the ones of `products`.
         most_arguments: Buffers and numbers that a kernel may be given, where these are few.
         one_entry: Whether a module holds one kernel, because its memory is declared outside of it.
         head: The kernel's head, of `size`, `name` and `arguments`.
@@ -99,7 +116,7 @@ class Language:
     options: tuple[str, ...] = ()
     exchanged_dtypes: frozenset[DType] = frozenset()
     matrix_unit: MatrixUnit | None = field(default=None, eq=False)
-    has_warpgroups: bool = False
+    product_template: ProductTemplate | None = None
     most_arguments: int | None = None
     one_entry: bool = False
     head: str = ""

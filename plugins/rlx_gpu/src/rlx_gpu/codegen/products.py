@@ -24,7 +24,6 @@ from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile, product_refusal
 from rlx_gpu.codegen.units.products import print_unit_product
 from rlx_gpu.codegen.units.tiles import unit_for
-from rlx_gpu.codegen.units.warpgroup_products import print_warpgroup_product
 from rlx_gpu.codegen.values import At, Values
 from rlx_gpu.codegen.walks import Machine, Schedule, index_count
 
@@ -69,8 +68,8 @@ def _threads(tiles: Tiles) -> int:
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     """The function that computes a product whose result has elements and that `product_refusal` does not refuse."""
     assert (reason := product_refusal(problem, language)) is None, f"the product needs {reason}"
-    if language.has_warpgroups:
-        return print_warpgroup_product(problem, language, machine, scalars)
+    if language.product_template is not None:
+        return language.product_template(problem, language, machine, scalars)
     if (unit := unit_for(problem, language, machine)) is not None:
         return print_unit_product(problem, unit, language, machine, scalars)
     kernel, tiles = problem.kernel, tiles_of(problem, machine)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from attrs import evolve, field
 
+from rlx_core.plugins.digest import sha256
 from rlx_core.system.records import frozen
 from rlx_gpu.codegen.c_family import F16_OF_F32, F32_OF_F16
 from rlx_gpu.codegen.cuda import CUDA, HIP
@@ -78,6 +79,8 @@ class Dialect:
         header: A header that sources are compiled with, in addition to this file's; empty where sources include it themselves.
         head: The start of a kernel, up to its name, which is the only group.
         replaced: Functions of the language's prelude by name → their replacements here.
+        prelude: C++ in front of every source, with the definitions of the language that no header of this folder has. It may
+            include those headers: `group.h` for threads, barriers and shared memory, `functions.h`, `words.h`.
         shared_nbytes: Memory that a group shares.
         most_shared_nbytes: The maximum with dynamic shared memory of a launch, where launches may have it.
     """
@@ -86,8 +89,14 @@ class Dialect:
     header: str
     head: re.Pattern[str]
     replaced: Mapping[str, str] = field(factory=dict, eq=False)
+    prelude: str = ""
     shared_nbytes: int = 32 << 10
     most_shared_nbytes: int = 0
+
+    @property
+    def identity(self) -> str:
+        """The digest of the texts that become part of the C++; the other parts are headers, which the compiler's identity has."""
+        return sha256([self.header, self.prelude, dict(self.replaced)])[:12]
 
     def as_cpp(self, source: str) -> tuple[str, tuple[str, ...]]:
         """A source as C++, and the names of its kernels."""
@@ -100,7 +109,7 @@ class Dialect:
             return f'#undef RLX_SHIM_SECTION\n#define RLX_SHIM_SECTION "rlx_shared_{len(names) - 1}"\n{found[0]}'
 
         body = self.head.sub(begin, source)
-        include = f'#include "{self.header}"\n' if self.header else ""
+        include = (f'#include "{self.header}"\n' if self.header else "") + self.prelude
         entries = "".join(f"RLX_SHIM_ENTRY({name}, {number})\n" for number, name in enumerate(names))
         return f"{include}{body}\n{entries}", tuple(names)
 

@@ -279,7 +279,7 @@ def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> Device
     lacks = {"c64", "c128"} | (set() if dialect.language.refusal(f64) is None else {"f64"})
     return DeviceFacts(
         name=f"{dialect.language.name} on this processor",
-        driver=f"rlx stand-in, {compiler().identity}",
+        driver=f"rlx stand-in, {compiler().identity}, {dialect.identity}",
         memory_nbytes=4 << 30,
         largest_buffer=2 << 30,
         group_size=MOST_THREADS,
