@@ -93,7 +93,7 @@ class Language:
         options: Compiler options required for correct results.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
         matrix_unit: The matrix unit, if devices of the language have one.
-        product_template: The template of all products, if the language has one of its own; by default the ones of `products`.
+        product_template: The template of all products in place of the ones of `products`, if the language has one.
         most_arguments: Buffers and numbers that a kernel may be given, where these are few.
         one_entry: Whether a module holds one kernel, because its memory is declared outside of it.
         head: The kernel's head, of `size`, `name` and `arguments`.
