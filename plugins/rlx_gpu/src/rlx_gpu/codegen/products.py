@@ -68,13 +68,16 @@ def _threads(tiles: Tiles) -> int:
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     """The function that computes a product whose result has elements and that `product_refusal` does not refuse."""
     assert (reason := product_refusal(problem, language)) is None, f"the product needs {reason}"
-    if language.product_template is not None:
-        return language.product_template(problem, language, machine, scalars)
-    if (unit := unit_for(problem, language, machine)) is not None:
-        return print_unit_product(problem, unit, language, machine, scalars)
+    if problem.load is None:
+        if language.product_template is not None:
+            return language.product_template(problem, language, machine, scalars)
+        if (unit := unit_for(problem, language, machine)) is not None:
+            return print_unit_product(problem, unit, language, machine, scalars)
     kernel, tiles = problem.kernel, tiles_of(problem, machine)
     b = TextAssembler(language)
-    used = sorted({a.buffer for a in kernel.accesses} | {problem.lhs.buffer, problem.rhs.buffer})
+    factors = {problem.lhs.buffer, problem.rhs.buffer} if problem.load is None else {problem.lhs.buffer}
+    loaded = set() if problem.load is None else {v.buffer for v in problem.load.loads}
+    used = sorted({a.buffer for a in kernel.accesses} | factors | loaded)
     names = {buffer: f"m{i}" for i, buffer in enumerate(used)}
     group = _threads(tiles)
     values = Values(
@@ -144,7 +147,27 @@ class _Printing:
         span = Span(axis, start, kernel.extents[axis], size)
         depth = Span(len(kernel.extents), "k0", self.problem.depth, t.depth)
         kinds = self.problem.positions, self.problem.index_type(factor)
-        bring(self.b, factor, kernel.buffers[factor.buffer], tile, span, depth, grid, self.dtype, _threads(t), kinds)
+        load = None if factor is self.problem.lhs or self.problem.load is None else self._loaded
+        buffer = kernel.buffers[factor.buffer]
+        bring(self.b, factor, buffer, tile, span, depth, grid, self.dtype, _threads(t), kinds, load)
+
+    def _loaded(self, row: str, column: str) -> Register:
+        """An element of the loaded operand at a position along the depth and a column, in the dtype of the sums."""
+        load = self.problem.load
+        assert load is not None, "the operand is a load"
+        names = {i: buffer.name for i, buffer in enumerate(self.values.kernel.buffers)}
+        schedule = Schedule("point", 1, _threads(self.tiles), 1, 1, kind=self.problem.index_type(self.problem.rhs))
+        values = Values(self.b, renamed(load, names), schedule, self.values.scalars)
+        *depth, columns = range(len(load.extents))
+        axes, inner = {columns: as_index(column, schedule.kind)}, 1
+        for axis in reversed(depth):
+            size = load.extents[axis]
+            text = f"{row} / {inner}u" if inner > 1 else row
+            axes[axis] = as_index(f"({text})" if axis == depth[0] else f"({text} % {size}u)", schedule.kind)
+            inner *= size
+        (store,) = load.stores
+        element = values.value(store.value, 0, At(axes, "0", "0", None, {}))
+        return self.b.converted(element, load.values[store.value].dtype.accumulator, self.dtype)
 
     def _add(self, sums: Sequence[Sequence[Register]]) -> None:
         """The products of both tiles added to the sums of a thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.ir.dtypes import DType, bool_
@@ -14,7 +14,7 @@ from rlx_gpu.codegen.memory import Memory, index_text
 from rlx_gpu.codegen.registers import register_dtype
 from rlx_gpu.codegen.walks import index_count
 
-__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied", "place_tile", "product_refusal"]
+__all__ = ["Factor", "LoadPrinter", "Span", "TiledProduct", "bring", "multiplied", "place_tile", "product_refusal"]
 
 
 @frozen
@@ -34,7 +34,10 @@ class TiledProduct:
     Attributes:
         kernel: Over the batch axes, then m, then n.
         element: The value of the kernel that is the sum; a `Const` is its placeholder. Its dtype is that of the sums.
+        rhs: Of a load, the strides of its largest array, by which its elements are assigned to threads.
         depth: Number of products in a sum.
+        load: The loop that computes `rhs` from some of the kernel's buffers, if `rhs` is not in memory: its axes are those of
+            the depth, then n; its first store has the value.
     """
 
     kernel: Kernel
@@ -42,6 +45,7 @@ class TiledProduct:
     lhs: Factor
     rhs: Factor
     depth: int
+    load: Kernel | None = None
 
     @property
     def positions(self) -> IndexType:
@@ -49,7 +53,10 @@ class TiledProduct:
         return index_type(*self.kernel.extents, self.depth)
 
     def elements(self, factor: Factor) -> int:
-        """The elements of a factor's buffer that the product reaches."""
+        """The elements of a factor's buffer that the product reaches; of a load, those of the largest of its buffers."""
+        if factor is self.rhs and self.load is not None:
+            reads = [(v.strides, self.load.extents, v.dtype.itemsize, v.offset) for v in self.load.loads]
+            return max((reach(*read) for read in reads), default=1)
         extents = (*self.kernel.extents, self.depth)
         itemsize = self.kernel.buffers[factor.buffer].dtype.itemsize
         return reach((*factor.strides, factor.depth), extents, itemsize, factor.offset)
@@ -63,6 +70,10 @@ def product_refusal(problem: TiledProduct, language: Language) -> str | None:
     """Return why a language cannot index a product, as "needs …" would continue."""
     counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
     return index_refusal(language, index_count(problem.kernel), *counts)
+
+
+LoadPrinter = Callable[[str, str], Register]
+"""Prints an element of a loaded operand at a position along the depth and a column, which are text."""
 
 
 @frozen
@@ -86,6 +97,7 @@ def bring(
     dtype: DType,
     threads: int,
     kinds: tuple[IndexType, IndexType],
+    load: LoadPrinter | None = None,
 ) -> None:
     """Copy an operand's tile to the shared array `[depth, along + 1]` by all threads of a group, padded with zeros.
 
@@ -93,6 +105,7 @@ def bring(
         coordinates: The other axes along which the operand moves.
         dtype: Dtype of the sums, which is also that of the tile.
         kinds: The types of a position and of an index into the operand.
+        load: Computes an element of an operand that is not in memory, from its positions along the axis and the depth.
     """
     memory, flat, place, deep = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
     with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
@@ -107,11 +120,13 @@ def bring(
         ):
             b.writer.line(b.language.declared(kind, name, text))
         is_inside = b.named(f"{place}_at < {along.extent}u && {deep}_at < {depth.extent}u", bool_)
-        moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
-        strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
-        index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
 
         def loaded() -> Register:
+            if load is not None:
+                return load(f"{deep}_at", f"{place}_at")
+            moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
+            strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
+            index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
             return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
 
         element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))
