@@ -66,7 +66,7 @@ def test_weights_of_four_bits_stay_packed(host: PluginHost) -> None:
     f = on(host, lambda x, codes, scales: rlx.gelu(x @ weight(codes, scales) + 1))
     x = rng.standard_normal((5, k)).astype("f4")
     exact = rlx.gelu(x @ np.asarray(weight(codes, scales)) + 1)
-    np.testing.assert_allclose(f(x, codes, scales).to_host(), exact, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(f(x, codes, scales), exact, rtol=1e-4, atol=1e-4)  # sums in another order
     (step,) = f.executables[0].lir.steps
     assert step.kernel == "product_prologue"
     assert f.report.arena_nbytes < k * n * 4
