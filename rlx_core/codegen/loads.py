@@ -134,7 +134,7 @@ class OperandLoad:
         return tuple(sorted(found))
 
     def source_rows(self, number: int) -> SourceRows | None:
-        """Return an array as a matrix with the columns of the load; `None` if it is none, or varies from run to run."""
+        """Return an array as a matrix with the columns of the load; `None` if it has another form, or is not bound."""
         place, columns = self.places[number], len(self.formula.extents) - 1
         reads = [t for t in self.formula.terms if isinstance(t, Read) and t.operand == number]
         if not place.is_bound or place.literal is not None or not place.is_dense or any(r.dynamic for r in reads):

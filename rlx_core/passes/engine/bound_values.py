@@ -18,7 +18,7 @@ EXPANSION = 1.5
 """Bytes of a result for each byte that it is computed from, from which on a weight counts as expanded."""
 
 SMALL_NBYTES = 1 << 16
-"""Bytes of a result up to which nobody asks how it came about."""
+"""Bytes of a result up to which its expansion does not count."""
 
 
 def expands(nbytes: int, sources: Iterable[TensorType]) -> bool:

@@ -1,6 +1,6 @@
 """Matrix products as native kernels: any sizes, strides and batch axes, with the epilogue on the sums.
 
-Floats are multiplied by register tiles over panels (`gemm_plan.py` decides what is packed, `gemm_driver.py` has the per-thread
+Floats are multiplied by register tiles over panels (`gemm_plan.py` decides which operands are packed, `gemm_driver.py` has the per-thread
 code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
 """
 

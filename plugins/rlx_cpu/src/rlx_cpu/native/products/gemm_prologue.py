@@ -25,7 +25,7 @@ from rlx_cpu.native.table import native
 __all__ = ["matmul_prologue"]
 
 DTYPES = ("f32", "f64")
-"""Dtypes of the product: their words are what a load computes."""
+"""Dtypes of the product: loads compute their words."""
 
 
 @lru_cache(maxsize=256)

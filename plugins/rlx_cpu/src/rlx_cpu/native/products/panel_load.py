@@ -41,7 +41,7 @@ class PanelLoad:
     """The functions that compute the panels of a product's operand B.
 
     Attributes:
-        groups: Panels by their width; the last panel is a group of its own if the matrix ends inside its last vector.
+        groups: Panels by their width; the last panel is a separate group if the matrix ends inside its last vector.
         sources: Number of arrays that are read.
         depth: Rows of a block.
         blocks: Blocks of a panel.
