@@ -1,7 +1,8 @@
 """Matrix products as native kernels: any sizes, strides and batch axes, with the epilogue on the sums.
 
-Floats are multiplied by register tiles over panels (`gemm_plan.py` decides which operands are packed, `gemm_driver.py` has the per-thread
-code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
+Floats are multiplied by register tiles over panels (`gemm_plan.py` decides which operands are packed, `gemm_driver.py` has
+the per-thread code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded
+once.
 """
 
 from __future__ import annotations
