@@ -72,7 +72,7 @@ test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick
 	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 
 # What is slow of these runs in `make test-devices`, and nowhere else.
-ON_DEVICES := tests/codegen/gpu $(wildcard $(patsubst %,%/tests,$(DEVICES) $(BARE)))
+ON_DEVICES := $(wildcard $(patsubst %,%/tests,plugins/rlx_gpu $(DEVICES) $(BARE)))
 # What reads other systems' models; what is slow of that runs in `make test-models`.
 READERS := $(wildcard plugins/rlx_onnx plugins/rlx_models plugins/rlx_torch plugins/rlx_jax)
 test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (at most 30 minutes on 2 cores)

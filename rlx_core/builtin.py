@@ -157,6 +157,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product and the sums of a factor, by a library.",
         ),
         PassSpec(
+            "rlx.fuse-matmul-prologue",
+            "rlx_core.passes.fuse.matmul_prologue:FuseMatMulPrologue",
+            summary="A product and the computation of its weight from narrower data.",
+        ),
+        PassSpec(
             "rlx.fuse-matmul-epilogue",
             "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
             summary="A product and the element-wise region after it.",
@@ -218,7 +223,8 @@ LOOPS = ("merge-loops", "reuse-from-loops", "hoist-from-loops")
 
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
-    *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
+    *("fuse-conv-batch-norm", "fuse-matmul-prologue", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu"),
+    *("fuse-shared-input-matmul",),
     *("fuse-softmax-cross-entropy", *CLEAN, "channels-last", "cse"),
 )
 """Order matters: norms are fused before residuals, and products with their bias before products are shared."""

@@ -112,7 +112,7 @@ else:
 
 
 class SupportsDLPack(Protocol):
-    """An array of another library that shares its memory: PyTorch's, JAX's, CuPy's."""
+    """An array of another library that shares its memory: PyTorch's, JAX's, a device library's."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 

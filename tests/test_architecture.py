@@ -174,7 +174,8 @@ NATIVE = (
     ("table",),
     ("llvm",),
     ("scalars", "movement"),
-    ("loops", "products", "scans", "ordering", "indexing", "fourier", "systems", "control", "runtime"),
+    ("loops", "scans", "ordering", "indexing", "fourier", "systems", "control", "runtime"),
+    ("products",),
     ("attention",),
     ("kernels",),
     ("coverage", "listing", "replay", "sharing"),
@@ -302,16 +303,71 @@ def test_the_core_names_no_op_and_no_pass() -> None:
     assert not said, "\n".join(said)
 
 
-@pytest.mark.parametrize("backend", ["cuda", "rocm", "metal", "wgpu", "cpu"])
-def test_the_core_names_no_backend(backend: str) -> None:
+def test_the_core_names_no_backend_of_the_cpu() -> None:
     said = [
         str(path.relative_to(ROOT))
         for part in NEUTRAL
         for path in ([CORE / f"{part}.py"] if (CORE / f"{part}.py").exists() else sorted((CORE / part).rglob("*.py")))
         for constant in string_constants(path)
-        if constant == backend
+        if constant == "cpu"
     ]
-    assert not said, f"{backend!r} in {said}"
+    assert not said
+
+
+VENDORS = frozenset(
+    "amd ampere apple cublas cublaslt cubin cuda cudnn cufft cupy cupyx cusolver directx hip hipcc hiprtc hopper lavapipe metal "  # noqa: SIM905
+    "msl naga nvcc nvidia nvrtc opencl pocl ptx ptxas pyobjc pyopencl rocblas rocm simdgroup spirv vulkan warpgroup warpgroups "
+    "webgpu wgmma wgpu wgsl wmma xcode".split()
+)
+"""GPU vendors, and their products, interfaces and languages."""
+
+INDEX_OF_PACKAGES = CORE / "hints" / "known_packages.toml"
+"""Targets that a user may request before their packages are installed: their names are in no plugin yet."""
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text in lower case, and the parts of identifiers (`CUDA_HOME`, `CudaArray`)."""
+    runs = re.findall(r"[A-Za-z]+", text.replace("amd64", ""))  # Windows' name of x86-64
+    parts = (part for run in runs for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", run))
+    return {word.lower() for word in chain(runs, parts)}
+
+
+def test_no_file_of_the_core_mentions_a_vendor() -> None:
+    """Neither in code, nor in prose, data or a file's name: `rlx_gpu` and the packages of targets have what depends on one."""
+    files = [path for path in CORE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {".py", ".pyi", ".toml", ".tmpl"} <= {path.suffix for path in files}
+    mentions = [
+        f"{path.relative_to(ROOT)}: {', '.join(sorted(words))}"
+        for path in files
+        if path != INDEX_OF_PACKAGES
+        and (words := VENDORS & words_of(f"{path.relative_to(CORE)}\n{path.read_text(encoding='utf-8')}"))
+    ]
+    assert mentions == []
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA_HOME", "for AMD's", "CudaArray", "has_metal", "sm90_ptx", "cupy.cuda", "OpenCL C", "`hip`"]
+)
+def test_a_vendor_is_found_in_text_and_identifiers(text: str) -> None:
+    assert VENDORS & words_of(text)
+
+
+@pytest.mark.parametrize("text", ["relationship", "amd64", "chip", "metallic", "scripted", "whip"])
+def test_words_that_contain_the_letters_of_a_vendor_are_allowed(text: str) -> None:
+    assert not VENDORS & words_of(text)
+
+
+def test_the_core_imports_no_plugin_and_no_shared_library() -> None:
+    """Not even late: packages of targets import the core, and are loaded by the addresses that they register."""
+    plugins = {p.parent.name for p in (ROOT / "plugins").glob("*/src/*/__init__.py")}
+    imported = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in modules()
+        for node, _ in imports(ast.parse(path.read_text(encoding="utf-8")))
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        if name.partition(".")[0] in plugins
+    ]
+    assert imported == []
 
 
 def string_constants(path: Path) -> list[str]:

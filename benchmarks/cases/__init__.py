@@ -13,6 +13,7 @@ from benchmarks.cases import (
     imported,
     memory,
     minilm,
+    narrow,
     numbers,
     recurrent,
     sizes,
@@ -34,6 +35,7 @@ CASES: tuple[Case, ...] = (
     *numbers.CASES,
     *memory.CASES,
     *gemm.CASES,
+    *narrow.CASES,
     *compiling.CASES,
     *sizes.CASES,
 )
@@ -41,7 +43,7 @@ CASES: tuple[Case, ...] = (
 
 GROUPS = (
     *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "resnet18", "mobilenet", "cnn-train"),
-    *("imported", "call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile", "sizes"),
+    *("imported", "call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "narrow", "compile", "sizes"),
 )
 """What names of cases are or begin with."""
 
@@ -53,7 +55,11 @@ def chosen(words: Sequence[str]) -> list[Case]:
         UnknownNameError: A word is the beginning of no name.
     """
     if not words:
-        return [c for c in CASES if c not in {*gemm.FURTHER, *memory.FURTHER, *numbers.FURTHER, *imported.CASES}]
+        return [
+            c
+            for c in CASES
+            if c not in {*gemm.FURTHER, *memory.FURTHER, *numbers.FURTHER, *narrow.CASES, *imported.CASES}
+        ]
     for word in words:
         if not any(is_meant(c, word) for c in CASES):
             raise UnknownNameError(

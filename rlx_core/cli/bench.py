@@ -24,7 +24,7 @@ def bench(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Where rlx runs: cpu, rocm, wgpu:0, ...; on a device the data lies there from the start."),
+        typer.Option(help="Where rlx runs: TARGET or TARGET:NUMBER; on a device the data lies there from the start."),
     ] = None,
     peers: Annotated[bool, typer.Option("--peers", help="Time every installed peer beside rlx.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads for everybody.")] = 2,

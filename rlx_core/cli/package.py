@@ -25,7 +25,7 @@ def package(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME[:VARIANT]", help="What to have code for: cuda, cpu:avx2; may be repeated, best first."
+            metavar="NAME[:VARIANT]", help="What to have code for: gpu, cpu:avx2; may be repeated, best first."
         ),
     ] = None,
     sizes: Annotated[

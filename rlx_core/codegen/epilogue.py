@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve
 
 from rlx_core.codegen.formula import Read, Term, formula_of
-from rlx_core.codegen.loops import Apply, Const
+from rlx_core.codegen.loops import Apply, Const, Index
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.idioms import recognised
@@ -26,7 +26,7 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.system.records import frozen
 
-__all__ = ["Number", "Pointwise", "needed", "pointwise", "reason_against", "region_function"]
+__all__ = ["Number", "Pointwise", "expression", "needed", "pointwise", "reason_against", "region_function"]
 
 Number = bool | int | float
 
@@ -71,29 +71,43 @@ class Pointwise:
         return tuple(found[i] for i in self.results)
 
     def __str__(self) -> str:
-        """An expression of `x`, operand 0, and `read1`, …; a value that is used twice has a name: `t3 = exp(x); t3 * t3`."""
-        uses = Counter(a for t in self.terms if isinstance(t, Apply) for a in t.args)
-        named: list[str] = []
-        found: list[str] = []
-        for number, term in enumerate(self.terms):
-            if isinstance(term, Apply) and uses[number] > 1:
-                named.append(f"t{number} = {_without_brackets(self._text(term, found))}")
-                found.append(f"t{number}")
-            else:
-                found.append(self._text(term, found))
-        return "; ".join([*named, ", ".join(_without_brackets(found[r]) for r in self.results)])
+        """See `expression`."""
+        return expression(self.terms, self.results)
 
-    def _text(self, term: Read | Const | Apply, found: Sequence[str]) -> str:
-        if isinstance(term, Read):
-            return f"read{term.operand}" if term.operand else "x"
-        if isinstance(term, Const):
-            return attribute_text(term.number)
-        args = [found[a] for a in term.args]
-        if type(term.op) in _INFIX:
-            return f"({args[0]} {_INFIX[type(term.op)]} {args[1]})"
-        attributes = (f"{name}={attribute_text(v)}" for name, v in term.op.attributes().items())
-        given = ", ".join([*map(_without_brackets, args), *attributes])
-        return f"{term.op.name.rpartition('.')[2]}({given})"
+
+def expression(terms: Sequence[Term], results: Sequence[int]) -> str:
+    """Return terms as text: an expression of `x`, operand 0, and `read1`, …; a value that is used twice has a name.
+
+    For example `t3 = exp(x); t3 * t3`.
+    """
+    uses = Counter(a for t in terms if isinstance(t, Apply) for a in t.args)
+    named: list[str] = []
+    found: list[str] = []
+    for number, term in enumerate(terms):
+        if isinstance(term, Apply) and uses[number] > 1:
+            named.append(f"t{number} = {_without_brackets(_text(term, found))}")
+            found.append(f"t{number}")
+        else:
+            found.append(_text(term, found))
+    return "; ".join([*named, ", ".join(_without_brackets(found[r]) for r in results)])
+
+
+def _text(term: Term, found: Sequence[str]) -> str:
+    """Return one term, with the texts of those before it."""
+    if isinstance(term, Read):
+        return f"read{term.operand}" if term.operand else "x"
+    if isinstance(term, Const):
+        return attribute_text(term.number)
+    if isinstance(term, Index):
+        return f"index{term.axis}"
+    if not isinstance(term, Apply):
+        return f"{type(term).__name__.lower()}({_without_brackets(found[term.arg])})"
+    args = [found[a] for a in term.args]
+    if type(term.op) in _INFIX:
+        return f"({args[0]} {_INFIX[type(term.op)]} {args[1]})"
+    attributes = (f"{name}={attribute_text(v)}" for name, v in term.op.attributes().items())
+    given = ", ".join([*map(_without_brackets, args), *attributes])
+    return f"{term.op.name.rpartition('.')[2]}({given})"
 
 
 def _without_brackets(text: str) -> str:

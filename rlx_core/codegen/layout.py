@@ -10,14 +10,26 @@ from collections.abc import Sequence
 from math import prod
 
 from rlx_core.codegen.formula import Affine, Formula, Read
-from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.loops import Apply, Bound, Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.strides import Strides
 from rlx_core.ops.arithmetic import add
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Access", "accesses_of", "axes_of", "extents_of", "kernel_of", "simplified", "whole_kernel"]
+__all__ = [
+    "Access",
+    "accesses_of",
+    "axes_of",
+    "extents_of",
+    "kernel_of",
+    "merged",
+    "simplified",
+    "whole_kernel",
+    "with_axes_ordered",
+    "with_axis_divided",
+    "with_axis_range",
+]
 
 
 def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
@@ -205,3 +217,86 @@ def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
     stores = tuple(evolve(s, strides=strides(s.strides)) for s in kernel.stores)
     grid = sum(1 for group in groups if group[0] < kernel.grid)
     return Kernel(kernel.name, extents, grid, kernel.buffers, tuple(values), stores)
+
+
+def with_axis_range(kernel: Kernel, axis: int, first: int, size: int) -> Kernel:
+    """Return the kernel for the positions `first` to `first + size` on an axis, counted from 0; stores keep their offsets."""
+    values = tuple(
+        evolve(v, offset=v.offset + first * v.strides[axis])
+        if isinstance(v, Load)
+        else evolve(v, offset=v.offset + first * v.scale)
+        if isinstance(v, Index) and v.axis == axis
+        else v
+        for v in kernel.values
+    )
+    return evolve(kernel, values=values, extents=(*kernel.extents[:axis], size, *kernel.extents[axis + 1 :]))
+
+
+def with_axis_divided(kernel: Kernel, axis: int, size: int) -> Kernel:
+    """Return the kernel with an axis as two, of which the inner one has `size` points, a divisor of the axis's."""
+
+    def strides(old: tuple[int, ...]) -> tuple[int, ...]:
+        return (*old[:axis], old[axis] * size, *old[axis:])
+
+    values: list[Scalar] = []
+    numbers: list[int] = []  # of the old values among the new ones
+    for value in kernel.values:
+        new = renumbered(value, numbers)
+        if isinstance(new, Load):
+            new = evolve(new, strides=strides(new.strides))
+        elif isinstance(new, Index) and new.axis == axis:
+            values += [evolve(new, scale=new.scale * size), evolve(new, axis=axis + 1, offset=0)]
+            new = Apply(new.dtype, add.op(), (len(values) - 2, len(values) - 1))
+        elif isinstance(new, Index):
+            new = evolve(new, axis=new.axis + (new.axis > axis))
+        values.append(new)
+        numbers.append(len(values) - 1)
+    stores = tuple(evolve(s, value=numbers[s.value], strides=strides(s.strides)) for s in kernel.stores)
+    extents = (*kernel.extents[:axis], kernel.extents[axis] // size, size, *kernel.extents[axis + 1 :])
+    grid = kernel.grid + (axis < kernel.grid)
+    return Kernel(kernel.name, extents, grid, kernel.buffers, tuple(values), stores)
+
+
+def with_axes_ordered(kernel: Kernel, order: Sequence[int]) -> Kernel:
+    """Return the kernel with its axes in another order; those of the grid stay in front."""
+
+    def strides(old: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(old[axis] for axis in order)
+
+    values = tuple(
+        evolve(v, strides=strides(v.strides))
+        if isinstance(v, Load)
+        else evolve(v, axis=order.index(v.axis))
+        if isinstance(v, Index)
+        else v
+        for v in kernel.values
+    )
+    stores = tuple(evolve(s, strides=strides(s.strides)) for s in kernel.stores)
+    return evolve(kernel, extents=strides(kernel.extents), values=values, stores=stores)
+
+
+def renumbered(value: Scalar, numbers: Sequence[int]) -> Scalar:
+    """Return a value that reads the values `numbers[i]` where it read `i`."""
+    if isinstance(value, Load):
+        return evolve(value, dynamic=tuple((numbers[v], stride) for v, stride in value.dynamic))
+    if isinstance(value, Apply):
+        return evolve(value, args=tuple(numbers[a] for a in value.args))
+    if isinstance(value, Bound | Reduce):
+        return evolve(value, arg=numbers[value.arg])
+    return value
+
+
+def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Axes of tensors that are walked through together, without those of size 1, neighbours made one where all strides allow it.
+
+    >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
+    ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
+    """
+    found: list[tuple[int, ...]] = []
+    for size, *steps in zip(shape, *strides, strict=False):
+        if size == 1:
+            continue
+        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
+            size *= found.pop()[0]
+        found.append((size, *steps))
+    return found

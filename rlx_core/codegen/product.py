@@ -16,11 +16,14 @@ from typing import cast
 
 import numpy as np
 
+from rlx_core.codegen.layout import merged
+from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.types import TensorType
 from rlx_core.system.records import evolve, frozen
 
-__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "merged", "sizes_of"]
+__all__ = ["Axes", "MatrixProduct", "MatrixStrides", "is_uneven", "sizes_of"]
 
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
@@ -62,6 +65,7 @@ class MatrixProduct:
         is_bound: Whether B is the same in every run.
         lines, runs: Axes of A around its rows and around its terms; `m` and `k` count all of them. There are no batch axes then.
         result_lines: Axes of C around its rows, of the same sizes, where one stride does not lead through all of them.
+        load: The computation of B from other arrays, if it is not in memory; `b` are then the strides that it would have.
     """
 
     dtype: DType
@@ -78,6 +82,7 @@ class MatrixProduct:
     lines: Axes = ()
     runs: Axes = ()
     result_lines: Axes = ()
+    load: OperandLoad | None = None
 
     @classmethod
     def of(cls, a: Place, b: Place, c: Place) -> MatrixProduct:
@@ -124,7 +129,8 @@ class MatrixProduct:
         sums = f" -> {self.dtype}" if self.dtype is not self.factors else ""
         parts = [f"rows by {self.width}"] * bool(self.lines) + [f"terms by {self.length}"] * bool(self.runs)
         apart = f" ({', '.join(parts)})" if parts else ""
-        return f"product {self.factors}{left}{apart} @ {self.factors}{right}{' bound' if self.is_bound else ''}{sums}"
+        b = f"{self.factors}{right}" if self.load is None else str(self.load)
+        return f"product {self.factors}{left}{apart} @ {b}{' bound' if self.is_bound else ''}{sums}"
 
     @property
     def width(self) -> int:
@@ -172,11 +178,27 @@ class MatrixProduct:
             return False
         return self.m == 1 or all(x.batch[-1] == self.m * x.by_row for x in (self.a, self.c))
 
-    def run(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    @classmethod
+    def of_load(cls, a: Place, load: OperandLoad, c: Place) -> MatrixProduct:
+        """Return the product of a tensor and a loaded matrix into another tensor."""
+        b = Place.dense(TensorType(load.dtype, load.shape))
+        return evolve(cls.of(a, b, c), load=load)
+
+    def run(self, a: np.ndarray, b: np.ndarray | Sequence[np.ndarray], c: np.ndarray) -> None:
         """Compute the product with NumPy on one-dimensional `uint8` arrays, whose first byte is that of the first element.
 
         Sums are computed in the accumulator of the result's dtype and rounded once.
+
+        Args:
+            a, c: A and C.
+            b: B, or the arrays of its load.
         """
+        if self.load is not None:
+            assert not isinstance(b, np.ndarray), "a load reads a sequence of arrays"
+            matrix = np.ascontiguousarray(self.load.run(b)).reshape(-1).view(np.uint8)
+            evolve(self, load=None).run(a, matrix, c)
+            return
+        assert isinstance(b, np.ndarray), "B is one array"
         if not (self.entries and self.m and self.n):
             return
         held = self.dtype.accumulator.numpy
@@ -205,22 +227,6 @@ class MatrixProduct:
 def sizes_of(place: Place) -> tuple[int, ...]:
     """The sizes of a tensor's axes: expressions stand where they are unknown."""
     return cast("tuple[int, ...]", place.type.shape)
-
-
-def merged(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
-    """Axes of tensors that are walked through together, without those of size 1, neighbours made one where all strides allow it.
-
-    >>> merged((2, 1, 3, 4), (96, 7, 16, 4)), merged((2, 3), (12, 4), (16, 4)), merged((1,), (0,))
-    ([(2, 96), (12, 4)], [(2, 12, 16), (3, 4, 4)], [])
-    """
-    found: list[tuple[int, ...]] = []
-    for size, *steps in zip(shape, *strides, strict=False):
-        if size == 1:
-            continue
-        if found and all(outer == size * step for outer, step in zip(found[-1][1:], steps, strict=True)):
-            size *= found.pop()[0]
-        found.append((size, *steps))
-    return found
 
 
 def is_uneven(axes: Sequence[tuple[int, int]]) -> bool:

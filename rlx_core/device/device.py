@@ -27,7 +27,7 @@ class Device:
     """A device; there is one object for each in a process.
 
     Args:
-        name: The target and the number: `rocm:0`.
+        name: The target and the number: `gpu:0`.
         facts: Properties of the device, as far as they are known without using it.
         open: Makes the driver, when something is first done on the device.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from attrs import field
 
-from rlx_core.codegen.gpu.faults import SITE_WORDS, first_error
+from rlx_core.codegen.faults import SITE_WORDS, first_error
 from rlx_core.codegen.places import Fault
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device

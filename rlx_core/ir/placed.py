@@ -28,7 +28,7 @@ class Placed(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """The name of the device: `rocm:0`."""
+        """The name of the device: `gpu:0`."""
 
     @abstractmethod
     def donate(self, to: str) -> None:

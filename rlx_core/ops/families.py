@@ -56,6 +56,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "fused_layers": "fused_attention_block fused_transformer_layer",
     "fused_loop": "fused_loop",
     "fused_matmul_epilogue": "fused_matmul_epilogue",
+    "fused_matmul_prologue": "fused_matmul_prologue",
     "gamma": "lgamma digamma polygamma",
     "gather_nd": "gather_nd scatter_nd",
     "host.callback": "pure_callback debug_callback",

@@ -15,6 +15,7 @@ from rlx_core.ir.graph import Builder, Constant, Graph, Literal, Node, Value, li
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.passes.engine.bound_values import expands
 from rlx_core.system.budget import current_work
 
 __all__ = ["FoldConstants", "fold", "literal_of"]
@@ -33,7 +34,8 @@ class FoldConstants(Pass):
     element-wise ops by the target's own functions, so that a folded expression has the bits of a computed one.
 
     Random and otherwise impure ops, barriers, ops with nested graphs and anything that reads a param are left alone; so is an
-    op whose reference refuses the values, which then reports it when the program runs.
+    op whose reference refuses the values, which then reports it when the program runs; and so is one that would make a narrow
+    weight wide.
 
     Attributes:
         limit: The most bytes that one folded result may have; larger ones are left to the program. The most bytes of all results
@@ -87,7 +89,10 @@ def literal_of(value: Value) -> Literal | None:
 def may_fold(node: Node, limit: int) -> bool:
     if node.is_leaf or not node.op.is_pure or node.op.is_barrier or nested_graphs(node.op):
         return False
-    return all(t.is_static and t.static_nbytes <= limit for t in node.types)
+    if not all(t.is_static and t.static_nbytes <= limit for t in node.types):
+        return False
+    # A product may read the narrow constant.
+    return not expands(sum(t.static_nbytes for t in node.types), [v.type for v in node.present() if v.type.is_static])
 
 
 def evaluate(node: Node, literals: Sequence[Literal | None], functions: Functions) -> list[Literal] | None:

@@ -22,7 +22,27 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.select.tiers import Tiers
     from rlx_core.plugins import ContributionFault
 
-__all__ = ["CompilationReport", "human_bytes"]
+__all__ = ["CompilationReport", "Expansion", "human_bytes"]
+
+
+@frozen
+class Expansion:
+    """A weight that is stored wider than the parameters that it is computed from.
+
+    Attributes:
+        name: The first of these parameters.
+        type: The type of the wide weight.
+        before, after: Bytes of the parameters, and of the weight.
+    """
+
+    name: str
+    type: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        sizes = f"{human_bytes(self.before)} to {human_bytes(self.after)}"
+        return f"expanded {self.name} to {self.type}, {sizes} (option passes.fuse-matmul-prologue.weights)"
 
 
 @frozen(eq=False, repr=False)
@@ -101,6 +121,21 @@ class CompilationReport(Shown):
         outputs = () if self.lir.prepare is None else self.lir.prepare.outputs
         return sum(v.type.static_nbytes for v in outputs if not isinstance(v.node.op, Param) and v.type.is_static)
 
+    @cached_property
+    def expansions(self) -> tuple[Expansion, ...]:
+        """The weights that are wider when they are bound than the parameters that they are computed from."""
+        from rlx_core.passes.engine.bound_values import expands, leaves_of  # as above
+
+        found = []
+        for value in () if self.lir.prepare is None else self.lir.prepare.outputs:
+            sources = [] if isinstance(value.node.op, Param) else leaves_of(value)
+            is_known = all(v.type.is_static for v in (value, *sources))
+            if is_known and expands(value.type.static_nbytes, [v.type for v in sources]):
+                name = next((v.node.label for v in sources if isinstance(v.node.op, Param)), value.node.label)
+                before = sum(v.type.static_nbytes for v in sources)
+                found.append(Expansion(name, str(value.type), before, value.type.static_nbytes))
+        return tuple(found)
+
     @property
     def _preparation(self) -> str:
         """A description of the values computed from parameters: their bytes, and the device that computes them."""
@@ -146,6 +181,9 @@ class CompilationReport(Shown):
                 "lower_bound": self.lower_bound_nbytes,
                 "prepared": self.prepared_nbytes,
             },
+            "expansions": [
+                {"weight": e.name, "type": e.type, "before": e.before, "after": e.after} for e in self.expansions
+            ],
             "kernels": [
                 {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
@@ -174,6 +212,7 @@ class CompilationReport(Shown):
             lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
         if self.prepared_nbytes:
             lines.append(f"  {self._preparation}")
+        lines += [f"  {expansion}" for expansion in self.expansions]
         if self.traffic is not None:
             lines.append(f"  {self.traffic}")
         for (op, kernel, plugin), count in self.kernels.most_common():
@@ -200,6 +239,8 @@ class CompilationReport(Shown):
             yield "tiers", self.tiers.summary
         if self.prepared_nbytes:
             yield "prepared", self._preparation
+        for expansion in self.expansions:
+            yield "expanded", str(expansion).removeprefix("expanded ")
         if self.traffic is not None:
             yield "traffic", str(self.traffic)
         if self.checked:

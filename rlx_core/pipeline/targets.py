@@ -35,7 +35,7 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
 
 
 def wanted_target(host: PluginHost, wanted: str) -> tuple[str, Backend]:
-    """The name and the backend of a target as users write it: `rocm`, `rocm:1`, or `rocm:absent` for its code alone.
+    """The name and the backend of a target as users write it: `gpu`, `gpu:1`, or `gpu:absent` for its code alone.
 
     Raises:
         DeviceError: It prints no code without a device. And see `find_target`.
@@ -52,7 +52,7 @@ def wanted_target(host: PluginHost, wanted: str) -> tuple[str, Backend]:
 
 
 def numbered(wanted: str) -> tuple[str, int | None]:
-    """A target as users write it, `rocm` or `rocm:1`, as its name and the number of the device.
+    """A target as users write it, `gpu` or `gpu:1`, as its name and the number of the device.
 
     Raises:
         DeviceError: It is no text, or the text after the colon is not a number.

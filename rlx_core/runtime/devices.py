@@ -23,7 +23,7 @@ class DeviceName:
     """A device that programs can be compiled for.
 
     Attributes:
-        target: The value for `target=`: `rocm:1`.
+        target: The value for `target=`: `gpu:1`.
         name: The vendor's name.
     """
 
@@ -63,7 +63,7 @@ def devices(target: str | None = None, *, host: PluginHost | None = None) -> lis
 
 @checked_call
 def device_put(x: Any, target: str, *, host: PluginHost | None = None) -> Any:
-    """A copy of an array on a device: `rlx.device_put(x, "rocm:1")`.
+    """A copy of an array on a device: `rlx.device_put(x, "gpu:1")`.
 
     On a target in the host's memory it is a NumPy array, the same one if `x` is one already; an array that lies on the device
     is returned unchanged, and one on another device is copied through the host.

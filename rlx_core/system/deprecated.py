@@ -1,4 +1,4 @@
-"""Deprecated names of public modules: they work for two minor releases, and warn with the new name."""
+"""Deprecated names of public modules: they work for two minor releases, and warn with the new name; and moved modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["deprecated_names"]
+__all__ = ["deprecated_names", "moved_module"]
 
 
 def deprecated_names(module: str, names: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
@@ -31,3 +31,8 @@ def deprecated_names(module: str, names: Mapping[str, tuple[str, str]]) -> Calla
         return getattr(importlib.import_module(place), attribute)
 
     return get
+
+
+def moved_module(module: str, address: str, distribution: str) -> ImportError:
+    """Return the error that the import of a module raises which is in another package now, with the new name and its package."""
+    return ImportError(f"{module} is {address} now: python -m pip install {distribution}", name=module)

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field
 
 from rlx_core.codegen import Kernel, formula_of, parse_kernel, print_kernel, run_kernel
-from rlx_core.codegen.gpu.faults import SITE_WORDS, fault_of, put_report
+from rlx_core.codegen.faults import SITE_WORDS, fault_of, put_report
 from rlx_core.codegen.interpret import outside_of
 from rlx_core.codegen.loops import Bound, Load, Store
 from rlx_core.contributions import BackendSpec, OptionSpec
@@ -303,7 +303,7 @@ class FakeDriver(Driver):
 
 @frozen(eq=False)
 class FakeArray:
-    """An array of the fake device's own library, as CuPy's are to CUDA."""
+    """An array of the fake device's own library, whose memory the device shares."""
 
     buffer: FakeBuffer
     offset: int

@@ -52,11 +52,9 @@ GPU = """
     def rlx_backends(): return [BackendSpec("gpu", "gpu_things:Gpu")]
 """
 GPU_THINGS = """
-from rlx_core.codegen.gpu.opencl import OPENCL
-from rlx_core.device.driver import DeviceFacts
-from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.errors import DeviceUnavailableError
-from rlx_core.pipeline.select.backend import Level
+from rlx_core.kit import DeviceFacts, Level
+from rlx_gpu.kit import OPENCL, GpuBackend
 
 class Gpu(GpuBackend):
     name = "gpu"
@@ -69,6 +67,9 @@ class Gpu(GpuBackend):
 """
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("rlx_gpu") is None, reason="the target takes OpenCL C: rlx-gpu is not installed"
+)
 def test_a_target_that_is_not_here_is_asked_without_its_device(rlx) -> None:
     """Its code is printed on any machine, so what it has kernels for is known on any."""
     (rlx.place / "gpu_things.py").write_text(GPU_THINGS)

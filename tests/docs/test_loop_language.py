@@ -12,7 +12,10 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "loop-language.md"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="the page prints native code")
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("llvmlite", "rlx_gpu")),
+    reason="the page prints native code and kernels for GPUs: llvmlite or rlx-gpu is not installed",
+)
 def test_the_page_prints_what_it_shows(run_page: Callable[[str], None]) -> None:
     run_page("loop-language.md")
 

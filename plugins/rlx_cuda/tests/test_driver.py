@@ -246,7 +246,7 @@ def test_an_array_may_be_changed_as_soon_as_it_was_put(driven: PluginHost) -> No
 
 
 def test_large_arrays_are_waited_for(driven: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlx_core.device.cupy.driver.STAGED", 16)
+    monkeypatch.setattr("rlx_gpu.cupy.driver.STAGED", 16)
     data = X.copy()
     x = put(driven, data)
     data[:] = np.nan

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 import rlx_core as rlx
 import rlx_cuda.discovery
 from rlx_core.cli.main import app
-from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.device.device import Device
-from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.errors import ConfigError, DeviceCallError, DeviceUnavailableError, FormatError
 from rlx_core.files.packages.container import read_container
 from rlx_core.plugins import PluginHost
 from rlx_cuda import backend, nvrtc
+from rlx_gpu.backend import GpuBackend
+from rlx_gpu.codegen.walks import Machine
 
 WGMMA = {"options": {"cuda.wgmma": True}}
 RNG = np.random.default_rng(12)

@@ -14,7 +14,7 @@ import rlx_metal.plugin
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
-from rlx_core.testing.shim.compiler import compiler
+from rlx_gpu.testing.shim.compiler import compiler
 
 
 @pytest.fixture(scope="session")

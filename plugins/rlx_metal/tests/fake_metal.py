@@ -15,8 +15,8 @@ from attrs import define, field, frozen
 
 from rlx_core.device.driver import At
 from rlx_core.errors import KernelBuildError, OutOfMemoryError
-from rlx_core.testing.shim.dialects import METAL_DIALECT
-from rlx_core.testing.shim.driver import Buffer, ShimDriver
+from rlx_gpu.testing.shim.dialects import METAL_DIALECT
+from rlx_gpu.testing.shim.driver import Buffer, ShimDriver
 
 __all__ = ["FakeDevice", "modules"]
 

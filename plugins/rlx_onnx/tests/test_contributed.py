@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_graphs import node
 
+import rlx_core as rlx
 from rlx_onnx import load
 
 DRAW = np.random.default_rng(2)
@@ -79,6 +80,28 @@ def test_contributed_operations_agree_with_their_runtime(name: str) -> None:
     (wanted,) = session.run(None, {"x0": operands[0]})
 
     np.testing.assert_allclose(load(proto)(operands[0]), wanted, rtol=1e-4, atol=1e-5)  # f32: sums in another order
+
+
+def test_weights_of_four_bits_stay_packed() -> None:
+    """The program multiplies by codes and scales, and has no copy of the weight in 32 bits."""
+    n = k = 256
+    codes, scales = DRAW.integers(0, 256, (n, k // 32, 16)).astype("u1"), drawn(n * k // 32)
+    graph = helper.make_graph(
+        [node("MatMulNBits", ["x", "q", "s"], ["y"], domain="com.microsoft", bits=4, block_size=32, N=n, K=k)],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, k])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(codes, "q"), numpy_helper.from_array(scales, "s")],
+    )
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model, x = load(helper.make_model(graph, opset_imports=sets)), drawn(2, k)
+    compiled = rlx.compile(model, rlx.spec(f"f32[2, {k}]"))
+    assert [step.node.op.name for step in compiled.executable.lir.steps] == ["rlx.fused_matmul_prologue"]
+    assert compiled.report.expansions == ()
+
+    pairs = np.stack([codes & 15, codes >> 4], axis=-1).reshape(n, k // 32, 32).astype("f4") - 8
+    weight = (pairs * scales.reshape(n, k // 32, 1)).reshape(n, k)
+    np.testing.assert_allclose(compiled(x), x @ weight.T, rtol=1e-4, atol=1e-4)
 
 
 def test_operations_in_the_wrong_domain_are_found() -> None:

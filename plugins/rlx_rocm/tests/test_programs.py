@@ -20,6 +20,7 @@ import rlx_core as rlx
 from rlx_core.errors import KernelBuildError
 from rlx_core.plugins import PluginHost
 
+SHIFTS = np.array([0, 4], np.uint8)[:, None]
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
 
@@ -49,6 +50,26 @@ def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(hos
     with pytest.raises(KernelBuildError, match="rocm:0: its compiler refuses the source") as caught:
         driver.build("__kernel void f( {")
     assert "compiler" in str(caught.value)
+
+
+def test_weights_of_four_bits_stay_packed(host: PluginHost) -> None:
+    """One kernel reads codes and scales, and nothing on the device has the size of the weight in 32 bits."""
+    k, n, block = 64, 48, 16
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 256, (k // 2, n)).astype("u1"), rng.standard_normal((k // block, n)).astype("f4")
+
+    def weight(codes: Any, scales: Any) -> Any:
+        pairs = rlx.bitwise_and(rlx.bitwise_right_shift(codes[:, None, :], SHIFTS), np.uint8(15))
+        numbers = rlx.astype(rlx.reshape(pairs, (k // block, block, n)), "f32") - np.float32(8)
+        return rlx.reshape(numbers * scales[:, None, :], (k, n))
+
+    f = on(host, lambda x, codes, scales: rlx.gelu(x @ weight(codes, scales) + 1))
+    x = rng.standard_normal((5, k)).astype("f4")
+    exact = rlx.gelu(x @ np.asarray(weight(codes, scales)) + 1)
+    np.testing.assert_allclose(f(x, codes, scales), exact, rtol=1e-4, atol=1e-4)  # sums in another order
+    (step,) = f.executables[0].lir.steps
+    assert step.kernel == "product_prologue"
+    assert f.report.arena_nbytes < k * n * 4
 
 
 def test_its_language_is_printed(host: PluginHost) -> None:

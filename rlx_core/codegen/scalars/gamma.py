@@ -207,7 +207,7 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     is_second = b.fcmp_ordered("==", whole, b.constant(x, 2.0))
     divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
-    # The distance from the zero, accurate to the last digit near it; a difference, because WGSL may add two constants first.
+    # The distance from the zero, accurate to the last digit near it; a difference: a language may add two constants first.
     distance = b.fsub(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, form.zero[1]))
     near = b.fma(distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)

@@ -49,8 +49,8 @@ def package(
     Args:
         compiled: The result of `rlx.compile`, or of `rlx.load` of a `.rlx` file; or a model, which is compiled.
         path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
-        targets: The targets of the code, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
-            A target without a variant is this machine's, and `cuda:absent` is most devices of a kind that is not here; by default
+        targets: The targets of the code, in the order in which `rlx.load` tries it: `["gpu", "cpu:avx512", "cpu:avx2"]`.
+            A target without a variant is this machine's, and `gpu:absent` is most devices of a kind that is not here; by default
             the target that the function was compiled for.
         sizes: Of a function with symbolic sizes, those to have programs for: `[{"batch": 1}, {"batch": 8}]`.
         program: Whether the file also holds the program with its weights as they were given, to be compiled for other sizes

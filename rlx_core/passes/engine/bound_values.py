@@ -6,11 +6,43 @@ into one does not mix them with nodes that depend on inputs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, symbols_inside
+from rlx_core.ir.types import TensorType
 
-__all__ = ["bound_nodes", "is_bound"]
+__all__ = ["EXPANSION", "bound_nodes", "expands", "is_bound", "leaves_of"]
+
+EXPANSION = 1.5
+"""Bytes of a result for each byte that it is computed from, from which on a weight counts as expanded."""
+
+SMALL_NBYTES = 1 << 16
+"""Bytes of a result up to which its expansion does not count."""
+
+
+def expands(nbytes: int, sources: Iterable[TensorType]) -> bool:
+    """Return whether a result of `nbytes` is a narrow weight made wide: 4-bit codes as bytes, or i8 as f32.
+
+    Scalars count for nothing: a fill is no expansion of its number.
+    """
+    arrays = [t.static_nbytes for t in sources if t.size != 1]
+    return bool(arrays) and nbytes > SMALL_NBYTES and nbytes > EXPANSION * sum(arrays)
+
+
+def leaves_of(value: Value) -> list[Value]:
+    """Return the parameters and constants that a value is computed from, each once."""
+    found: dict[Value, None] = {}
+    seen: set[Node] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each.node.op, Param | Constant):
+            found[each] = None
+        elif each.node not in seen:
+            seen.add(each.node)
+            waiting += each.node.present()
+    return list(found)
 
 
 def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]:

@@ -19,6 +19,7 @@ from rlx_core.ops.arithmetic import add
 from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
@@ -29,6 +30,9 @@ from rlx_core.passes.fuse.mark_elementwise_regions import is_step, region_of
 __all__ = ["FuseMatMulEpilogue"]
 
 RULE = "epilogue"
+
+PRODUCTS = (FusedMatMulEpilogue, FusedMatMulPrologue, FoldedMatMul)
+"""Ops of a product with a region."""
 
 
 @define_pass("fuse-matmul-epilogue")
@@ -51,7 +55,7 @@ class FuseMatMulEpilogue(Pass):
         for node in graph.nodes:
             declined: Miss | None = None
             for group in candidates(graph, node):
-                assert isinstance(group.make, FusedMatMulEpilogue | FoldedMatMul), "the group makes a product"
+                assert isinstance(group.make, PRODUCTS), "the group makes a product"
                 op, refusal = judge(group.make, [v.type for v in group.inputs])
                 if refusal is not None:
                     declined = Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind)
@@ -88,7 +92,7 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 def is_product(node: Node) -> bool:
     """Return whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
-    if isinstance(node.op, FoldedMatMul):
+    if isinstance(node.op, FoldedMatMul | FusedMatMulPrologue):
         return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
         return node.op.activation is None or may_be_step(node.op.activation)
@@ -98,7 +102,9 @@ def is_product(node: Node) -> bool:
 def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:
     """The group of a product and the region at `node`; a bias and an activation become the region's first steps."""
     product = value.node
-    x, w, *bias = product.present()
+    operands_of_product = tuple(product.present())
+    count = 1 + product.op.load.inputs if isinstance(product.op, FusedMatMulPrologue) else 2
+    factors, bias = operands_of_product[:count], operands_of_product[count:]
     others = [v for v in inputs if v is not value]
     operands = (value, *bias, *others)
     number = {v: i for i, v in enumerate(operands)}
@@ -113,8 +119,9 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
-    op = evolve(product.op, region=whole) if isinstance(product.op, FoldedMatMul) else FusedMatMulEpilogue(whole)
-    return Group((product, node), (x, w, *bias, *others), node.results, op, RULE)
+    has_region = isinstance(product.op, FoldedMatMul | FusedMatMulPrologue)
+    op = evolve(product.op, region=whole) if has_region else FusedMatMulEpilogue(whole)
+    return Group((product, node), (*factors, *bias, *others), node.results, op, RULE)
 
 
 def renumbered(step: RegionStep, reads: Sequence[int], start: int) -> RegionStep:

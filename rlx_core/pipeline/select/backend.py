@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ABSENT: Final = "absent"
-"""The device number of a target without a device, which only generates code: `rocm:absent`."""
+"""The device number of a target without a device, which only generates code: `gpu:absent`."""
 
 Outputs = Literal["host", "device"]
 """The caller's choice of the location of outputs."""

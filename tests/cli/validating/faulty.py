@@ -24,9 +24,9 @@ from rlx_core.emit.table import LIBRARY
 from rlx_core.errors import DeviceLostError, KernelBuildError, OutOfMemoryError
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.select.kernels import Condition
-from rlx_core.testing.shim import driver as shim
-from rlx_core.testing.shim.driver import GIVEN, ShimDriver
-from rlx_core.testing.shim.memory import guarded
+from rlx_gpu.testing.shim import driver as shim
+from rlx_gpu.testing.shim.driver import GIVEN, ShimDriver
+from rlx_gpu.testing.shim.memory import guarded
 
 MEMORY = 256 << 20
 FAULTS: dict[str, Any] = {}

@@ -24,8 +24,8 @@ from rlx_core.cli.validating.runner import validate
 from rlx_core.cli.validating.steps import MAX_SECONDS, chosen, every_step
 from rlx_core.ops import standard_ops
 from rlx_core.system.processes import cause
-from rlx_core.testing.shim.driver import ShimDriver
 
+shim = pytest.importorskip("rlx_gpu.testing.shim.driver", reason="it examines a stand-in: rlx-gpu is not installed")
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")
 pytest.importorskip("rlx_cuda")
 
@@ -156,13 +156,13 @@ def test_rows_of_large_programs_lie_on_both_sides_of_a_power_of_two() -> None:
 
 def test_every_large_program_is_compared(stand_in: CliSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "COUNTS", (60_000,))
-    read = ShimDriver.read
+    read = shim.ShimDriver.read
 
     def shifted(self: Any, buffer: Any, offset: int, into: Any) -> None:
         """Reads the row before, as if the address of the last one had not fitted."""
         read(self, buffer, max(offset - into.nbytes, 0), into)
 
-    monkeypatch.setattr(ShimDriver, "read", shifted)
+    monkeypatch.setattr(shim.ShimDriver, "read", shifted)
     rows = list(large.large(Bench("cuda", stand_in.host, tmp_path), ""))
     assert [row.name for row in rows if row.status != "failed"] == []
 

@@ -70,7 +70,10 @@ class Kernel:
             shift: Bytes after a cache line where results begin.
         """
         results = [Guarded(p, shift) for p in self.layout.results]
-        packs = [aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes) for p in self.emitted.packs]
+        packs = [
+            aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes if p.view is None else p.capacity)
+            for p in self.emitted.packs
+        ]
         hidden = {p.operand for p in self.emitted.packs if p.replaces}
         buffers: list[int | None] = [
             None if x is None or i in hidden else x.ctypes.data for i, x in enumerate(operands)

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs through CuPy. This package finds and drives devices; `rlx_core` generates and schedules the programs."""
+"""NVIDIA GPUs through CuPy. This package finds and drives devices; `rlx_gpu` generates kernels, `rlx_core` programs."""

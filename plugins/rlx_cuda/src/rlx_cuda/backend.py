@@ -10,17 +10,11 @@ from typing import Any, ClassVar, Final
 
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
-from rlx_core.codegen.gpu.languages import Language as GpuDialect
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics, Sanitizer
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.emit.attention_rows import attention_unit_rows
 from rlx_core.emit.backend import adopted
 from rlx_core.emit.emitters import Language, emitter_of
-from rlx_core.emit.gpu import GpuLanguage
-from rlx_core.emit.gpu_backend import GpuBackend
-from rlx_core.emit.products import product_rows, warpgroup_product_rows
 from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.ir.dtypes import f32
@@ -30,6 +24,12 @@ from rlx_cuda import library, nvrtc
 from rlx_cuda.nvrtc import HOPPER
 from rlx_cuda.product_layouts import NUMBERS
 from rlx_cuda.products import library_product_rows
+from rlx_gpu.backend import GpuBackend
+from rlx_gpu.codegen.cuda import CUDA, CUDA_TF32, CUDA_TURING, CUDA_WGMMA
+from rlx_gpu.codegen.languages import Language as GpuDialect
+from rlx_gpu.language import GpuLanguage
+from rlx_gpu.rows.attention import attention_unit_rows
+from rlx_gpu.rows.products import product_rows, warpgroup_product_rows
 
 __all__ = ["CudaBackend"]
 

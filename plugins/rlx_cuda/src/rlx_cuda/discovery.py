@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
@@ -17,6 +16,7 @@ from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_cuda import nvrtc
 from rlx_cuda.library import FEATURE
 from rlx_cuda.plugin import INSTALL, STAND_IN
+from rlx_gpu.cupy.facts import facts_of
 
 __all__ = ["Found", "found", "wanted"]
 
@@ -57,8 +57,8 @@ def stand_in() -> Device:
     Raises:
         DeviceUnavailableError: No C++ compiler is installed.
     """
-    from rlx_core.testing.shim.dialects import CUDA_DIALECT
-    from rlx_core.testing.shim.driver import stand_in as made
+    from rlx_gpu.testing.shim.dialects import CUDA_DIALECT
+    from rlx_gpu.testing.shim.driver import stand_in as made
 
     return made(CUDA_DIALECT, "cuda:0", features=frozenset((nvrtc.AMPERE, nvrtc.HOPPER)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import cupy
 
-from rlx_core.codegen.gpu.cuda import CUDA
-from rlx_core.device.cupy.driver import INTERFACE, CupyDriver
 from rlx_core.device.driver import DeviceFacts
 from rlx_cuda import nvrtc
+from rlx_gpu.codegen.cuda import CUDA
+from rlx_gpu.cupy.driver import INTERFACE, CupyDriver
 
 __all__ = ["CudaDriver"]
 

@@ -1,6 +1,6 @@
 """NVRTC, NVIDIA's run-time compiler for CUDA C: it needs neither a driver nor a device, only its library, available as a wheel.
 
-`rlx_core.device.runtime_compiler` calls it; this module has its paths, its architectures, and a parser of the assembler's log.
+`rlx_gpu.runtime_compiler` calls it; this module has its paths, its architectures, and a parser of the assembler's log.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from attrs import frozen
 
-from rlx_core.device.runtime_compiler import RuntimeCompiler
 from rlx_cuda.libraries import paths_of
+from rlx_gpu.runtime_compiler import RuntimeCompiler
 
 __all__ = [
     "AMPERE",

@@ -8,8 +8,8 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from rlx_core.codegen.layout import merged
 from rlx_core.codegen.places import WIDEST, Layout, Place
-from rlx_core.codegen.product import merged
 from rlx_core.ir.dtypes import bf16, f16, f32, f64
 from rlx_cuda import cublaslt
 from rlx_cuda.cublaslt import Matrix, Product

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rlx_core.codegen.gpu.metal import METAL
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
-from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
+from rlx_gpu.backend import GpuBackend
+from rlx_gpu.codegen.metal import METAL
 from rlx_metal.facts import USUAL
 
 __all__ = ["MetalBackend"]

@@ -42,8 +42,8 @@ def found() -> tuple[Device, ...]:
 
 @cache
 def _processor() -> Device:
-    from rlx_core.testing.shim.dialects import METAL_DIALECT
-    from rlx_core.testing.shim.driver import stand_in
+    from rlx_gpu.testing.shim.dialects import METAL_DIALECT
+    from rlx_gpu.testing.shim.driver import stand_in
 
     return stand_in(METAL_DIALECT, "metal:0")
 

@@ -12,7 +12,7 @@ from fake_cupy import cache_fixture, cpp_fixture, fake_cupy, host_of  # noqa: F4
 
 import rlx_rocm.plugin
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.shim.compiler import compiler
+from rlx_gpu.testing.shim.compiler import compiler
 
 DRIVEN = ("rlx_rocm.hip.discovery", "rlx_rocm.hip.driver")
 """What keeps the devices that it found."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.wgsl import WGSL, WGSL_WIDE
 from rlx_core.device.device import Device
 from rlx_core.device.diagnostics import Diagnostics
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
-from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
+from rlx_gpu.backend import GpuBackend
+from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.wgsl import WGSL, WGSL_WIDE
 from rlx_wgpu.limits import LACKS
 from rlx_wgpu.plugin import INSTALL_WGPU, OLDEST
 

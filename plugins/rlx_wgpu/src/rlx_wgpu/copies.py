@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlx_core.codegen.gpu.wgsl_prelude import words
+from rlx_gpu.codegen.wgsl_prelude import words
 
 __all__ = ["COPY", "COPY_GROUP", "COPY_GROUPS"]
 

@@ -17,10 +17,10 @@ import numpy as np
 import wgpu
 from attrs import define, field, frozen
 
-from rlx_core.codegen.gpu.wgsl import segmented
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.errors import DeviceError, DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
 from rlx_core.system.locks import Lock
+from rlx_gpu.codegen.wgsl import segmented
 from rlx_wgpu.copies import COPY, COPY_GROUP, COPY_GROUPS
 from rlx_wgpu.heap import USAGE, Heap, Piece, Room
 from rlx_wgpu.limits import limits_of

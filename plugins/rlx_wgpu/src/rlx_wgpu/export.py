@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.codegen.gpu.faults import SITE_WORDS
+from rlx_core.codegen.faults import SITE_WORDS
 from rlx_core.device.device import Device
 from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.emit.program import build_program
@@ -40,7 +40,7 @@ def export(program: CompiledFunction[..., Any] | Executable, folder: Path | str)
     The JSON has `format`, `name`; `heap` and `status`, the sizes of the two buffers in bytes; `contents`, the initial contents of
     the heap as ranges of the binary with their heap offsets; `inputs` and `outputs` with name, dtype, shape and heap offset;
     `sources` in WGSL; and `steps`, each with its source, its function, the number of groups, and the words of its uniform. In
-    `status`, each of the `faults` has `faultWords` words, in the format of `rlx_core.codegen.gpu.faults`.
+    `status`, each of the `faults` has `faultWords` words, in the format of `rlx_core.codegen.faults`.
 
     Args:
         program: A program compiled for `wgpu`, or for `wgpu:absent` without a device, with static sizes and bound parameters.

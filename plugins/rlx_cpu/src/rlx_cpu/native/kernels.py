@@ -8,7 +8,7 @@ from rlx_cpu.native.indexing import gather, scatter_rows  # noqa: F401
 from rlx_cpu.native.loops import rows  # noqa: F401
 from rlx_cpu.native.movement import boxes, windows  # noqa: F401
 from rlx_cpu.native.ordering import search, sort_rows  # noqa: F401
-from rlx_cpu.native.products import gemm, gemm_epilogue, gemm_integer  # noqa: F401
+from rlx_cpu.native.products import gemm, gemm_epilogue, gemm_integer, gemm_prologue  # noqa: F401
 from rlx_cpu.native.scans import positions, running_rows  # noqa: F401
 from rlx_cpu.native.systems import solve  # noqa: F401
 from rlx_cpu.native.table import native

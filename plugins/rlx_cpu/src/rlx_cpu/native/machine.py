@@ -82,6 +82,7 @@ class ProductSizes:
             tiles share its cost, and where it is too large for L2.
         shared_nbytes: Bytes up to which an operand is packed for all threads at once, which takes as much memory again.
         held_nbytes: The same of one that is packed before a loop.
+        load_nbytes: Bytes of a part of a panel that a load computes: half of an L1 of 32 KiB.
         part_products: Fused products of a part: some 10 µs, a hundred times what claiming it costs.
     """
 
@@ -95,6 +96,7 @@ class ProductSizes:
     direct_nbytes: int = 1 << 24
     shared_nbytes: int = 1 << 24
     held_nbytes: int = 1 << 26
+    load_nbytes: int = 1 << 14
     part_products: int = 1 << 19
 
 

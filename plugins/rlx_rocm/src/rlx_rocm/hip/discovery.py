@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.device.libraries import imported
 from rlx_core.errors import DeviceUnavailableError, Fact
+from rlx_gpu.cupy.facts import facts_of
 from rlx_rocm.hip import hiprtc
 from rlx_rocm.plugin import INSTALL_CUPY
 
@@ -65,8 +65,8 @@ def stand_in() -> Device:
     Raises:
         DeviceUnavailableError: No C++ compiler is installed.
     """
-    from rlx_core.testing.shim.dialects import HIP_DIALECT
-    from rlx_core.testing.shim.driver import stand_in as made
+    from rlx_gpu.testing.shim.dialects import HIP_DIALECT
+    from rlx_gpu.testing.shim.driver import stand_in as made
 
     return made(HIP_DIALECT, "rocm:0", features=frozenset((FEATURE,)))
 

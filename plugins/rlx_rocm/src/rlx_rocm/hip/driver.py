@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.device.cupy.driver import CupyDriver
 from rlx_core.device.driver import DeviceFacts
+from rlx_gpu.cupy.driver import CupyDriver
 from rlx_rocm.hip import hiprtc
 
 __all__ = ["HipDriver"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rlx_core.codegen.gpu.cuda import HIP
-from rlx_core.device.runtime_compiler import RuntimeCompiler
+from rlx_gpu.codegen.cuda import HIP
+from rlx_gpu.runtime_compiler import RuntimeCompiler
 
 __all__ = ["HIPRTC", "compiled"]
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyopencl as cl
 from attrs import frozen
 
-from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
 from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
+from rlx_gpu.codegen.opencl import OPENCL
 from rlx_rocm.opencl.exiting import ExitGuard, guarded
 
 __all__ = ["OpenClDriver"]

@@ -71,6 +71,19 @@ class LlvmPrinter:
         shared = 0 if in_chunks else shape.shared_workspace  # which is passed in every call
         return PrintedKernel(name, prologue, shape.workspace, shared, kernel.has_check, shape.uses_threads)
 
+    def print_parts(self, kernel: Kernel, name: str, parts: int) -> ir.Function:
+        """Return the function of an element-wise kernel whose first axis counts `parts` parts; see `print`.
+
+        A call for thread `i` of `parts` computes the part with index `i`. The last axis is the lane axis.
+        """
+        shape = Shape.of(kernel, self.isa, lane=len(kernel.extents) - 1)
+        assert shape.units % parts == 0 and not shape.keeps_rows and not kernel.has_check, "units are inside of parts"  # noqa: PT018
+        builder = self._function(name)
+        Loops(builder, shape).write_units()
+        builder.ret_void()
+        builder.function.linkage = "internal"
+        return builder.function
+
     def _function(self, name: str) -> ir.IRBuilder:
         function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
         function.args[0].add_attribute("noalias")

@@ -66,7 +66,12 @@ class Shape:
     given_strip: int | None = None
 
     @classmethod
-    def of(cls, kernel: Kernel, isa: Isa) -> Shape:
+    def of(cls, kernel: Kernel, isa: Isa, *, lane: int | None = None) -> Shape:
+        """Return the scheme of a kernel.
+
+        Args:
+            lane: The lane axis of an element-wise kernel; by default the one with most contiguous accesses.
+        """
         kernel = as_bits(evolve(kernel, values=recognised(kernel.values)))
         lanes, block = lanes_of(kernel, isa), isa.machine.loops.block
         usual = typical(kernel)
@@ -75,7 +80,7 @@ class Shape:
         if not kernel.extents:
             point = evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel))
             return cls(point, 0, lanes, block, _once(kernel), isa)
-        rowed = with_row(kernel, lane_axis(usual, kernel.grid_axes))
+        rowed = with_row(kernel, lane_axis(usual, kernel.grid_axes) if lane is None else lane)
         return cls(rowed, rowed.grid, lanes, block, _once(rowed), isa)
 
     @property

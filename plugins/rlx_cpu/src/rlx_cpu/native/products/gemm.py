@@ -1,12 +1,14 @@
 """Matrix products as native kernels: any sizes, strides and batch axes, with the epilogue on the sums.
 
-Floats are multiplied by register tiles over panels (`gemm_plan.py` decides what is packed, `gemm_driver.py` has the per-thread
-code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
+Floats are multiplied by register tiles over panels (`gemm_plan.py` decides which operands are packed, `gemm_driver.py` has
+the per-thread code, `microkernel.py` the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded
+once.
 """
 
 from __future__ import annotations
 
 from rlx_core.codegen.epilogue import Pointwise, pointwise
+from rlx_core.codegen.loads import OperandLoad
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import MatrixProduct, MatrixStrides
 from rlx_core.ir.dtypes import DType
@@ -26,10 +28,11 @@ from rlx_cpu.native.products.gemm_driver import GemmEmitter, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_sized import product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
+from rlx_cpu.native.products.panel_load import PanelLoad
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_product", "matmul", "matmul_bias_activation"]
+__all__ = ["emit_loaded_product", "emit_product", "matmul", "matmul_bias_activation"]
 
 HALVES_AND_FLOATS = "f16 bf16 f32 f64"
 
@@ -112,3 +115,25 @@ def emit_product(
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
     return GemmEmitter(plan, layout, name, epilogue).emit()
+
+
+def emit_loaded_product(
+    module: ir.Module,
+    layout: Layout,
+    isa: Isa,
+    name: str,
+    epilogue: MakeEpilogue,
+    load: OperandLoad,
+    *,
+    keeps_result: bool = False,
+) -> Emitted:
+    """The product of the first operand and a load of the next ones into the first result, then `epilogue`."""
+    a = layout.operands[0]
+    assert a is not None, "a product has a first operand"
+    product = MatrixProduct.of_load(a, load, layout.results[0])
+    words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
+    plan = ProductPlan(product, words, isa, is_bound=False, is_held=False, keeps_result=keeps_result)
+    buffers = len(layout.operands) + len(layout.results)
+    is_empty = not (product.m and product.n and product.entries and product.k)
+    panels = None if is_empty else PanelLoad.of(plan, module, name, buffers)
+    return GemmEmitter(plan, layout, name, epilogue, panels).emit()

@@ -21,6 +21,7 @@ from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
 from rlx_cpu.native.products.gemm_work import GemmBuffers, Work
 from rlx_cpu.native.products.inner_loops import Inside
 from rlx_cpu.native.products.microkernel import Microkernel, ResultTile, Right, Runs
+from rlx_cpu.native.products.panel_load import PanelLoad
 
 __all__ = ["GemmEmitter", "MakeEpilogue"]
 
@@ -37,9 +38,11 @@ class GemmEmitter:
     name: str
     epilogue: MakeEpilogue
 
+    load: PanelLoad | None = None
+
     @property
     def work(self) -> Work:
-        return Work(self.plan)
+        return Work(self.plan, self.load)
 
     def emit(self) -> Emitted:
         plan, p = self.plan, self.plan.product
@@ -62,6 +65,8 @@ class GemmEmitter:
         held: tuple[HoistedPack, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
+        elif self.load is not None:
+            packs = self.load.packs
         elif plan.panels == "held":
             held = (HoistedPack(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(
@@ -79,6 +84,7 @@ class GemmEmitter:
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
                 **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
+                **({} if p.load is None else {"load": str(p.load)}),
             },
         )
 

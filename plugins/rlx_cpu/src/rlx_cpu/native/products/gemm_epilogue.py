@@ -131,24 +131,35 @@ def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
 
 
 def epilogue_of(
-    op: ElementwiseRegion, node: Node, layout: Layout, rows: int, line: int = 0, *, prefetched_nbytes: int | None = None
+    op: ElementwiseRegion,
+    node: Node,
+    layout: Layout,
+    rows: int,
+    line: int = 0,
+    *,
+    factors: int = 2,
+    prefetched_nbytes: int | None = None,
 ) -> MakeEpilogue:
     """Return the function that creates the stage of a region.
 
     Args:
         rows: Rows of a batch entry of the product.
         line: Rows of one of its lines, at whose end tiles end; 0 without lines.
+        factors: Operands of the product, in front of those of the region.
         prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
     """
-    others = layout.operands[2:]
+    others = layout.operands[factors:]
     assert all(others), "all operands are required"
-    function = region_function(NATIVE, op, [v.type for v in node.present()], others)
+    x, *following = (v.type for v in node.present())
+    function = region_function(NATIVE, op, [x, x, *following[factors - 1 :]], others)
     assert function is not None, "the row refuses other regions"
     shape = sizes_of(layout.results[0])
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.LlvmValue) -> GemmEpilogue:
         places = (*others, *layout.results)
-        tensors = [Tensor.of(p, shape, rows, line, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
+        tensors = [
+            Tensor.of(p, shape, rows, line, pointer_at(b, buffers, factors + i)) for i, p in enumerate(places) if p
+        ]
         read, written = tensors[: len(others)], tensors[len(others) :]
         far = [] if prefetched_nbytes is None else [t for t in read if t.is_far(prefetched_nbytes)]
         prefetches = [t.prefetch for t in far]

@@ -31,7 +31,7 @@ class Item:
     """One item while its code is emitted.
 
     Attributes:
-        a, source, c: Start addresses of the batch entry's A, B and C.
+        a, source, c: Start addresses of the batch entry's A, B and C; for a load, its table in place of B.
         packed: Packed panels: of all of B, or of this item.
         packed_rows: Rows of A in scratch memory.
         sums: Address of partial sums, if they are not in C.
@@ -77,6 +77,8 @@ class Item:
                 self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
             with counting(b, *self.panel_range) as panel:
                 panel_place, column = self._panel(b, panel, k0)
+                if plan.panels == "loaded" and self.work.load is not None:
+                    self.work.load.emit(b, panel, k0, self.source, panel_place)
                 next_panel = self._next_panel(b, panel, k0, count) if plan.sharers else panel_place
                 with row_tiles(b, tiles.rows, self.row_range, plan.sharers) as tile:
                     c = offset(b, self.c, row_offset(b, tile, p.c, p.result_lines), (column, p.c.by_column))
@@ -96,6 +98,9 @@ class Item:
         if plan.panels == "direct":
             by_word = p.b.by_row * plan.words.per_word
             return offset(b, self.source, (column, p.b.by_column), (k0, by_word)), column
+        if plan.panels == "loaded":
+            assert self.packed is not None, "a thread has memory for a block of a panel"
+            return self.packed, column
         width = b.sub(start_of(b, plan.blocks.panels, b.add(panel, index(1))), first)
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 

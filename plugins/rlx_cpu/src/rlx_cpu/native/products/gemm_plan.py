@@ -1,6 +1,7 @@
 """Decisions of a product before code generation: in-place or packed operands, scratch memory, and the number of parts.
 
-B is packed when it is bound; else by all threads together before the product if several items read it, by each thread for
+B is packed when it is bound; it is packed by each thread for itself when it is computed by a load, so that the whole of it is
+never in memory; else by all threads together before the product if several items read it, by each thread for
 itself if batches are many, and read in place otherwise. A is read in place if its elements along k are contiguous and already
 words; rows that must only be converted to words (f16, for example) are copied, and a transposed A is packed by tiles.
 """
@@ -12,20 +13,20 @@ from typing import Final, Literal
 
 from rlx_core.codegen.cuts import Cut
 from rlx_core.codegen.product import Axes, MatrixProduct
-from rlx_core.system.records import frozen
+from rlx_core.system.records import evolve, frozen
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, chains_of, depth_of, tiles_of
 
 __all__ = ["AT_HAND", "TILE_GAP", "OperandSources", "ProductPlan"]
 
-Panels = Literal["ahead", "held", "shared", "packed", "direct"]
+Panels = Literal["ahead", "held", "shared", "packed", "loaded", "direct"]
 """The origin of panels of B: packed when it was bound, before the loop around the product, by all threads before, by each
-thread for itself, or not packed."""
+thread for itself, computed by a load a block of K at a time, or not packed."""
 
 AT_HAND: Final = ("ahead", "held", "shared")
 """Cases in which panels of all of B are packed before any item is started."""
@@ -179,7 +180,7 @@ class ProductPlan:
     def is_outer(self) -> bool:
         """Whether the function around the inner loops does next to nothing itself: it packs nothing, and no loop is short."""
         tiles = self.blocks
-        if self.given is not None or self.panels == "packed" or self.owns_rows:
+        if self.given is not None or self.panels in ("packed", "loaded") or self.owns_rows:
             return False
         return min(tiles.rows.sizes) * min(tiles.panels.sizes) * min(self.k, tiles.depth) >= LONG_TILE
 
@@ -187,6 +188,8 @@ class ProductPlan:
     def packs_panels(self) -> bool:
         """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        if p.load is not None:
+            return p.k > 0
         if self.is_bound or self.packs_once:
             return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
@@ -208,11 +211,31 @@ class ProductPlan:
 
     @property
     def blocks(self) -> Blocks:
+        found, depth = self._blocks, self.load_depth
+        return found if depth is None else evolve(found, depth=depth)
+
+    @property
+    def _blocks(self) -> Blocks:
         p = self.product
         return self.given or blocks(
             p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
+
+    @property
+    def load_depth(self) -> int | None:
+        """Steps along K of a panel that a load computes at a time; `None` without a load, and if it computes all of them.
+
+        It computes all of them if several items read a panel, or if the block would change the order of summation.
+        """
+        if self.product.load is None or self.given is not None:
+            return None
+        found = self._blocks
+        has_chains = chains_of(found.rows.size, found.panels.start(found.panels.pieces)) > 1
+        if has_chains or found.row_items > 1:
+            return None
+        most = self.sizes.load_nbytes // (found.panels.size * self.words.nbytes)
+        return max((d for d in self.product.load.depths if d <= most and d % UNROLL == 0), default=None)
 
     @property
     def splits_depth(self) -> bool:
@@ -229,6 +252,8 @@ class ProductPlan:
         if self.sources is not None:
             return self.sources.panels
         p = self.product
+        if p.load is not None and p.k:
+            return "packed" if self.load_depth is None else "loaded"
         if self.packs_once:
             return "held"
         if not self.packs_panels:
@@ -297,7 +322,9 @@ class ProductPlan:
 
     @property
     def own_panels(self) -> int:
-        """Bytes of a thread's own packed panels: the widest group, over all of K."""
+        """Bytes of a thread's own panels: the widest group, over all of K, or a block of the widest panel."""
+        if self.panels == "loaded":
+            return aligned(self.blocks.panels.size * self.words.nbytes * self.blocks.depth)
         if self.panels != "packed":
             return 0
         return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)

@@ -17,6 +17,7 @@ from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.inner_loops import InnerLoops
 from rlx_cpu.native.products.packing import pack_panel
+from rlx_cpu.native.products.panel_load import PanelLoad
 
 __all__ = ["GemmBuffers", "ItemPlace", "Work"]
 
@@ -58,6 +59,8 @@ class Work:
     """The items of a product while their code is emitted."""
 
     plan: ProductPlan
+    load: PanelLoad | None = None
+    """The computation of a panel of B, if B is not in memory."""
 
     def items(
         self, b: ir.IRBuilder, given: GemmBuffers, part: ir.LlvmValue, parts: ir.LlvmValue, kernels: InnerLoops
@@ -65,6 +68,7 @@ class Work:
         """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
         plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
         group_of_packed = variable(b, I64) if plan.panels == "packed" else None
+        table = None if self.load is None else self.load.table(b, given.buffers)
         if group_of_packed is not None:
             b.store(index(-1), group_of_packed, align=8)
         with counting(b, *share(b, plan.items, part, parts)) as item:
@@ -74,7 +78,7 @@ class Work:
                 pieces_of(b, at.row_item, tiles.row_tiles, tiles.rows.pieces),
                 pieces_of(b, at.panel_item, tiles.panel_group, tiles.panels.pieces),
                 a=offset(b, given.a, entry_offset(b, p, at.entry, p.a)),
-                source=offset(b, given.source, entry_offset(b, p, at.entry, p.b)),
+                source=table or offset(b, given.source, entry_offset(b, p, at.entry, p.b)),
                 c=offset(b, given.c, entry_offset(b, p, at.entry, p.c)),
                 packed=given.panels,
                 packed_rows=self._packed_rows(b, given, at.entry),
@@ -114,7 +118,10 @@ class Work:
         return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
 
     def pack_panel(self, b: ir.IRBuilder, panel: ir.LlvmValue, source: ir.LlvmValue, place: ir.LlvmValue) -> None:
-        """Pack a panel of the matrix at `source`, over all of K."""
+        """Pack a panel of the matrix at `source`, over all of K, or compute it from the arrays in the table there."""
+        if self.load is not None:
+            self.load.emit(b, panel, index(0), source, place)
+            return
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
         strides = p.b.by_row, p.b.by_column
         pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)

@@ -243,5 +243,6 @@ def _unpacked(codes: Any, bits: int) -> Any:
     """Numbers of which two lie in a byte, the lower first; of 8 bits, the bytes."""
     if bits == 8:
         return rlx.astype(codes, rlx.f32)
-    pair = rlx.stack([rlx.bitwise_and(codes, np.uint8(15)), rlx.bitwise_right_shift(codes, np.uint8(4))], axis=-1)
+    # Shifts by an array, and not two arrays stacked: products compute such weights where they read them.
+    pair = rlx.bitwise_and(rlx.bitwise_right_shift(codes[..., None], np.array([0, 4], np.uint8)), np.uint8(15))
     return rlx.astype(rlx.reshape(pair, (*codes.shape[:-1], -1)), rlx.f32)

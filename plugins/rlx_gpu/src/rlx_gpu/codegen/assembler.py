@@ -1,0 +1,299 @@
+"""Scalar code as text: every instruction of the assembler protocol declares a name in a GPU language.
+
+Narrow floats are f32 in registers and integers are unsigned words. A constant is its literal. An operation that a language does
+not have, or not exactly, is expanded to others: for example the float remainder, bit by bit, where `fmod` is approximate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from attrs import field
+
+from rlx_core.codegen.scalars.assembler import Relation
+from rlx_core.codegen.scalars.floats import scaled_in_two
+from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, i32, i64
+from rlx_core.system.records import define, frozen
+from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.registers import register_dtype, stored_dtype
+from rlx_gpu.codegen.remainder import remainder
+from rlx_gpu.codegen.writer import Writer
+
+__all__ = ["Register", "TextAssembler"]
+
+
+@frozen
+class Register:
+    """A value of the text: a name or a literal, which needs no parentheses."""
+
+    text: str
+    dtype: DType
+
+
+@define(eq=False)
+class TextAssembler:
+    """Writes scalar code into one function; `functions` are those of the whole module, by name."""
+
+    language: Language
+    writer: Writer = field(factory=Writer)
+    functions: dict[str, str] = field(factory=dict)
+    _results: dict[str, DType] = field(factory=dict)
+
+    @property
+    def fuses(self) -> bool:
+        return "fma" not in self.language.inexact
+
+    # ---------------------------------------------------------------------------------------- types
+
+    def dtype_of(self, x: Register) -> DType:
+        return x.dtype
+
+    def constant(self, like: Register, number: bool | int | float) -> Register:
+        return self.literal(like.dtype, number)
+
+    def number(self, dtype: DType, number: bool | int | float, beside: Register) -> Register:
+        return self.literal(dtype, number)
+
+    def literal(self, dtype: DType, number: bool | int | float) -> Register:
+        """A constant of a register's dtype."""
+        return Register(self.language.literal(dtype, number), dtype)
+
+    def truth(self, like: Register, number: bool) -> Register:
+        return self.literal(bool_, number)
+
+    def bits(self, x: Register) -> Register:
+        return self.named(self.language.bits(x.dtype, x.text), i32 if x.dtype is f32 else i64)
+
+    def from_bits(self, x: Register, like: Register) -> Register:
+        return self.named(self.language.from_bits(like.dtype, x.text), like.dtype)
+
+    def converted(self, x: Register, source: DType, to: DType) -> Register:
+        held = register_dtype(to)
+        if source is to or (x.dtype is held and to.is_float):
+            return x
+        if source.is_float and to.is_float:
+            return self.named(self.language.float_of(x.text, x.dtype, held, is_signed=False), held)
+        if source.is_float:
+            return self._whole_of(x, to)
+        is_signed = source.kind == "int"
+        if to.is_float:
+            if source is bool_:
+                return self.select(x, self.literal(held, 1), self.literal(held, 0))
+            return self.named(self.language.float_of(x.text, x.dtype, held, is_signed=is_signed), held)
+        return self.resized(x, held, is_signed=is_signed)
+
+    def resized(self, x: Register, to: DType, *, is_signed: bool) -> Register:
+        """A whole number or boolean as a register of another width."""
+        if x.dtype is to:
+            return x
+        return self.named(self.language.resized(x.text, x.dtype, to, is_signed=is_signed), to)
+
+    def _whole_of(self, x: Register, to: DType) -> Register:
+        """Return x truncated, clamped to the range of `to`, NaN as 0."""
+        held, bits = register_dtype(to), 8 * to.itemsize
+        is_signed = to.kind == "int"
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
+        is_above = self.fcmp_ordered(">=", x, self.constant(x, float(high)))
+        is_inside = self.and_(
+            self.fcmp_ordered(">=" if is_signed else ">", x, self.constant(x, float(low))), self.not_(is_above)
+        )
+        # Values out of range are not converted: the result is undefined in C.
+        inside = self.select(is_inside, x, self.constant(x, 0.0))
+        whole = self.named(self.language.whole_of(inside.text, x.dtype, held, is_signed=is_signed), held)
+        whole = self.select(is_above, self.literal(held, high - 1), whole)
+        if not is_signed:
+            return whole
+        is_below = self.fcmp_ordered("<", x, self.constant(x, float(low)))
+        return self.select(is_below, self.literal(held, low), whole)
+
+    def narrowed(self, x: Register, to: DType) -> Register:
+        """The 16 bits that an f32 is stored as."""
+        assert to in (f16, bf16), "f32 is narrowed to 16 bits"
+        return self.named(f"rlx_{to}_of_f32({x.text})", stored_dtype(to))
+
+    def widened(self, x: Register, source: DType) -> Register:
+        """The f32 that 16 stored bits are."""
+        return self.named(f"rlx_f32_of_{source}({x.text})", f32)
+
+    # --------------------------------------------------------------------------------------- floats
+
+    def fadd(self, x: Register, y: Register) -> Register:
+        return self._same("fadd", x, y)
+
+    def fsub(self, x: Register, y: Register) -> Register:
+        return self._same("fsub", x, y)
+
+    def fmul(self, x: Register, y: Register) -> Register:
+        return self._same("fmul", x, y)
+
+    def fdiv(self, x: Register, y: Register) -> Register:
+        return self._same("fdiv", x, y)
+
+    def frem(self, x: Register, y: Register) -> Register:
+        if "frem" in self.language.inexact:
+            return self.invoke("remainder", remainder, (x, y), is_inline=False)
+        return self._same("frem", x, y)
+
+    def fneg(self, x: Register) -> Register:
+        return self._same("fneg", x)
+
+    def fma(self, x: Register, y: Register, z: Register) -> Register:
+        return self._same("fma", x, y, z)
+
+    def fabs(self, x: Register) -> Register:
+        return self._same("fabs", x)
+
+    def copysign(self, size: Register, sign: Register) -> Register:
+        return self._same("copysign", size, sign)
+
+    def sqrt(self, x: Register) -> Register:
+        return self._same("sqrt", x)
+
+    def floor(self, x: Register) -> Register:
+        return self._same("floor", x)
+
+    def ceil(self, x: Register) -> Register:
+        return self._same("ceil", x)
+
+    def trunc_float(self, x: Register) -> Register:
+        return self._same("trunc_float", x)
+
+    def rint(self, x: Register) -> Register:
+        return self._same("rint", x)
+
+    def scaled(self, x: Register, whole: Register, n: Register) -> Register:
+        return scaled_in_two(self, x, n)
+
+    def library(self, name: Literal["sin", "cos", "tan"], x: Register) -> Register:
+        return self.named(f"{name}({x.text})", x.dtype)
+
+    def fcmp_ordered(self, relation: Relation, x: Register, y: Register) -> Register:
+        return self.named(self.language.ordered(relation, x.text, y.text), bool_)
+
+    def fcmp_unordered(self, relation: Relation | Literal["uno"], x: Register, y: Register) -> Register:
+        return self.named(self.language.unordered(relation, x.text, y.text), bool_)
+
+    # ------------------------------------------------------------------------------------- integers
+
+    def add(self, x: Register, y: Register) -> Register:
+        return self._same("add", x, y)
+
+    def sub(self, x: Register, y: Register) -> Register:
+        return self._same("sub", x, y)
+
+    def mul(self, x: Register, y: Register) -> Register:
+        return self._same("mul", x, y)
+
+    def neg(self, x: Register) -> Register:
+        return self._same("neg", x)
+
+    def sdiv(self, x: Register, y: Register) -> Register:
+        return self._same("sdiv", x, y)
+
+    def udiv(self, x: Register, y: Register) -> Register:
+        return self._same("udiv", x, y)
+
+    def srem(self, x: Register, y: Register) -> Register:
+        return self._same("srem", x, y)
+
+    def urem(self, x: Register, y: Register) -> Register:
+        return self._same("urem", x, y)
+
+    def and_(self, x: Register, y: Register) -> Register:
+        return self._same("and_", x, y)
+
+    def or_(self, x: Register, y: Register) -> Register:
+        return self._same("or_", x, y)
+
+    def xor(self, x: Register, y: Register) -> Register:
+        return self._same("xor", x, y)
+
+    def not_(self, x: Register) -> Register:
+        return self._same("not_", x)
+
+    def shl(self, x: Register, count: Register) -> Register:
+        return self._same("shl", x, count)
+
+    def lshr(self, x: Register, count: Register) -> Register:
+        return self._same("lshr", x, count)
+
+    def ashr(self, x: Register, count: Register) -> Register:
+        return self._same("ashr", x, count)
+
+    def icmp_signed(self, relation: Relation, x: Register, y: Register) -> Register:
+        return self.named(
+            self.language.compared(relation, x.dtype, x.text, y.text, is_signed=x.dtype is not bool_), bool_
+        )
+
+    def icmp_unsigned(self, relation: Relation, x: Register, y: Register) -> Register:
+        return self.named(self.language.compared(relation, x.dtype, x.text, y.text, is_signed=False), bool_)
+
+    # -------------------------------------------------------------------------------------- control
+
+    def select(self, condition: Register, yes: Register, no: Register) -> Register:
+        return self.named(self.language.select(condition.text, yes.text, no.text), yes.dtype)
+
+    def rarely(self, condition: Register, make: Callable[[], Register], usual: Register) -> Register:
+        name = self.variable(usual)
+        with self.writer.block(f"if ({condition.text}) {{"):
+            self.assign(name, make())
+        return name
+
+    def repeated(
+        self,
+        state: Sequence[Register],
+        goes_on: Callable[[Sequence[Register]], Register],
+        body: Callable[[Sequence[Register]], Sequence[Register]],
+    ) -> tuple[Register, ...]:
+        names = [self.variable(s) for s in state]
+        with self.writer.block(self.language.forever):
+            self.writer.line(f"if (!{goes_on(names).text}) {{ break; }}")
+            made = body(names)
+            # A value that is itself one of the names must be read before that name is written.
+            held = [self.named(m.text, m.dtype) if m in names else m for m in made]
+            for name, value in zip(names, held, strict=True):
+                self.assign(name, value)
+        return tuple(names)
+
+    def invoke(
+        self, name: str, make: Callable[..., Register], args: Sequence[Register], *, is_inline: bool
+    ) -> Register:
+        words = (name, *dict.fromkeys(str(a.dtype) for a in args))
+        full = "rlx_" + "".join(c if c.isalnum() else "_" for c in "_".join(words))
+        if full not in self._results:
+            inner = TextAssembler(self.language, functions=self.functions, results=self._results)
+            parameters = [Register(inner.writer.fresh("x"), a.dtype) for a in args]
+            result = make(inner, *parameters)
+            type = self.language.type
+            head = self.language.function(type(result.dtype), full, [(type(p.dtype), p.text) for p in parameters])
+            # Functions that it calls were added before it.
+            self.functions[full] = "\n".join([head, *inner.writer.lines, f"  return {result.text};", "}"])
+            self._results[full] = result.dtype
+        return self.named(f"{full}({', '.join(a.text for a in args)})", self._results[full])
+
+    # ----------------------------------------------------------------------------------------- text
+
+    def named(self, text: str, dtype: DType, prefix: str = "v") -> Register:
+        """Assign an expression to a new name."""
+        name = self.writer.fresh(prefix)
+        self.writer.line(self.language.declared(self.language.type(dtype), name, text))
+        return Register(name, dtype)
+
+    def variable(self, start: Register, prefix: str = "s") -> Register:
+        """A name that may be assigned."""
+        name = self.writer.fresh(prefix)
+        self.writer.line(self.language.variable(self.language.type(start.dtype), name, start.text))
+        return Register(name, start.dtype)
+
+    def assign(self, name: Register, value: Register) -> None:
+        self.writer.line(f"{name.text} = {value.text};")
+
+    def call(self, text: str, dtype: DType, *args: Register) -> Register:
+        """A function of the language, of which `text` is the call with places for its arguments."""
+        return self.named(text.format(*(a.text for a in args)), dtype)
+
+    def _same(self, name: str, *args: Register) -> Register:
+        """An instruction whose result is of its operands' type."""
+        dtype = args[0].dtype
+        return self.named(self.language.instruction(name, dtype, *(a.text for a in args)), dtype)

@@ -1,0 +1,54 @@
+"""A loop kernel in a GPU language: whether it can be printed, and its launches."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rlx_core.codegen.loops import Apply, Kernel
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_gpu.codegen.functions import Function, Printed
+from rlx_gpu.codegen.indexing import index_refusal
+from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.printer import print_function
+from rlx_gpu.codegen.stages import Stage, stages_of
+from rlx_gpu.codegen.walks import Machine, index_count, schedule_of, strides_fault
+
+__all__ = ["print_loops", "refusal", "values_refusal"]
+
+
+def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
+    """Return why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
+    return values_refusal(kernel, language, scalars) or index_refusal(language, index_count(kernel))
+
+
+def values_refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
+    """Return why the values of a kernel cannot be printed, for any numbering of its points, as "needs …" would continue."""
+    for item in (*kernel.buffers, *kernel.values):
+        if (reason := language.refusal(item.dtype)) is not None:
+            return reason
+    for value in kernel.values:
+        if isinstance(value, Apply):
+            dtypes = tuple(kernel.values[a].dtype for a in value.args)
+            if (reason := scalars.refusal(value.op, dtypes)) is not None:
+                return reason
+    return strides_fault(kernel)
+
+
+def print_loops(kernel: Kernel, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+    """The functions of a kernel that nothing refuses, and that obeys `check_kernel`."""
+    assert (reason := refusal(kernel, language, scalars)) is None, f"{kernel.name} needs {reason}"
+    if not kernel.grid_size:
+        return Printed(())
+    staged = stages_of(kernel, machine)
+    functions = tuple(_function(stage, language, machine, scalars) for stage in staged.stages)
+    return Printed(functions, staged.workspaces)
+
+
+def _function(stage: Stage, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
+    """Return one stage, whose faults refer to the complete kernel."""
+    schedule = evolve(schedule_of(stage.kernel, machine, stage.parts), flat_axes=stage.flat_axes)
+    made = print_function(stage.kernel, schedule, language, machine, scalars)
+    origins = [stage.origins[v] for v in made.launch.checked]
+    checked = tuple(v for v in origins if v is not None)
+    assert len(checked) == len(origins), "an index that is checked is one of the whole kernel's"
+    return evolve(made, launch=evolve(made.launch, checked=checked))

@@ -1,0 +1,198 @@
+"""Products of matrices by tiles in shared memory, with what follows computed on the sums before they are stored.
+
+A group computes a tile of the result: it loops over the depth, loads tiles of both operands into shared memory in the type of
+the sums, and each thread accumulates a few rows and columns of the tile in registers. Operands have any strides, so a
+transposed operand is not copied; neighbouring threads read along the contiguous axis. The epilogue of a sum is a loop kernel
+over the result's axes in which one value represents the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, field
+
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.ir.dtypes import DType
+from rlx_core.system.records import define, frozen
+from rlx_gpu.codegen.assembler import Register, TextAssembler
+from rlx_gpu.codegen.functions import Function, assembled, each_group
+from rlx_gpu.codegen.indexing import as_index, index_type
+from rlx_gpu.codegen.languages import Argument, Language
+from rlx_gpu.codegen.printer import renamed
+from rlx_gpu.codegen.registers import register_dtype
+from rlx_gpu.codegen.tiles import Factor, Span, TiledProduct, bring, multiplied, place_tile, product_refusal
+from rlx_gpu.codegen.units.products import print_unit_product
+from rlx_gpu.codegen.units.tiles import unit_for
+from rlx_gpu.codegen.values import At, Values
+from rlx_gpu.codegen.walks import Machine, Schedule, index_count
+
+__all__ = ["Tiles", "print_product", "tiles_of"]
+
+
+@frozen
+class Tiles:
+    """Rows, columns and depth of a group's tile, and rows and columns of each thread."""
+
+    rows: int = 64
+    columns: int = 64
+    depth: int = 16
+    thread_rows: int = 4
+    thread_columns: int = 4
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads down and across the tile."""
+        return self.rows // self.thread_rows, self.columns // self.thread_columns
+
+
+def tiles_of(problem: TiledProduct, machine: Machine) -> Tiles:
+    """Tiles that are no larger than the result, and of which a group of the machine computes one."""
+    *_, m, n = problem.kernel.extents
+    tiles = Tiles()
+    while tiles.rows > 8 and tiles.rows // 2 >= m:
+        tiles = evolve(tiles, rows=tiles.rows // 2, thread_rows=max(tiles.thread_rows // 2, 1))
+    while tiles.columns > 8 and tiles.columns // 2 >= n:
+        tiles = evolve(tiles, columns=tiles.columns // 2, thread_columns=max(tiles.thread_columns // 2, 1))
+    while _threads(tiles) > machine.group:
+        is_tall = tiles.threads[0] >= tiles.threads[1]
+        tiles = evolve(tiles, rows=tiles.rows // 2) if is_tall else evolve(tiles, columns=tiles.columns // 2)
+    return tiles
+
+
+def _threads(tiles: Tiles) -> int:
+    down, across = tiles.threads
+    return down * across
+
+
+def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
+    """The function that computes a product whose result has elements and that `product_refusal` does not refuse."""
+    assert (reason := product_refusal(problem, language)) is None, f"the product needs {reason}"
+    if problem.load is None:
+        if language.product_template is not None:
+            return language.product_template(problem, language, machine, scalars)
+        if (unit := unit_for(problem, language, machine)) is not None:
+            return print_unit_product(problem, unit, language, machine, scalars)
+    kernel, tiles = problem.kernel, tiles_of(problem, machine)
+    b = TextAssembler(language)
+    factors = {problem.lhs.buffer, problem.rhs.buffer} if problem.load is None else {problem.lhs.buffer}
+    loaded = set() if problem.load is None else {v.buffer for v in problem.load.loads}
+    used = sorted({a.buffer for a in kernel.accesses} | factors | loaded)
+    names = {buffer: f"m{i}" for i, buffer in enumerate(used)}
+    group = _threads(tiles)
+    values = Values(
+        b, renamed(kernel, names), Schedule("point", 1, group, 1, 1, kind=index_type(index_count(kernel))), scalars
+    )
+    *batch, m, n = kernel.extents
+    total = -(-m // tiles.rows) * -(-n // tiles.columns)
+    for size in batch:
+        total *= size
+    groups = min(total, machine.most_groups)
+    printing = _Printing(problem, tiles, values)
+    with each_group(b, "i", total, groups):
+        printing.tile()
+    arguments = {i: Argument(names[i], kernel.buffers[i].dtype, kernel.buffers[i].is_result) for i in used}
+    return assembled(kernel.name, b, arguments, printing.shared, group, groups, tuple(values.sites))
+
+
+@define(eq=False)
+class _Printing:
+    """The text of one product while it is written."""
+
+    problem: TiledProduct
+    tiles: Tiles
+    values: Values
+    shared: list[str] = field(init=False)
+    dtype: DType = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.dtype = self.problem.kernel.values[self.problem.element].dtype
+        t, type = self.tiles, self.b.language.type(register_dtype(self.dtype))
+        # One additional element per row avoids bank conflicts of writes along a column.
+        self.shared = [
+            self.b.language.shared(type, "tile_of_lhs", t.depth * (t.rows + 1)),
+            self.b.language.shared(type, "tile_of_rhs", t.depth * (t.columns + 1)),
+        ]
+
+    @property
+    def b(self) -> TextAssembler:
+        return self.values.b
+
+    def let(self, name: str, text: str) -> None:
+        self.b.writer.line(self.b.language.declared(self.problem.positions, name, text))
+
+    def tile(self) -> None:
+        """The tile of the result whose number is `i`."""
+        b, t, kernel = self.b, self.tiles, self.problem.kernel
+        grid = place_tile(b, kernel.extents, t.rows, t.columns)
+        wide = t.threads[1]
+        self.let("y", f"{b.language.thread} / {wide}u")
+        self.let("x", f"{b.language.thread} % {wide}u")
+        held = register_dtype(self.dtype)
+        sums = [[b.variable(b.literal(held, 0), "sum") for _ in range(t.thread_columns)] for _ in range(t.thread_rows)]
+        with b.writer.block(
+            b.language.loop(self.problem.positions, "k0", "0u", f"{self.problem.depth}u", f"{t.depth}u")
+        ):
+            self._bring(self.problem.lhs, "tile_of_lhs", len(grid), "row0", t.rows, grid)
+            self._bring(self.problem.rhs, "tile_of_rhs", len(grid) + 1, "column0", t.columns, grid)
+            b.writer.line(b.language.barrier)
+            self._add(sums)
+            b.writer.line(b.language.barrier)
+        for r, row in enumerate(sums):
+            for c, element in enumerate(row):
+                self._finish(r, c, element, grid)
+
+    def _bring(self, factor: Factor, tile: str, axis: int, start: str, size: int, grid: dict[int, str]) -> None:
+        kernel, t = self.values.kernel, self.tiles
+        span = Span(axis, start, kernel.extents[axis], size)
+        depth = Span(len(kernel.extents), "k0", self.problem.depth, t.depth)
+        kinds = self.problem.positions, self.problem.index_type(factor)
+        load = None if factor is self.problem.lhs or self.problem.load is None else self._loaded
+        buffer = kernel.buffers[factor.buffer]
+        bring(self.b, factor, buffer, tile, span, depth, grid, self.dtype, _threads(t), kinds, load)
+
+    def _loaded(self, row: str, column: str) -> Register:
+        """An element of the loaded operand at a position along the depth and a column, in the dtype of the sums."""
+        load = self.problem.load
+        assert load is not None, "the operand is a load"
+        names = {i: buffer.name for i, buffer in enumerate(self.values.kernel.buffers)}
+        schedule = Schedule("point", 1, _threads(self.tiles), 1, 1, kind=self.problem.index_type(self.problem.rhs))
+        values = Values(self.b, renamed(load, names), schedule, self.values.scalars)
+        *depth, columns = range(len(load.extents))
+        axes, inner = {columns: as_index(column, schedule.kind)}, 1
+        for axis in reversed(depth):
+            size = load.extents[axis]
+            text = f"{row} / {inner}u" if inner > 1 else row
+            axes[axis] = as_index(f"({text})" if axis == depth[0] else f"({text} % {size}u)", schedule.kind)
+            inner *= size
+        (store,) = load.stores
+        element = values.value(store.value, 0, At(axes, "0", "0", None, {}))
+        return self.b.converted(element, load.values[store.value].dtype.accumulator, self.dtype)
+
+    def _add(self, sums: Sequence[Sequence[Register]]) -> None:
+        """The products of both tiles added to the sums of a thread."""
+        b, t = self.b, self.tiles
+        multiplied(b, "tile_of_lhs", "tile_of_rhs", (t.rows, t.columns), t.threads, t.depth, sums)
+
+    def _finish(self, r: int, c: int, element: Register, grid: dict[int, str]) -> None:
+        """Apply the kernel to one sum."""
+        b, t, kernel = self.b, self.tiles, self.values.kernel
+        *batch, m, n = kernel.extents
+        down, across = t.threads
+        row, column = b.writer.fresh("row"), b.writer.fresh("column")
+        self.let(row, f"row0 + y + {r * down}u")
+        self.let(column, f"column0 + x + {c * across}u")
+        with b.writer.block(f"if ({row} < {m}u && {column} < {n}u) {{"):
+            axes = {**grid, len(batch): row, len(batch) + 1: column}
+            axes = {axis: as_index(text, self.values.schedule.kind) for axis, text in axes.items()}
+            place = " + ".join(f"{axes[a]} * {_after(kernel.extents, a)}u" for a in sorted(axes))
+            at = At(axes, place, place, None, {self.problem.element: element})
+            self.values.store(kernel.stores, at)
+
+
+def _after(extents: Sequence[int], axis: int) -> int:
+    """Points from one index along an axis to the next."""
+    count = 1
+    for size in extents[axis + 1 :]:
+        count *= size
+    return count

@@ -1,0 +1,172 @@
+"""Tiles of operands in shared memory, and sums of their products in registers: what products and attention share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rlx_core.codegen.loops import Buffer, Kernel
+from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.system.records import frozen
+from rlx_gpu.codegen.assembler import Register, TextAssembler
+from rlx_gpu.codegen.indexing import IndexType, index_refusal, index_type, reach
+from rlx_gpu.codegen.languages import Language
+from rlx_gpu.codegen.memory import Memory, index_text
+from rlx_gpu.codegen.registers import register_dtype
+from rlx_gpu.codegen.walks import index_count
+
+__all__ = ["Factor", "LoadPrinter", "Span", "TiledProduct", "bring", "multiplied", "place_tile", "product_refusal"]
+
+
+@frozen
+class Factor:
+    """An operand of a product: bytes from one element to the next along each axis of the problem and along the depth."""
+
+    buffer: int
+    strides: tuple[int, ...]
+    depth: int
+    offset: int = 0
+
+
+@frozen
+class TiledProduct:
+    """`Σ_k lhs[…, m, k]·rhs[…, k, n]` for every point of a kernel without rows, and the kernel as its epilogue.
+
+    Attributes:
+        kernel: Over the batch axes, then m, then n.
+        element: The value of the kernel that is the sum; a `Const` is its placeholder. Its dtype is that of the sums.
+        rhs: Of a load, the strides of its largest array, by which its elements are assigned to threads.
+        depth: Number of products in a sum.
+        load: The loop that computes `rhs` from some of the kernel's buffers, if `rhs` is not in memory: its axes are those of
+            the depth, then n; its first store has the value.
+    """
+
+    kernel: Kernel
+    element: int
+    lhs: Factor
+    rhs: Factor
+    depth: int
+    load: Kernel | None = None
+
+    @property
+    def positions(self) -> IndexType:
+        """The type of a position along an axis or the depth."""
+        return index_type(*self.kernel.extents, self.depth)
+
+    def elements(self, factor: Factor) -> int:
+        """The elements of a factor's buffer that the product reaches; of a load, those of the largest of its buffers."""
+        if factor is self.rhs and self.load is not None:
+            reads = [(v.strides, self.load.extents, v.dtype.itemsize, v.offset) for v in self.load.loads]
+            return max((reach(*read) for read in reads), default=1)
+        extents = (*self.kernel.extents, self.depth)
+        itemsize = self.kernel.buffers[factor.buffer].dtype.itemsize
+        return reach((*factor.strides, factor.depth), extents, itemsize, factor.offset)
+
+    def index_type(self, factor: Factor) -> IndexType:
+        """The type of an index into a factor's buffer."""
+        return index_type(self.elements(factor))
+
+
+def product_refusal(problem: TiledProduct, language: Language) -> str | None:
+    """Return why a language cannot index a product, as "needs …" would continue."""
+    counts = (problem.elements(problem.lhs), problem.elements(problem.rhs), problem.depth)
+    return index_refusal(language, index_count(problem.kernel), *counts)
+
+
+LoadPrinter = Callable[[str, str], Register]
+"""Prints an element of a loaded operand at a position along the depth and a column, which are text."""
+
+
+@frozen
+class Span:
+    """The part of an axis that a tile has: from `start`, which is text, `size` of its `extent` elements."""
+
+    axis: int
+    start: str
+    extent: int
+    size: int
+
+
+def bring(
+    b: TextAssembler,
+    factor: Factor,
+    buffer: Buffer,
+    tile: str,
+    along: Span,
+    depth: Span,
+    coordinates: Mapping[int, str],
+    dtype: DType,
+    threads: int,
+    kinds: tuple[IndexType, IndexType],
+    load: LoadPrinter | None = None,
+) -> None:
+    """Copy an operand's tile to the shared array `[depth, along + 1]` by all threads of a group, padded with zeros.
+
+    Args:
+        coordinates: The other axes along which the operand moves.
+        dtype: Dtype of the sums, which is also that of the tile.
+        kinds: The types of a position and of an index into the operand.
+        load: Computes an element of an operand that is not in memory, from its positions along the axis and the depth.
+    """
+    memory, flat, place, deep = Memory(b, kinds[1]), *(b.writer.fresh(p) for p in ("e", "a", "k"))
+    with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
+        # Neighbouring threads read neighbouring elements.
+        is_deep_first = abs(factor.depth) <= abs(factor.strides[along.axis])
+        inner, outer, size = (deep, place, depth.size) if is_deep_first else (place, deep, along.size)
+        for name, text, kind in (
+            (inner, f"{flat} % {size}u", "u32"),
+            (outer, f"{flat} / {size}u", "u32"),
+            (f"{place}_at", f"{along.start} + {place}", kinds[0]),
+            (f"{deep}_at", f"{depth.start} + {deep}", kinds[0]),
+        ):
+            b.writer.line(b.language.declared(kind, name, text))
+        is_inside = b.named(f"{place}_at < {along.extent}u && {deep}_at < {depth.extent}u", bool_)
+
+        def loaded() -> Register:
+            if load is not None:
+                return load(f"{deep}_at", f"{place}_at")
+            moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
+            strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
+            index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving, kinds[1])
+            return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
+
+        element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))
+        b.writer.line(f"{tile}[{deep} * {along.size + 1}u + {place}] = {element.text};")
+
+
+def multiplied(
+    b: TextAssembler,
+    lhs: str,
+    rhs: str,
+    sizes: tuple[int, int],
+    threads: tuple[int, int],
+    depth: int,
+    sums: Sequence[Sequence[Register]],
+) -> None:
+    """The products of two tiles added to a thread's sums: of rows `y + r·threads` and columns `x + c·threads`."""
+    held = sums[0][0].dtype
+    with b.writer.block(b.language.loop("u32", "k", "0u", f"{depth}u", "1u")):
+        rows = [b.named(f"{lhs}[k * {sizes[0] + 1}u + y + {r * threads[0]}u]", held) for r in range(len(sums))]
+        columns = [b.named(f"{rhs}[k * {sizes[1] + 1}u + x + {c * threads[1]}u]", held) for c in range(len(sums[0]))]
+        for row, across in zip(rows, sums, strict=True):
+            for column, total in zip(columns, across, strict=True):
+                is_float = held.is_float
+                b.assign(total, b.fma(row, column, total) if is_float else b.add(total, b.mul(row, column)))
+
+
+def place_tile(b: TextAssembler, extents: Sequence[int], rows: int, columns: int) -> dict[int, str]:
+    """Name where the tile whose number is `i` begins, `row0` and `column0`, and its index along each batch axis."""
+    kind = index_type(*extents)
+    *batch, m, n = extents
+    down, across = -(-m // rows), -(-n // columns)
+
+    def let(name: str, text: str) -> None:
+        b.writer.line(b.language.declared(kind, name, text))
+
+    let("row0", f"i / {across}u % {down}u * {rows}u")
+    let("column0", f"i % {across}u * {columns}u")
+    divisor, grid = down * across, {}
+    for axis in reversed(range(len(batch))):
+        grid[axis] = f"g{axis}"
+        let(grid[axis], f"i / {divisor}u % {batch[axis]}u")
+        divisor *= batch[axis]
+    return grid

@@ -1,0 +1,212 @@
+"""The values of a loop kernel at a run of neighbouring points: loads, numbers, positions and the ops on them, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import field
+
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Scalar, Store, operands_of
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.ir.dtypes import DType, f32, i32, i64
+from rlx_core.ops.conversion import Cast
+from rlx_core.system.records import define
+from rlx_gpu.codegen.assembler import Register, TextAssembler
+from rlx_gpu.codegen.indexing import fault_place
+from rlx_gpu.codegen.memory import Memory, index_text, is_whole_words
+from rlx_gpu.codegen.registers import register_dtype
+from rlx_gpu.codegen.walks import Schedule
+
+__all__ = ["At", "Values"]
+
+
+@define(eq=False)
+class At:
+    """A run of neighbours in the text under construction.
+
+    Attributes:
+        coordinates: The index along each axis that is used, of the first element of the run.
+        place: The number of the run among all, for reports.
+        row_place: The number of the point of the grid.
+        slot: Index of the run in the thread's arrays of kept values.
+        uniform: Row-invariant values, by number.
+        run: Values that are constant in a run.
+        lanes: Values of each neighbour.
+        words: Loaded words of the run, by the number of their load.
+    """
+
+    coordinates: dict[int, str]
+    place: str
+    row_place: str
+    slot: str | None
+    uniform: dict[int, Register]
+    run: dict[int, Register] = field(factory=dict)
+    lanes: dict[tuple[int, int], Register] = field(factory=dict)
+    words: dict[int, list[Register]] = field(factory=dict)
+
+
+@define(eq=False)
+class Values:
+    """Computes values of one kernel on demand."""
+
+    b: TextAssembler
+    kernel: Kernel
+    schedule: Schedule
+    scalars: ScalarTable
+    memory: Memory = field(init=False)
+    kept: dict[int, list[str]] = field(factory=dict)
+    """The arrays of a value that a finished loop kept, one per lane, or one for all lanes."""
+    varies_lane: tuple[bool, ...] = field(init=False)
+    rows: range = field(init=False)
+    """The axes that are rows, of this kernel or of the whole of which it is a stage."""
+    sites: dict[int, int] = field(init=False)
+    rounded_by_stores: frozenset[int] = field(init=False)
+    """Casts to narrow floats that are only stored, which rounds them anyway."""
+
+    def __attrs_post_init__(self) -> None:
+        kernel = self.kernel
+        self.memory = Memory(self.b, self.schedule.kind)
+        self.varies_lane = kernel.varies_along(self.lane_axis) if kernel.extents else (False,) * len(kernel.values)
+        self.rows = range(self.lane_axis + 1 - self.schedule.flat_axes, self.lane_axis + 1) or kernel.row_axes
+        checked = [i for i, v in enumerate(kernel.values) if isinstance(v, Bound) and v.is_checked]
+        self.sites = {v: site for site, v in enumerate(checked)}
+        read = {a for v in kernel.values for a in operands_of(v)}
+        self.rounded_by_stores = frozenset(
+            i
+            for i, v in enumerate(kernel.values)
+            if i not in read and isinstance(v, Apply) and isinstance(v.op, Cast) and v.op.to.is_narrow
+        )
+
+    @property
+    def lane_axis(self) -> int:
+        return len(self.kernel.extents) - 1
+
+    def is_wide(self, access: Load | Store) -> bool:
+        """Return whether the neighbours of a run are neighbours in memory, so that they are whole words."""
+        dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
+        return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
+
+    def value(self, number: int, lane: int, at: At) -> Register:
+        """A value at one neighbour of a run. Without recursion, because chains are long."""
+        waiting = [number]
+        while waiting:
+            now = waiting[-1]
+            if self._known(now, lane, at) is not None:
+                waiting.pop()
+                continue
+            missing = [a for a in self._reads(now) if self._known(a, lane, at) is None]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            waiting.pop()
+            made = self._make(now, lane, at)
+            if self.varies_lane[now]:
+                at.lanes[now, lane] = made
+            else:
+                at.run[now] = made
+        found = self._known(number, lane, at)
+        assert found is not None, "the walk ends with the value that it began with"
+        return found
+
+    def _known(self, number: int, lane: int, at: At) -> Register | None:
+        return at.uniform.get(number) or at.run.get(number) or at.lanes.get((number, lane))
+
+    def _reads(self, number: int) -> tuple[int, ...]:
+        return () if number in self.kept else operands_of(self.kernel.values[number])
+
+    def _make(self, number: int, lane: int, at: At) -> Register:
+        """A value of which the operands are known."""
+        b, term = self.b, self.kernel.values[number]
+        if number in self.kept:
+            arrays = self.kept[number]
+            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{at.slot}]", register_of(term))
+        if isinstance(term, Const):
+            return b.literal(register_of(term), term.number)
+        if isinstance(term, Index):
+            return self._index(term, lane, at)
+        if isinstance(term, Load):
+            return self._load(number, term, lane, at)
+        args = tuple(self._argument(a, lane, at) for a in operands_of(term))
+        if isinstance(term, Bound):
+            return self._bound(number, term, args[0], lane, at)
+        assert isinstance(term, Apply), f"%{number} is used before its loop"
+        dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
+        if number in self.rounded_by_stores:
+            return b.converted(args[0], dtypes[0].accumulator, f32)
+        return self.scalars.apply(b, term.op, dtypes, args)
+
+    def _argument(self, number: int, lane: int, at: At) -> Register:
+        found = self._known(number, lane, at)
+        assert found is not None, "operands come first"
+        return found
+
+    def _coordinates(self, lane: int, at: At) -> dict[int, str]:
+        if not lane or self.lane_axis not in at.coordinates:
+            return at.coordinates
+        return {**at.coordinates, self.lane_axis: f"({at.coordinates[self.lane_axis]} + {lane}u)"}
+
+    def _load(self, number: int, term: Load, lane: int, at: At) -> Register:
+        buffer = self.kernel.buffers[term.buffer]
+        if self.is_wide(term) and not any(self.varies_lane[v] for v, _ in term.dynamic):
+            if number not in at.words:
+                index = self._address(term, 0, at)
+                at.words[number] = self.memory.words(buffer.name, term.dtype, index, self.schedule.lanes)
+            return self.memory.lane(at.words[number], term.dtype, lane)
+        return self.memory.load(buffer.name, term.dtype, self._address(term, lane, at))
+
+    def _address(self, access: Load | Store, lane: int, at: At) -> str:
+        size = self.kernel.buffers[access.buffer].dtype.itemsize
+        text = index_text(access.strides, access.offset, size, self._coordinates(lane, at), self.schedule.kind)
+        if isinstance(access, Load):
+            for value, stride in access.dynamic:
+                index = self.b.language.index(self._argument(value, lane, at).text, self.schedule.kind)
+                text += f" {'-' if stride < 0 else '+'} {index} * {abs(stride) // size}u"
+        return text
+
+    def _index(self, term: Index, lane: int, at: At) -> Register:
+        b = self.b
+        # Positions fit into 31 bits, or the index's type is wider.
+        kind = i32 if self.schedule.kind == "u32" else i64
+        position = Register(f"({self._coordinates(lane, at)[term.axis]})", kind)
+        whole = b.resized(position, i64, is_signed=False)
+        if term.scale != 1:
+            whole = b.mul(whole, b.literal(i64, term.scale))
+        return b.add(whole, b.literal(i64, term.offset)) if term.offset else whole
+
+    def _bound(self, number: int, term: Bound, index: Register, lane: int, at: At) -> Register:
+        b = self.b
+        zero, last = b.literal(i64, 0), b.literal(i64, term.size - 1)
+        is_inside = b.icmp_unsigned("<=", index, last)
+        if term.is_checked:
+            place = at.place if self.schedule.lanes == 1 else f"({at.place}) * {self.schedule.lanes}u + {lane}u"
+            if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
+                place = at.row_place
+            place = fault_place(place, self.schedule.kind)
+            with b.writer.block(f"if (!{is_inside.text}) {{"):
+                b.writer.line(b.language.fault(self.sites[number], place, index.text))
+        nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
+        return b.select(is_inside, index, nearest)
+
+    def store(self, stores: Iterable[Store], at: At) -> None:
+        """Stores of the kernel, for all neighbours of the run.
+
+        Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
+        """
+        found = [(store, [self.value(store.value, lane, at) for lane in self._lanes(store)]) for store in stores]
+        for store, values in found:
+            buffer = self.kernel.buffers[store.buffer]
+            if self.is_wide(store):
+                self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, at), values)
+                continue
+            for lane, value in enumerate(values):
+                self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, at), value)
+
+    def _lanes(self, store: Store) -> range:
+        """The neighbours of a run that a store has places for."""
+        is_one = bool(store.strides) and not store.strides[self.lane_axis]
+        return range(1 if is_one else self.schedule.lanes)
+
+
+def register_of(term: Scalar) -> DType:
+    """The register that holds a value of the loop language."""
+    return register_dtype(term.dtype)

@@ -1,0 +1,116 @@
+"""The GPU languages of `rlx_gpu.codegen` as the language of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
+from rlx_core.codegen import Kernel, formula_of
+from rlx_core.codegen.faults import fault_of
+from rlx_core.codegen.loops import Apply
+from rlx_core.codegen.places import Fault
+from rlx_core.emit.emitters import Call, Emitted, Function, Language
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.backend import Level
+from rlx_gpu.codegen import functions as gpu_functions
+from rlx_gpu.codegen.functions import Printed
+from rlx_gpu.codegen.kernels import print_loops
+from rlx_gpu.codegen.languages import Language as GpuDialect
+from rlx_gpu.codegen.products import print_product
+from rlx_gpu.codegen.scalars import scalars_of
+from rlx_gpu.codegen.sources import source_of
+from rlx_gpu.codegen.tiles import TiledProduct
+from rlx_gpu.codegen.walks import Machine
+
+__all__ = ["GpuLanguage"]
+
+
+_FOR_FAULTS = 2
+"""Arguments in addition to buffers: the status words, and the number of the first."""
+
+
+class GpuLanguage(Language):
+    """One of the GPU languages, for devices of one kind.
+
+    Args:
+        dialect: The language.
+        machine: The device properties that schedules depend on.
+        level: The name of the language for `emit`.
+        lacks: Names of dtypes that the device does not support, although the language does.
+    """
+
+    def __init__(self, dialect: GpuDialect, machine: Machine, level: Level, lacks: Collection[str] = ()) -> None:
+        self.dialect, self.machine, self._lacks = dialect, machine, frozenset(lacks)
+        self.scalars = scalars_of(dialect)
+        self.has_one_entry = dialect.one_entry
+        self._level = level
+
+    @property
+    def level(self) -> Level:
+        return self._level
+
+    @property
+    def identity(self) -> str:
+        return " ".join((self.dialect.name, *self.dialect.options))
+
+    def refusal(self, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
+        formula = formula_of(op, types)
+        if formula is None:
+            return "a meaning that is one loop kernel"
+        lacking = {term.dtype.name for term in formula.terms} & self._lacks
+        if lacking:
+            return f"dtypes that the device has, not {' '.join(sorted(lacking))}"
+        most = self.dialect.most_arguments
+        needed = sum(t is not None for t in types) + len(formula.writes) + _FOR_FAULTS
+        if most is not None and needed > most:
+            return f"at most {most} arguments of a kernel, not {needed}"
+        for term in formula.terms:
+            reason = self.dialect.refusal(term.dtype)
+            if reason is None and isinstance(term, Apply):
+                reason = self.scalars.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
+            if reason is not None:
+                return reason
+        return None
+
+    def loop(self, kernel: Kernel) -> Emitted:
+        return emitted(print_loops(kernel, self.dialect, self.machine, self.scalars), partial(fault_of, kernel))
+
+    def product(self, problem: TiledProduct) -> Emitted:
+        """Return the code of a product of matrices with its epilogue."""
+        made = print_product(problem, self.dialect, self.machine, self.scalars)
+        return emitted(Printed((made,)), partial(fault_of, problem.kernel))
+
+    def printed(self, print: Callable[..., Printed], problem: Any, fault: Fault | None = None) -> Emitted:
+        """Return the code of a problem of `rlx_core.codegen` from its template; its kernels report `fault`."""
+
+        def said(site: int) -> Fault:
+            assert fault is not None, f"a kernel of {problem!r} reports an index"
+            return fault
+
+        return emitted(print(problem, self.dialect, self.machine, self.scalars), said)
+
+    def lacking(self, dtype: DType) -> str | None:
+        """Return the reason why values of a dtype cannot be computed, after "needs …"; `None` if they can."""
+        return f"{dtype}, which the device has not" if dtype.name in self._lacks else self.dialect.refusal(dtype)
+
+    def module(self, functions: Sequence[Function]) -> str:
+        entries = [gpu_functions.Function(f.text, f.parts, gpu_functions.Launch(f.name, 1, 1, ())) for f in functions]
+        return source_of(entries, self.dialect)
+
+
+def emitted(printed: Printed, fault: Callable[[int], Fault]) -> Emitted:
+    """Return the printed functions as the launches of a step.
+
+    Args:
+        fault: Maps the number of a checked index in the kernel to the fault that it reports.
+    """
+    launches = [f.launch for f in printed.functions]
+    calls = tuple(
+        Call(e.entry, e.groups, e.group, e.buffers, tuple(map(fault, e.checked)), dynamic_nbytes=e.dynamic_nbytes)
+        for e in launches
+    )
+    functions = tuple(Function(f.launch.entry, f.text, f.parts) for f in printed.functions)
+    return Emitted(functions, calls, printed.workspaces)

@@ -1,0 +1,5 @@
+"""The former name of `rlx_gpu.codegen`: importing it, or a module of it, is an error with the new name."""
+
+from rlx_core.system.deprecated import moved_module
+
+raise moved_module(__name__, "rlx_gpu.codegen", "rlx-gpu")

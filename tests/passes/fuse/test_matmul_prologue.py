@@ -1,0 +1,120 @@
+"""A product and the computation of its weight from narrower data: where they become one op, and where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.ir.graph import Graph, Value, ambient_builder
+from rlx_core.ops.fused_matmul_prologue import FusedMatMulPrologue
+from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.structural import sum_axes, transpose
+from rlx_core.passes.dead_code import DeadCode
+from rlx_core.passes.fold_constants import FoldConstants
+from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
+from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
+from rlx_core.passes.fuse.matmul_prologue import FuseMatMulPrologue
+
+from ..programs import assert_equal_numbers, ops, program, run
+
+PASSES = [FuseMatMulPrologue(), DeadCode()]
+X, W = {"x": "f32[6, 32]"}, {"w": "i8[32, 5]"}
+SHIFTS = np.array([0, 4], np.uint8)
+
+
+def fused(make: Callable[..., Any], **types: str) -> Graph:
+    return run(PASSES, program(make, **types)).graph
+
+
+def constant(data: np.ndarray) -> Value:
+    builder = ambient_builder()
+    assert builder is not None
+    return builder.constant(data)
+
+
+def nibbles(codes: Any) -> Any:
+    """Codes `[k / 2, n]`, two to a byte, as `[k, n]` in blocks of 8 rows."""
+    pairs = rlx.bitwise_and(rlx.bitwise_right_shift(codes[:, None, :], SHIFTS[None, :, None]), np.uint8(15))
+    return rlx.reshape(rlx.reshape(pairs, (4, 8, 5)), (32, 5))
+
+
+FUSED: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "a cast": (lambda x, w: mat_mul(x, w.astype("f32")), W),
+    "a cast of a transposed weight": (lambda x, w: mat_mul(x, transpose(w, (1, 0)).astype("f32")), {"w": "i8[5, 32]"}),
+    "a transposed cast": (lambda x, w: mat_mul(x, transpose(w.astype("f32"), (1, 0))), {"w": "f16[5, 32]"}),
+    "a scale": (lambda x, w, s: mat_mul(x, w.astype("f32") * s), {**W, "s": "f32[5]"}),
+    "a scale of rows": (lambda x, w, s: mat_mul(x, w.astype("f32") * s[:, None]), {**W, "s": "f32[32]"}),
+    "part of a weight": (lambda x, w: mat_mul(x, w.astype("f32")[:32]), {"w": "i8[40, 5]"}),
+    "two codes to a byte": (lambda x, w: mat_mul(x, nibbles(w).astype("f32") - 8.0), {"w": "u8[16, 5]"}),
+    "a batch": (lambda x, w: mat_mul(rlx.reshape(x, (2, 3, 32)), w.astype("f32")), W),
+}
+
+APART: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "a weight as it is": (lambda x, w: mat_mul(x, w), {"w": "f32[32, 5]"}),
+    "a weight made narrower": (lambda x, w: mat_mul(x.astype("f16"), w.astype("f16")), {"w": "f32[32, 5]"}),
+    "a sum": (lambda x, w: mat_mul(x, sum_axes(w.astype("f32"), axes=(0,))), {"w": "i8[2, 32, 5]"}),
+    "a weight that is a result": (lambda x, w: (lambda d: (mat_mul(x, d), d))(w.astype("f32")), W),
+    "a weight that something else reads": (
+        lambda x, w: (lambda d: mat_mul(x, d) + sum_axes(d, axes=(0,)))(w.astype("f32")),
+        W,
+    ),
+    "two products of an input": (lambda x, w: (lambda d: mat_mul(x, d) + mat_mul(x + 1.0, d))(w.astype("f32")), W),
+    "a batch of weights": (lambda x, w: mat_mul(x, w.astype("f32")), {"w": "i8[2, 32, 5]"}),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_product_takes_in_the_computation_of_its_weight(name: str) -> None:
+    make, types = FUSED[name]
+    before = program(make, **X, **types)
+    after = run(PASSES, before).graph
+    assert [n for n in ops(after) if n not in ("reshape", "constant")] == ["fused_matmul_prologue"]
+    assert_equal_numbers(before, after)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_wide_or_shared_weight_stays_outside(name: str) -> None:
+    make, types = APART[name]
+    assert "fused_matmul_prologue" not in ops(fused(make, **X, **types))
+
+
+def test_two_products_of_a_parameter_read_it_both() -> None:
+    def both(x: Any, w: Any) -> Any:
+        wide = w.astype("f32")
+        return mat_mul(x, wide) + mat_mul(x + 1.0, wide)
+
+    after = run(PASSES, program(both, **X, params=W)).graph
+    assert ops(after).count("fused_matmul_prologue") == 2
+
+
+def test_rows_are_divided_where_codes_and_blocks_end() -> None:
+    after = fused(*FUSED["two codes to a byte"][:1], **X, **FUSED["two codes to a byte"][1])
+    (op,) = (n.op for n in after.nodes if isinstance(n.op, FusedMatMulPrologue))
+    assert op.load.steps[-1].op.attributes()["new_shape"] == (4, 4, 2, 5)
+
+
+def test_a_region_after_the_product_joins_it() -> None:
+    before = program(lambda x, w, b: rlx.tanh(mat_mul(x, w.astype("f32")) + b), **X, **W, b="f32[5]")
+    after = run([*PASSES, MarkElementwiseRegions(), FuseMatMulEpilogue()], before).graph
+    assert ops(after) == ["fused_matmul_prologue"]
+    (op,) = (n.op for n in after.nodes if isinstance(n.op, FusedMatMulPrologue))
+    assert op.region is not None
+    assert_equal_numbers(before, after)
+
+
+def test_expanded_weights_are_computed_outside() -> None:
+    before = program(FUSED["a cast"][0], **X, **W)
+    assert run([FuseMatMulPrologue(weights="expanded")], before).graph is before
+
+
+def test_a_narrow_constant_stays_narrow() -> None:
+    w = np.ones((512, 256), np.int8)
+    before = program(lambda x: mat_mul(x, constant(w).astype("f32")), x="f32[3, 512]")
+    after = run([FoldConstants(), *PASSES], before).graph
+    assert [n for n in ops(after) if n != "constant"] == ["fused_matmul_prologue"]
+    small = program(lambda x: mat_mul(x, constant(w[:8, :8]).astype("f32")), x="f32[3, 8]")
+    assert "cast" not in ops(run([FoldConstants()], small).graph)
