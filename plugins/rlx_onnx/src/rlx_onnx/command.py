@@ -20,7 +20,7 @@ from rlx_onnx.reading.model import read_proto
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
-from rlx_onnx.walking.table import INSTEAD, handler_for
+from rlx_onnx.walking.table import TABLE, operation_name
 
 __all__ = ["Inventory", "command", "inventory"]
 
@@ -75,7 +75,7 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
         initial = {each.name for each in graph.initializer}
         inputs = [(each.name, _type(each)) for each in graph.input if each.name not in initial]
         results = [(each.name, _type(each)) for each in graph.output]
-        proto, done, _ = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+        proto, done, _ = converted(proto)
     except RlxError as error:
         raise error.about(name) from error.__cause__
     used: Counter[str] = Counter()
@@ -83,9 +83,9 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
     host: list[str] = []
     for inner in each_graph(proto.graph):
         for node in inner.node:
-            op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+            op = operation_name(node.domain, node.op_type)
             used[op] += 1
-            handler = handler_for(node.domain, node.op_type)
+            handler = TABLE.get(op)
             if handler is None:
                 missing.setdefault(op, []).append(node_words(node))
             elif handler.finds_sizes:
@@ -157,7 +157,7 @@ def layout(found: Inventory) -> Iterator[Any]:
         yield heading(f"{len(found.missing)} of {len(found.used)} operations are missing: rlx.load refuses this model")
         yield listing(
             ("operation", "used by", "instead"),
-            [(op, ", ".join(nodes), INSTEAD.get(op.rpartition(".")[2], "")) for op, nodes in found.missing.items()],
+            [(op, ", ".join(nodes), TABLE.alternatives.get(op, "")) for op, nodes in found.missing.items()],
         )
     else:
         yield cell("")

@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from rlx_torch.aten import TABLE
+from rlx_torch.aten.table import TABLE
 
 __all__ = ["REASONS", "core_overloads", "report"]
 
@@ -35,7 +35,8 @@ def report() -> str:
     """Return how many core overloads are handled, and a line for each that is not."""
     core = core_overloads()
     handled = [name for name in core if name in TABLE]
-    ours = [name for name in TABLE if not name.startswith("rlx::")]  # what `as_torch` adds is no op of torch's
+    # Functions of `as_torch` are no ops of torch's, nor are Python's operators on sizes.
+    ours = [name for name in TABLE if not name.startswith(("rlx::", "operator.", "math.", "torch."))]
     lines = [f"{len(handled)} of {len(core)} overloads of core ATen are handled, {len(ours)} overloads in all.", ""]
     lines += ["| not handled | because |", "|---|---|"]
     lines += [f"| `{name}` | {REASONS.get(name, 'no reason')} |" for name in core if name not in TABLE]

@@ -34,7 +34,7 @@ from rlx_core.ops.arguments import flag
 from rlx_torch.arrays import array_of, tensor_of
 from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
-from rlx_torch.walk import EFFECT, Walk, name_of
+from rlx_torch.walk import EFFECT, TorchProgram, name_of
 
 __all__ = ["CompiledModule", "compiled_graph", "rlx_backend"]
 
@@ -123,16 +123,17 @@ class CompiledModule:
             i for i, each in enumerate(outputs) if isinstance(each, torch.fx.Node) and self._same[i] is None
         ]
         self._constant = list(outputs)
-        self._walk = Walk(graph, "torch.compile")
+        self._walk = TorchProgram(graph, "torch.compile")
+        self._symbols = self._walk.symbols
         self._walk.expect_supported()
         self._draws = self._walk.draws
         self._given = given
         self._is_size = [isinstance(outputs[i].meta.get("val"), int | torch.SymInt) for i in self._computed]
         self._options = options
         self._programs: dict[tuple[int, ...], Callable[..., Any] | None] = {}
-        types = [type_of(given[i], {}) for i in self._tensors]
+        types = [type_of(given[i], self._symbols) for i in self._tensors]
         solved = free_symbols(*(n for each in types for n in each.shape if _is_symbol(n)))
-        sizes = [size_of(v, {}) for v in given if isinstance(v, int | torch.SymInt)]
+        sizes = [size_of(v, self._symbols) for v in given if isinstance(v, int | torch.SymInt)]
         needed = free_symbols(*sizes, *(n for each in types for n in each.shape))
         # A symbol that is no size of a tensor by itself is known from the numbers that come with the call alone.
         self._by_call = [i for i, v in enumerate(given) if isinstance(v, torch.SymInt)] if needed - solved else []
@@ -162,7 +163,7 @@ class CompiledModule:
         """The program for the sizes of a call; `None` where rlx cannot compile it."""
         if key not in self._programs:
             sizes = dict(zip(self._by_call, key, strict=True))
-            types = [type_of(inputs[i], {}) for i in self._tensors]
+            types = [type_of(inputs[i], self._symbols) for i in self._tensors]
             try:
                 self._programs[key] = self._compile(sizes, types)
             except CANNOT as problem:
@@ -175,7 +176,7 @@ class CompiledModule:
     def _compile(self, sizes: Mapping[int, int], types: Sequence[Any]) -> Callable[..., Any]:
         """The program for some sizes that the call knows, or for any."""
         given: list[Any] = [
-            sizes[i] if i in sizes else None if isinstance(v, torch.Tensor) or v is None else size_of(v, {})
+            sizes[i] if i in sizes else None if isinstance(v, torch.Tensor) or v is None else size_of(v, self._symbols)
             for i, v in enumerate(self._given)
         ]
 

@@ -15,11 +15,11 @@ import rlx_core as rlx
 from rlx_core import random
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.functions.model import PARAMETERS, argument_names
+from rlx_core.importing.symbols import SymbolTable, expect_relation
 from rlx_torch.arrays import array_of
-from rlx_torch.aten.context import expect
 from rlx_torch.symbols import type_of
 from rlx_torch.trees import leaves, plain
-from rlx_torch.walk import Walk
+from rlx_torch.walk import TorchProgram
 
 __all__ = ["KEY", "STATE", "TorchModel", "arguments_of", "model_of"]
 
@@ -47,19 +47,19 @@ class TorchModel(rlx.Model):
     state: Mapping[str, np.ndarray] = field(factory=dict, repr=False)
 
 
-def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[str, str]) -> TorchModel:
+def model_of(program: torch.export.ExportedProgram, name: str, symbols: SymbolTable) -> TorchModel:
     """The model of an exported program whose ops all have handlers.
 
     Args:
         program: The result of `torch.export`.
         name: For reports and errors.
-        symbols: Names of symbolic sizes by torch's name for them.
+        symbols: Symbols by torch's names of sizes.
 
     Raises:
         UnsupportedError: Operations have no handler, or none for their operands; all of them are named.
         ConfigError: An input is an object, or a number that only the call knows.
     """
-    walk = Walk(program.graph_module, name, symbols)
+    walk = TorchProgram(program.graph_module, name, symbols)
     walk.expect_supported()
     signature = program.graph_signature
     written = {each.target for each in signature.output_specs if each.kind == OutputKind.BUFFER_MUTATION}
@@ -70,7 +70,7 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[
     inputs = _inputs(program, symbols)
     specs = dict(inputs)
     if state:
-        specs = {STATE: {n: type_of(kept[n], {}) for n in state}, **specs}
+        specs = {STATE: {n: type_of(kept[n], symbols) for n in state}, **specs}
     if walk.draws:
         specs = {**specs, KEY: random.Key(rlx.spec("u32[2]"))}
     function = _function(program, walk, buffers, bool(state), walk.draws)
@@ -89,7 +89,7 @@ def _constants(signature: ExportGraphSignature) -> list[str]:
 
 def _function(
     program: torch.export.ExportedProgram,
-    walk: Walk,
+    walk: TorchProgram,
     buffers: Mapping[str, np.ndarray],
     is_stateful: bool,
     draws: bool,
@@ -108,9 +108,10 @@ def _function(
         key = rest.pop() if draws else None
         user_values = leaves(in_spec, _whole(in_spec, positions, rest, fixed))
         for place, axis, lower, upper in ranges:
-            expect(">=", user_values[place].shape[axis], lower)
+            size = user_values[place].shape[axis]
+            expect_relation(">=", size, lower, "range of torch.export")
             if upper < UNBOUNDED:
-                expect(">=", upper, user_values[place].shape[axis])
+                expect_relation(">=", upper, size, "range of torch.export")
         user = iter(user_values)
         values = []
         for each in signature.input_specs:
@@ -168,7 +169,7 @@ def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]
     return [*zip(names, given[0], strict=True), *given[1].items()]
 
 
-def _inputs(program: torch.export.ExportedProgram, symbols: Mapping[str, str]) -> list[tuple[str, Any]]:
+def _inputs(program: torch.export.ExportedProgram, symbols: SymbolTable) -> list[tuple[str, Any]]:
     """Return the inputs that are arrays: name → pytree of types. Numbers and `None` were fixed by the export."""
     listed = [(name, value) for name, value in arguments_of(program) if _has_tensor(value)]
     names = argument_names([name for name, _ in listed])
@@ -185,7 +186,7 @@ def _has_tensor(value: Any) -> bool:
     return any(map(_has_tensor, value)) if isinstance(value, tuple | list) else isinstance(value, torch.Tensor)
 
 
-def _types(value: Any, symbols: Mapping[str, str], name: str) -> Any:
+def _types(value: Any, symbols: SymbolTable, name: str) -> Any:
     if isinstance(value, dict):
         return {n: _types(each, symbols, f"{name}.{n}") for n, each in value.items()}
     if isinstance(value, tuple | list):

@@ -10,7 +10,8 @@ import torch
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact
-from rlx_torch.arrays import array_of, tensor_of, torch_dtype
+from rlx_core.importing.symbols import SymbolTable
+from rlx_torch.arrays import DTYPES, array_of, tensor_of
 from rlx_torch.aten.table import TABLE, aten
 from rlx_torch.symbols import torch_size, type_of
 
@@ -110,10 +111,10 @@ def _operator(name: str, schema: str, function: Callable[..., Any], options: Any
 
     def fake(*lists: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         sizes = {str(n): n for each in lists for x in each for n in x.shape if isinstance(n, torch.SymInt)}
-        found = rlx.eval_shape(function, *([type_of(x, {}) for x in each] for each in lists))
+        found = rlx.eval_shape(function, *([type_of(x, SymbolTable()) for x in each] for each in lists))
         like = lists[0][0]
         shapes = [[torch_size(n, sizes) for n in y.shape] for y in found]
-        return [like.new_empty(s, dtype=torch_dtype(y.dtype)) for s, y in zip(shapes, found, strict=True)]
+        return [like.new_empty(s, dtype=DTYPES.element(y.dtype)) for s, y in zip(shapes, found, strict=True)]
 
     made = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
     made.register_fake(fake)

@@ -15,13 +15,10 @@ from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["ELEMENTS", "OPSET", "TABLE", "Emit", "Writer", "emits"]
+__all__ = ["OPSET", "TABLE", "Emit", "Writer", "emits"]
 
 OPSET: Final = 21
 """The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
-
-ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
-"""rlx's dtypes → ONNX's element types."""
 
 Emit = Callable[..., Any]
 
@@ -78,7 +75,7 @@ class Writer:
 
     def cast(self, name: str, to: DType) -> str:
         """A value in another dtype."""
-        found: str = self("Cast", name, to=ELEMENTS[to.name])
+        found: str = self("Cast", name, to=DTYPES.element(to))
         return found
 
     def shape(self, dims: Sequence[Dim]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError, unsupported
 from rlx_core.files.writing import replace_file
@@ -23,7 +23,8 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_onnx.exporting import layout, operations, spectra
-from rlx_onnx.exporting.writer import ELEMENTS, OPSET, Writer
+from rlx_onnx.exporting.writer import OPSET, Writer
+from rlx_onnx.reading.tensors import DTYPES
 
 __all__ = ["export_file", "to_proto"]
 
@@ -185,7 +186,7 @@ class _Export:
         if not xs:
             ends = (self.writer.constant(0, np.int64), self.writer.count(op.length), self.writer.constant(1, np.int64))
             xs = [self.writer("Range", *ends)]
-            inputs.append(helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["i64"], []))
+            inputs.append(helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.INT64, []))
         body = self._graph(op.body, given, inputs)
         way = {"scan_input_directions": [1] * len(xs)} if op.reverse else {}
         rows = len(node.results) - op.carries
@@ -199,8 +200,8 @@ class _Export:
         most = "" if op.max_steps is None else self.writer.constant(op.max_steps, np.int64)
         within = [self.writer.fresh("x") for _ in carries]
         inputs = [
-            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["i64"], []),
-            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["bool"], []),
+            helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.INT64, []),
+            helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.BOOL, []),
             *(_declared(name, each.type) for name, each in zip(within, op.body.inputs, strict=False)),
         ]
         types = [each.type for each in op.body.inputs]
@@ -235,8 +236,5 @@ def _alone(dim: Expr) -> SizeSymbol | None:
 
 
 def _declared(name: str, type: TensorType) -> Any:
-    if type.dtype.name not in ELEMENTS:
-        raise UnsupportedError(f"{name}: ONNX has no elements like {type.dtype}")
-    return helper.make_tensor_value_info(
-        name, ELEMENTS[type.dtype.name], [n if isinstance(n, int) else str(n) for n in type.shape]
-    )
+    shape = [n if isinstance(n, int) else str(n) for n in type.shape]
+    return helper.make_tensor_value_info(name, DTYPES.element(type.dtype), shape)

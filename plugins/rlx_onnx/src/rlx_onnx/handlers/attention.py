@@ -119,7 +119,7 @@ def _written_out(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any
     if allowed is not None:
         scores = rlx.where(allowed, scores, low)
     precise = node.element("softmax_precision")
-    wide = rlx.astype(scores, dtype_of(DTYPES[precise])) if precise in DTYPES else scores
+    wide = rlx.astype(scores, DTYPES[precise]) if precise in DTYPES else scores
     top = rlx.max(wide, axis=-1, keepdims=True)
     is_empty = top == -np.inf  # no key is seen: the row is 0
     parts = rlx.exp(wide - rlx.where(is_empty, rlx.zeros_like(top), top))

@@ -31,8 +31,7 @@ def element_of(value: Any) -> int:
     """ONNX's element type of a value."""
     if isinstance(value, Coded):
         return value.element
-    name = "i64" if is_sizes(value) else dtype_of(value.dtype).name
-    return next(element for element, own in DTYPES.items() if own == name)
+    return DTYPES.element(rlx.i64 if is_sizes(value) else dtype_of(value.dtype))
 
 
 def converted(node: OnnxNode, x: Any, element: int) -> Any:
@@ -52,7 +51,7 @@ def converted(node: OnnxNode, x: Any, element: int) -> Any:
     if element in HELD:
         return coded(node, x.value if isinstance(x, Coded) else x, element, saturate=bool(node.get("saturate", 1)))
     x = x.value if isinstance(x, Coded) else x
-    to = dtype_of(DTYPES[element])
+    to = DTYPES[element]
     own = dtype_of(x.dtype)
     if own.is_float and to.is_integer:
         # Toward zero; narrow integers by way of a wide one, so that they wrap as they do elsewhere.
@@ -66,7 +65,7 @@ def bit_cast(node: OnnxNode, x: Any) -> Any:
     to = node.element("to")
     if to not in DTYPES or isinstance(x, Coded):
         return node.refuse(f"the bits of elements of {element_name(to)}", "elements of a dtype of rlx")
-    wanted = dtype_of(DTYPES[to])
+    wanted = DTYPES[to]
     if isinstance(x, np.ndarray):
         return x.view(wanted.numpy)
     own = dtype_of(x.dtype)

@@ -46,7 +46,7 @@ def constant_of_shape(node: OnnxNode, dims: Any) -> Any:
 
 @handles("EyeLike", takes_sizes=True, grows=True)
 def eye_like(node: OnnxNode, x: Any) -> Any:
-    to = dtype_of(DTYPES[node.element("dtype", element_of(x))])
+    to = DTYPES[node.element("dtype", element_of(x))]
     rows, columns = x.shape
     offset = rlx.expand_dims(rlx.arange(columns), axis=0) - rlx.expand_dims(rlx.arange(rows), axis=1)
     return rlx.astype(offset == node.get("k", 0), to)

@@ -41,7 +41,7 @@ def _bounds(element: int) -> tuple[int, int]:
     if element in WIDTHS:
         bits = WIDTHS[element]
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if element in SIGNED else (0, (1 << bits) - 1)
-    info = np.iinfo(dtype_of(DTYPES[element]).numpy)
+    info = np.iinfo(DTYPES[element].numpy)
     return int(info.min), int(info.max)
 
 
@@ -58,13 +58,7 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
     axis = axis % x.ndim if x.ndim else 0
     block = node.get("block_size", 0)
     precise = node.element("precision") or 0
-    own = (
-        dtype_of(DTYPES[precise])
-        if precise in DTYPES
-        else rlx.f32
-        if not dtype_of(x.dtype).is_float
-        else dtype_of(x.dtype)
-    )
+    own = DTYPES[precise] if precise in DTYPES else rlx.f32 if not dtype_of(x.dtype).is_float else dtype_of(x.dtype)
     steps = _spread(node, x, rlx.astype(scale, own), axis, block)
     shared = rlx.astype(x, own) / steps
     offset = None if zero is None else _spread(node, x, rlx.astype(_plain(zero), rlx.f32), axis, block)
@@ -75,7 +69,7 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
     held = rlx.clip(whole if offset is None else whole + offset, low, high)
     if element in WIDTHS:
         return Coded(rlx.astype(held, rlx.i8 if element in SIGNED else rlx.u8), element)
-    return rlx.astype(rlx.astype(held, rlx.i32), dtype_of(DTYPES[element]))
+    return rlx.astype(rlx.astype(held, rlx.i32), DTYPES[element])
 
 
 @handles("DequantizeLinear", takes_coded=True)
@@ -91,7 +85,7 @@ def dequantized(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     axis = axis % data.ndim if data.ndim else 0
     block = node.get("block_size", 0)
     wanted = node.element("output_dtype")
-    own = dtype_of(DTYPES[wanted]) if wanted in DTYPES else dtype_of(scale.dtype)
+    own = DTYPES[wanted] if wanted in DTYPES else dtype_of(scale.dtype)
     wide = rlx.astype(data, rlx.f32)
     if zero is not None:
         wide = wide - _spread(node, data, rlx.astype(_plain(zero), rlx.f32), axis, block)

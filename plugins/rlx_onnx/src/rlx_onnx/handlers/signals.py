@@ -78,7 +78,7 @@ def stft(node: OnnxNode, signal: Any, hop: Any, window: Any = None, length: Any 
 @handles("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(node: OnnxNode, size: Any) -> Any:
     n = node.counted(int(node.scalar(0, "size")), "size of a window")
-    to = dtype_of(DTYPES[node.element("output_datatype", 1)])
+    to = DTYPES[node.element("output_datatype", 1)]
     parts = {
         "HannWindow": (0.5, 0.5, 0.0),
         "HammingWindow": (25 / 46, 21 / 46, 0.0),
@@ -106,4 +106,4 @@ def mel_weights(node: OnnxNode, bins: Any, length: Any, rate: Any, low: Any, hig
             found[first : centre + 1, i] = np.arange(centre - first + 1) / (centre - first)
         if last > centre:
             found[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
-    return found.astype(dtype_of(DTYPES[node.element("output_datatype", 1)]).numpy)
+    return found.astype(DTYPES[node.element("output_datatype", 1)].numpy)

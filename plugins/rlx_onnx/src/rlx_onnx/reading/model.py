@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameError, UnsupportedError, nearest
-from rlx_core.errors import unsupported as unsupported_error
 from rlx_core.files.reading import mapped
 from rlx_core.functions.model import Model, argument_names
+from rlx_core.importing.report import expect_handlers
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.pipeline.set_up import working_on
@@ -31,7 +31,7 @@ from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.reading.weights import mapped_weights
 from rlx_onnx.specialised import Specialising
-from rlx_onnx.walking.table import INSTEAD, handler_for
+from rlx_onnx.walking.table import TABLE, operation_name
 from rlx_onnx.walking.walk import ModelWalk, NeedsKnown, NeedsSizes, entered
 
 __all__ = ["import_file", "load", "prepared", "read_proto"]
@@ -121,17 +121,9 @@ def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:
     Raises:
         UnsupportedError: Operations are left for which there is no handler.
     """
-    proto, _, taken = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
-    uses: dict[str, list[str]] = {}
-    for graph in each_graph(proto.graph):
-        for node in graph.node:
-            if handler_for(node.domain, node.op_type) is None:
-                domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
-                uses.setdefault(domain + node.op_type, []).append(node_words(node))
-    if uses:
-        raise unsupported_error(
-            "", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
-        )
+    proto, _, taken = converted(proto)
+    nodes = (node for graph in each_graph(proto.graph) for node in graph.node)
+    expect_handlers("", TABLE, ((operation_name(node.domain, node.op_type), node_words(node)) for node in nodes))
     return proto, taken
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from onnx import AttributeProto, defs
 
 from rlx_core.errors import FormatError
-from rlx_onnx.reading.structure import each_graph, node_words
+from rlx_onnx.reading.structure import each_graph, node_label
 
 __all__ = ["check_signatures"]
 
@@ -42,7 +42,7 @@ def _domain(domain: str) -> str:
 
 def _check(node: Any, versions: dict[str, int]) -> None:
     domain = _domain(node.domain)
-    where = f"{node_words(node)} ({node.op_type})"
+    where = node_label(node)
     if domain not in versions:
         raise FormatError(f"{where}: the model names no version of {domain or 'ai.onnx'}")
     schema = _schema(node.op_type, versions[domain], domain)

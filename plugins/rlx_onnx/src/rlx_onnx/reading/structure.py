@@ -11,12 +11,17 @@ from rlx_core.errors import CycleError, Fact, FormatError
 from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import check_tensor
 
-__all__ = ["check_structure", "each_graph", "nested_graphs", "node_words"]
+__all__ = ["check_structure", "each_graph", "nested_graphs", "node_label", "node_words"]
 
 
 def node_words(node: Any) -> str:
     """A node as errors call it: by its name, or by its first result."""
     return f"node {node.name or next(iter(node.output), '')}".rstrip()
+
+
+def node_label(node: Any) -> str:
+    """A node with its operation, as errors call it."""
+    return f"{node_words(node)} ({node.op_type})"
 
 
 def nested_graphs(node: Any) -> Iterator[Any]:

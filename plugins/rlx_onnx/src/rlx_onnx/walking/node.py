@@ -9,10 +9,11 @@ import numpy as np
 from onnx import AttributeProto
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, FormatError, ShapeError, UnsupportedError
-from rlx_core.ir.dims import Dim, Expr, Relation, SizeGuard, holds
-from rlx_core.ir.graph import Value, ambient_builder
-from rlx_onnx.reading.structure import node_words
+from rlx_core.errors import Fact, FormatError, UnsupportedError
+from rlx_core.importing.symbols import expect_relation
+from rlx_core.ir.dims import Dim, Expr, Relation
+from rlx_core.ir.graph import Value
+from rlx_onnx.reading.structure import node_label
 from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
 
@@ -41,7 +42,7 @@ class OnnxNode:
         self._attributes = {each.name: each for each in proto.attribute}
 
     def __str__(self) -> str:
-        return f"{node_words(self.proto)} ({self.op})"
+        return node_label(self.proto)
 
     def wants(self, result: int) -> bool:
         """Return whether a result of this number is used."""
@@ -226,13 +227,7 @@ class OnnxNode:
         Raises:
             ShapeError: It does not hold.
         """
-        known = holds(relation, left, right)
-        if known is False:
-            raise ShapeError(f"{self}: {what}: {left} {relation} {right} does not hold")
-        if known is None:
-            builder = ambient_builder()
-            assert builder is not None, "sizes with symbols are there in a trace only"
-            builder.add_guards([SizeGuard(relation, left, right, f"{self}: {what}")])
+        expect_relation(relation, left, right, f"{self}: {what}")
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Report that this node requires an unsupported feature.

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
 
 from rlx_core import random
-from rlx_core.errors import ShapeError
-from rlx_core.ir.dims import Dim, Relation, collecting_guards, require
-from rlx_core.ir.graph import ambient_builder
+from rlx_core.importing.symbols import expect_relation
+from rlx_core.importing.walk import refuse
+from rlx_core.ir.dims import Dim, Relation
 
-__all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "is_read", "refuse"]
-
-
-class Refused(Exception):
-    """A handler does not support these operands; the walk adds the node.
-
-    Args:
-        instead: A supported alternative.
-    """
-
-    def __init__(self, instead: str) -> None:
-        super().__init__(instead)
-        self.instead = instead
+__all__ = ["Here", "expect", "expect_unread", "fresh_key", "here", "is_read", "refuse"]
 
 
 class Here:
@@ -35,7 +23,7 @@ class Here:
 
     def fresh_key(self) -> random.Key:
         """A key that nothing else is drawn from."""
-        assert self._key is not None, f"{self.node} draws, and whoever walks gave no key"
+        assert self._key is not None, f"{self.node} draws, and the caller passed no key"
         self._drawn += 1
         return random.fold_in(self._key, self._drawn)
 
@@ -48,23 +36,13 @@ def fresh_key() -> random.Key:
     return here.get().fresh_key()
 
 
-def refuse(instead: str) -> NoReturn:
-    """Say that these operands have no translation, and what would serve."""
-    raise Refused(instead)
-
-
 def expect(relation: Relation, left: Dim, right: Dim) -> None:
     """Require a relation of sizes; one that is not decided yet becomes a guard of the program.
 
     Raises:
         ShapeError: It does not hold.
     """
-    with collecting_guards() as guards:
-        if not require(relation, left, right):
-            raise ShapeError(f"torch: the program requires {left} {relation} {right}")
-    builder = ambient_builder()
-    assert builder is not None, "sizes are required of a program, while it is traced"
-    builder.add_guards(guards)
+    expect_relation(relation, left, right, f"node {here.get().node}")
 
 
 def expect_unread(*places: int, instead: str) -> None:
