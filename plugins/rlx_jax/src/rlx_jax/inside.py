@@ -13,7 +13,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 import rlx_core as rlx
-from rlx_core.ir.dtypes import dtype
+from rlx_jax.sizes import as_spec
 
 __all__ = ["as_jax"]
 
@@ -69,7 +69,7 @@ def as_jax(function: Callable[..., Any], /) -> Callable[..., Any]:
 
 def results(function: Callable[..., Any], args: Any) -> Any:
     """Return the result types for JAX."""
-    specs = jax.tree_util.tree_map(lambda leaf: rlx.spec(f"{dtype(np.dtype(leaf.dtype))}{list(leaf.shape)}"), args)
+    specs = jax.tree_util.tree_map(lambda leaf: as_spec(leaf, "as_jax"), args)
     found = rlx.eval_shape(function, *specs)
     return jax.tree_util.tree_map(
         lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype.numpy), found, is_leaf=is_type

@@ -12,7 +12,7 @@ import numpy as np
 from jax.interpreters import ad
 
 import rlx_core as rlx
-from rlx_jax.walk import Equation, expect_handlers, handles
+from rlx_jax.walk import Equation, expect_supported, handles
 
 _in_rule: ContextVar[bool] = ContextVar("in_rule", default=False)
 """Whether a rule is walked: it may call its own function for the result (`jax.nn.relu` does), which is then no call of a rule."""
@@ -41,7 +41,7 @@ def custom_jvp_call(equation: Equation, *x: Any) -> list[Any]:
     @function.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
         jaxpr, consts, stands = equation["jvp_jaxpr_fun"].call_wrapped(*(not each for each in moves))
-        expect_handlers(equation.name, jaxpr)
+        expect_supported(equation.name, jaxpr)
         moving = [t for t, is_moving in zip(tangents, moves, strict=True) if is_moving]
         with within_rule():
             found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *primals, *moving)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_core.ir.dtypes import dtype
-from rlx_jax.walk import HANDLERS, Equation, handles
+from rlx_jax.walk import Equation, handles
 
 PLAIN = {
     "abs": rlx.abs,
@@ -72,7 +72,7 @@ PLAIN = {
 """Primitives that are a function of rlx."""
 
 for _name, _function in PLAIN.items():
-    HANDLERS[_name] = lambda equation, *x, _function=_function: _function(*x)
+    handles(_name)(lambda equation, *x, _function=_function: _function(*x))
 
 
 @handles("copy", "device_put", "sharding_constraint", "optimization_barrier", "name")
@@ -123,7 +123,7 @@ def reduce_precision(equation: Equation, x: Any) -> Any:
     wanted = equation["exponent_bits"], equation["mantissa_bits"]
     formats = {(8, 7): rlx.bf16, (5, 10): rlx.f16, (8, 23): rlx.f32, (11, 52): rlx.f64}
     if wanted not in formats:
-        raise unsupported("from_jax", {f"reduce_precision to {wanted[0]} and {wanted[1]} bits": ["an equation"]})
+        refuse(subject=f"reduce_precision to {wanted[0]} and {wanted[1]} bits")
     return rlx.astype(rlx.astype(x, formats[wanted]), equation.results[0].dtype)
 
 
@@ -233,5 +233,5 @@ def polygamma(equation: Equation, n: Any, x: Any) -> Any:
     """The polygamma function of a known order."""
     orders = set(n.ravel().tolist()) if isinstance(n, np.ndarray) else set()
     if len(orders) != 1:
-        raise unsupported("from_jax", {"polygamma of several orders": ["an equation"]})
+        refuse(subject="polygamma of several orders")
     return rlx.polygamma(int(orders.pop()), x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_core.ops.array_linalg import factorisation
 from rlx_jax.walk import Equation, handles
 
@@ -66,7 +66,7 @@ def lu_pivots_to_permutation(equation: Equation, pivots: Any) -> Any:
 def qr(equation: Equation, a: Any) -> list[Any]:
     """With a diagonal of R that is not negative; LAPACK, and so JAX, leaves its signs open."""
     if equation["pivoting"]:
-        raise unsupported("from_jax", {"qr with pivoting": ["an equation"]})
+        refuse(subject="qr with pivoting")
     return list(rlx.linalg.qr(a, mode="complete" if equation["full_matrices"] else "reduced"))
 
 
@@ -91,12 +91,12 @@ def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
     are unused then and removed.
 
     Raises:
-        UnsupportedError: The operator is another function, without an explicit matrix.
+        Refusal: The operator is another function, without an explicit matrix.
     """
     given = operands[: equation["const_lengths"].matvec]
     found = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(given))
     if found is None:
-        raise unsupported("from_jax", {"custom_linear_solve with a function in place of a matrix": ["an equation"]})
+        refuse(subject="custom_linear_solve with a function in place of a matrix")
     place, batch, contracted, along = found
     matrix, b = given[place], operands[-1]
     rows = next(axis for axis in range(len(matrix.shape)) if axis not in (*batch, contracted))
@@ -160,6 +160,6 @@ def fft(equation: Equation, x: Any) -> Any:
     names = {"FFT": "fftn", "IFFT": "ifftn", "RFFT": "rfftn", "IRFFT": "irfftn"}
     name = getattr(kind, "name", str(kind))
     if name not in names:
-        raise unsupported("from_jax", {f"fft of kind {kind}": ["an equation"]})
+        refuse(subject=f"fft of kind {kind}")
     axes = tuple(range(-len(lengths), 0))
     return rlx.astype(getattr(rlx.fft, names[name])(x, s=lengths, axes=axes), equation.results[0].dtype, copy=False)
