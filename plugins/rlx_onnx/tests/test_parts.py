@@ -12,9 +12,9 @@ from onnx_graphs import model, node
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, FormatError, ShapeError, UnsupportedError, WrongInputCountError
+from rlx_core.importing.host_steps import PartitionedFunction
 from rlx_onnx import load
 from rlx_onnx.handlers.suppression import suppressed
-from rlx_onnx.parted import PartedFunction
 
 
 def chosen() -> Any:
@@ -206,7 +206,7 @@ def test_derivatives_and_files_end_at_the_node_that_they_name() -> None:
 
 
 def test_a_wrong_call_says_what_it_takes(compiled: Any) -> None:
-    assert isinstance(compiled, PartedFunction)
+    assert isinstance(compiled, PartitionedFunction)
     with pytest.raises(WrongInputCountError, match="missing a required argument: 'x'"):
         compiled()
     with pytest.raises(ShapeError, match=r"x must be f32\[n, 3\]"):

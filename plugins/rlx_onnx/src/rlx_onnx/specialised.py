@@ -11,6 +11,7 @@ from attrs import field
 
 from rlx_core.errors import UnsupportedError, WrongInputCountError
 from rlx_core.functions.model import Model
+from rlx_core.importing.host_steps import signature_of
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.solve import infer_binding
@@ -18,7 +19,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
-from rlx_onnx.parted import called
 
 __all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
 
@@ -90,7 +90,7 @@ class SpecialisedFunction(Bundled):
         self._programs: LruCache[str, Any] = LruCache(CAPACITY)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        given = list(bind_arguments(called(self.name, self._from.inputs), args, named).values())
+        given = list(bind_arguments(signature_of(self.name, self._from.inputs), args, named).values())
         return self.for_sizes(self._binding(given))(*given)
 
     def for_sizes(self, binding: DimBinding) -> Any:

@@ -11,6 +11,7 @@ import optree
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError, UnsupportedError
+from rlx_core.importing.host_steps import HostStep
 from rlx_core.importing.symbols import fresh_name
 from rlx_core.importing.walk import GraphWalk
 from rlx_core.ir.dims import Dim, free_symbols
@@ -19,12 +20,11 @@ from rlx_core.ir.graph import Value
 from rlx_core.system.budget import current_work
 from rlx_onnx.reading.structure import node_label
 from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
-from rlx_onnx.walking.host import HostStep, step_key
 from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import TABLE, OnnxHandler, operation_name
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered"]
+__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered", "leaves", "step_key"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
@@ -66,11 +66,11 @@ class ModelWalk(GraphWalk[Any]):
         self,
         outside: Callable[[Any], np.ndarray] | None = None,
         parameters: Collection[str] = (),
-        given: Mapping[str, Sequence[Any]] | None = None,
+        computed: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        """`given` has the results of steps that have run on the host, by their keys."""
+        """`computed` has the results of steps that have run on the host, by their keys."""
         super().__init__("", TABLE)
-        self.outside, self.parameters, self._given = outside, parameters, given or {}
+        self.outside, self.parameters, self._computed = outside, parameters, computed or {}
         self.sources: dict[int, frozenset[str]] = {}
         self.steps: dict[str, HostStep] = {}
         self._alive: list[Any] = []
@@ -161,8 +161,8 @@ class ModelWalk(GraphWalk[Any]):
     ) -> tuple[Any, ...]:
         """Return the results of a step that runs on the host; they are zeros while the parts of a model are determined."""
         key = step_key(node.proto)
-        if key in self._given:
-            return tuple(self._given[key])
+        if key in self._computed:
+            return tuple(self._computed[key])
         sources = self._sources(operands)
         if sources and sources <= frozenset(self.parameters):
             raise NeedsKnown(sources, f"{node}: its operands must be known when the program is compiled", "operand")
@@ -170,7 +170,8 @@ class ModelWalk(GraphWalk[Any]):
             node.refuse(
                 "a result whose size is found when it runs, in a graph that is part of a node", "the node outside of it"
             )
-        step = self.steps[key] = HostStep(str(node), key, tuple(names), tuple(types(self._unknown(key))), function)
+        operand_keys = tuple(name or None for name in names)
+        step = self.steps[key] = HostStep(str(node), key, operand_keys, tuple(types(self._unknown(key))), function)
         return tuple(rlx.zeros(each.shape, dtype=each.dtype) for each in step.types)
 
     def _unknown(self, key: str) -> Dim:
@@ -216,6 +217,11 @@ class ModelWalk(GraphWalk[Any]):
     def _note(self, leaf: Any, names: frozenset[str]) -> None:
         self.sources[id(leaf)] = names
         self._alive.append(leaf)  # so that its id stays its own
+
+
+def step_key(proto: Any) -> str:
+    """Return the key of the results of a node's step on the host: the name of its first result."""
+    return next((name for name in proto.output if name), "")
 
 
 def entered(array: np.ndarray, element: int) -> Any:
