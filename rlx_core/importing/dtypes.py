@@ -19,7 +19,7 @@ class DtypeMap(Mapping[K, DType], Generic[K]):
     Args:
         dtypes: The mapping, one to one.
         label: Returns the name of an element type in errors.
-        error: The class of the error for other element types: that of invalid files, if element types are numbers in a file.
+        error: The class of the error for other element types, which mean an invalid file where they are numbers in a file.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
 
-__all__ = ["HostStep", "Part", "PartitionReport", "PartitionedFunction", "signature_of"]
+__all__ = ["HostStep", "ProgramPart", "PartitionReport", "PartitionedFunction", "signature_of"]
 
 
 @frozen(eq=False)
@@ -52,7 +52,7 @@ class HostStep:
 
 
 @frozen(eq=False)
-class Part:
+class ProgramPart:
     """A program, with the keys of the values that it reads and computes.
 
     Attributes:
@@ -101,7 +101,7 @@ class PartitionedFunction(Bundled):
         name: str,
         inputs: Sequence[str],
         results: Sequence[Hashable],
-        stages: Sequence[Part | HostStep],
+        stages: Sequence[ProgramPart | HostStep],
         known: Mapping[Hashable, Any],
         assemble: Callable[[list[Any]], Any],
     ) -> None:

@@ -15,7 +15,7 @@ import optree
 
 from rlx_core.errors import Fact, UnsupportedError
 from rlx_core.functions.model import Model, argument_names
-from rlx_core.importing.host_steps import HostStep, Part, PartitionedFunction
+from rlx_core.importing.host_steps import HostStep, ProgramPart, PartitionedFunction
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 
@@ -23,7 +23,7 @@ __all__ = ["Partition", "WalkedProgram", "untraceable"]
 
 
 class WalkedProgram(ABC):
-    """A program of another system after a walk, which found its steps on the host. Its values have hashable keys.
+    """A program of another system after a walk, with its steps on the host. Its values have hashable keys.
 
     Attributes:
         name: Its name.
@@ -89,7 +89,7 @@ class WalkedProgram(ABC):
             nodes: The nodes.
             parameters: The parameters of the model.
             inputs: Its inputs.
-            values: Values of earlier parts, known values and sizes among those that the nodes use.
+            values: Values of earlier parts, and the known values and sizes that the nodes use.
             computed: Results of steps by their keys.
 
         Returns:
@@ -150,7 +150,7 @@ class Partition:
 
     def compile(self, parameters: Any, **options: Any) -> PartitionedFunction:
         """Return every part compiled, in the order in which they and the steps between them run."""
-        program, stages = self.program, []  # type: WalkedProgram, list[Part | HostStep]
+        program, stages = self.program, []  # type: WalkedProgram, list[ProgramPart | HostStep]
         for level in range(max((*self.parts, *self.steps_after)) + 1):
             makes = [key for key in self.passed if self.level[key] == level]
             if makes:
@@ -167,7 +167,7 @@ class Partition:
     def _uses(self, node: Any) -> set[Hashable]:
         return {key for key in self.program.reads(node) if key in self.program.values}
 
-    def _part(self, level: int, makes: list[Hashable], parameters: Any, options: Mapping[str, Any]) -> Part:
+    def _part(self, level: int, makes: list[Hashable], parameters: Any, options: Mapping[str, Any]) -> ProgramPart:
         program, nodes = self.program, self.parts[level]
         used = set[Hashable]().union(*map(self._uses, nodes))
         earlier = {
@@ -195,7 +195,7 @@ class Partition:
             inputs=dict(zip(names, specs, strict=True)),
         )
         reads = (*program.inputs, *earlier, *(step.key for step in steps))
-        return Part(reads, tuple(makes), model.compile(**options))
+        return ProgramPart(reads, tuple(makes), model.compile(**options))
 
 
 def _type(value: Any) -> TensorType:

@@ -52,7 +52,7 @@ def expect_handlers(program: str, table: HandlerTable[Any], uses: Iterable[tuple
         uses: Operation and location of each node.
 
     Raises:
-        UnsupportedError: Operations have none; it lists all of them, and says how to register a handler.
+        UnsupportedError: Operations have none; it lists all of them, with the way to register a handler.
     """
     report = UnsupportedReport(table)
     for operation, location in uses:

@@ -21,7 +21,7 @@ class Handler:
     """The implementation of an operation; importers add fields for properties of it.
 
     Attributes:
-        function: A function of the operands, and of what else the importer passes, that calls rlx's functions.
+        function: A function of the operands, and of further arguments of the importer, that calls rlx's functions.
     """
 
     function: Callable[..., Any]
@@ -32,13 +32,17 @@ class HandlerTable(Mapping[str, H], Generic[H]):
 
     Args:
         record: The class of the handlers.
-        package: The package whose modules register handlers when they are imported; the first access imports them.
         registration: How to register a handler for an operation `{}`, for reports.
+        package: The package whose modules register handlers when they are imported; the first access imports them.
         alternatives: Operation without a handler → an alternative to it.
     """
 
     def __init__(
-        self, record: type[H], package: str, registration: str, alternatives: Mapping[str, str] | None = None
+        self,
+        record: type[H],
+        registration: str,
+        package: str | None = None,
+        alternatives: Mapping[str, str] | None = None,
     ) -> None:
         self.package, self.registration, self.alternatives = package, registration, alternatives or {}
         self._record = record
@@ -67,10 +71,10 @@ class HandlerTable(Mapping[str, H], Generic[H]):
         present = self._handlers.setdefault(operation, handler)
         if present is not handler:
             facts = [Fact(label, _origin(each)) for label, each in (("first", present), ("second", handler))]
-            raise ConfigError(f"{self.package}: operation {operation} has two handlers", *facts)
+            raise ConfigError(f"operation {operation} has two handlers", *facts)
 
     def _loaded(self) -> dict[str, H]:
-        if not self._is_loaded:
+        if self.package is not None and not self._is_loaded:
             modules = pkgutil.walk_packages(importlib.import_module(self.package).__path__, f"{self.package}.")
             for name in sorted(module.name for module in modules):
                 importlib.import_module(name)

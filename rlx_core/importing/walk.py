@@ -11,12 +11,12 @@ from rlx_core.importing.report import UnsupportedReport
 from rlx_core.importing.table import HandlerTable
 from rlx_core.system.budget import current_work
 
-__all__ = ["GraphWalk", "Refusal", "refuse"]
+__all__ = ["GraphWalk", "OperandRefusal", "refuse"]
 
 N = TypeVar("N")
 
 
-class Refusal(Exception):
+class OperandRefusal(Exception):
     """A handler does not support its operands; the walk adds the node, and continues with placeholders for its results.
 
     Args:
@@ -33,9 +33,9 @@ def refuse(alternative: str | None = None, *, subject: str | None = None) -> NoR
     """Report that the handler that calls this does not support its operands.
 
     Raises:
-        Refusal: Always.
+        OperandRefusal: Always.
     """
-    raise Refusal(alternative, subject)
+    raise OperandRefusal(alternative, subject)
 
 
 class GraphWalk(ABC, Generic[N]):
@@ -83,7 +83,7 @@ class GraphWalk(ABC, Generic[N]):
                 work.expect_nodes(self._count, "the program with its loops unrolled")
             try:
                 self.step(node, values)
-            except Refusal as refusal:
+            except OperandRefusal as refusal:
                 self._report.add(refusal.subject or self.operation(node), self.location(node), refusal.alternative)
                 if self._is_finished:  # a rule of a derivative is walked after the program
                     self.finish()

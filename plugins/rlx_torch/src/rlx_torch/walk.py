@@ -165,7 +165,7 @@ def _draws(node: torch.fx.Node) -> bool:
 
 
 def operation_of(node: torch.fx.Node) -> str:
-    """Return the name of a node's operation in the table: that of the op itself where torch keeps it in order by a token."""
+    """Return the name of a node's operation in the table; the op itself where torch orders it by a token."""
     name = name_of(node.target)
     return name_of(node.args[1]) if name == EFFECT else name
 

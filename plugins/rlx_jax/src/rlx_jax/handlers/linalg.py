@@ -91,7 +91,7 @@ def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
     are unused then and removed.
 
     Raises:
-        Refusal: The operator is another function, without an explicit matrix.
+        OperandRefusal: The operator is another function, without an explicit matrix.
     """
     given = operands[: equation["const_lengths"].matvec]
     found = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(given))

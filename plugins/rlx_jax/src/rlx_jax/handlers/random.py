@@ -74,7 +74,7 @@ def expect_threefry(equation: Equation) -> None:
     """Require keys of the supported implementation.
 
     Raises:
-        Refusal: They are of another.
+        OperandRefusal: They are of another.
     """
     for aval in (*equation.operands, *equation.results):
         implementation = getattr(aval.dtype, "_impl", None)

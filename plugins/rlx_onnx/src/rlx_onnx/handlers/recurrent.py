@@ -30,7 +30,7 @@ DEFAULTS = {"affine": (1.0, 0.0), "elu": (1.0, 0.0), "hardsigmoid": (0.2, 0.5), 
 
 
 def _activations(node: OnnxNode, names: list[str], direction: int) -> list[Callable[[Any], Any]]:
-    """Return the functions of one direction, with the node's parameters for those that take some."""
+    """Return the functions of one direction, with the node's parameters if they have some."""
     given = [each.lower() for each in node.get("activations", names * 2)]
     alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
     found = []

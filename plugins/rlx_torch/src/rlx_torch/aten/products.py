@@ -22,7 +22,7 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def _plus(beta: Any, bias: Any, alpha: Any, found: Any) -> Any:
-    """Return `beta·bias + alpha·found`; with a beta of 0 the bias is not read."""
+    """Return `beta·bias + alpha·product`; with a beta of 0 the bias is not read."""
     found = _scaled(found, alpha)
     return found if beta == 0 else rlx.add(found, _scaled(bias, beta))
 

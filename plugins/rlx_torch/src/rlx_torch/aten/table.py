@@ -42,7 +42,7 @@ TABLE: Final = HandlerTable(
 
 
 def aten(*overloads: str, draws: bool = False) -> Callable[[F], F]:
-    """Register a function as the handler of overloads; a name without a dot is that of the overload `default`."""
+    """Register a function as the handler of overloads; a name without a dot means the overload `default`."""
     return TABLE.register(*(each if "." in each else f"{each}.default" for each in overloads), draws=draws)
 
 
