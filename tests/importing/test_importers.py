@@ -102,6 +102,7 @@ def test_dtypes_map_in_both_directions(system: str) -> None:
     assert {rlx.bool_, rlx.i64, rlx.f32, rlx.bf16, rlx.c128} <= set(dtypes.values())
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")  # of torch
 def test_reports_of_unsupported_operations_have_one_format(system: str) -> None:
     """The program and the operations; each with its count and its first location; how to register a handler."""
     with pytest.raises(UnsupportedError) as caught:
