@@ -11,7 +11,6 @@ from rlx_torch.aten.table import TABLE
 __all__ = ["REASONS", "core_overloads", "report"]
 
 REASONS: Final = {
-    "nonzero.default": "the size of the result is known only when it runs",
     "_local_scalar_dense.default": "`.item()`: a number that Python would go on with, known only when the program runs",
     "resize_.default": "changes the storage of its operand, of which functional programs have none",
 }

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
+import numpy as np
 import torch
 from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core import random
+from rlx_core.importing.host_steps import HostStep
 from rlx_core.importing.report import expect_handlers
 from rlx_core.importing.symbols import SymbolTable
-from rlx_core.importing.walk import GraphWalk
+from rlx_core.importing.walk import GraphWalk, refuse
 from rlx_torch.arrays import DTYPES, array_of
 from rlx_torch.aten.context import Here, here
 from rlx_torch.aten.table import TABLE
 from rlx_torch.symbols import type_of
 
-__all__ = ["EFFECT", "TorchProgram", "TorchWalk", "name_of"]
+__all__ = ["EFFECT", "TorchProgram", "TorchWalk", "name_of", "outputs_of", "results_of"]
 
 # Arguments that only describe the storage of a result, or select a generator.
 STORAGE: Final = frozenset({"device", "layout", "memory_format", "pin_memory", "non_blocking", "generator"})
@@ -73,33 +76,73 @@ class TorchProgram:
         Raises:
             UnsupportedError: A handler does not support its operands; all such nodes are named.
         """
-        walk = TorchWalk(self.name, self.symbols)
-        token = here.set(Here(key))
-        try:
-            results = walk.run(self.module, inputs)
-        finally:
-            here.reset(token)
-        walk.finish()
-        return results
+        walk = TorchWalk(self)
+        with walk.drawing(key):
+            values = walk.run(self.module, inputs)
+        return results_of(self.module, values)
 
 
 class TorchWalk(GraphWalk[torch.fx.Node]):
-    """One walk through a graph and the graphs inside of it."""
+    """One walk through a graph and the graphs inside of it.
 
-    def __init__(self, program: str, symbols: SymbolTable) -> None:
-        super().__init__(program, TABLE)
-        self._symbols = symbols
+    Attributes:
+        steps: Nodes with results of data-dependent size → their steps on the host, between two programs.
+    """
 
-    def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
-        """Return the results of a graph."""
-        nodes, values = module.graph.nodes, {}  # type: Any, dict[Any, Any]
-        placeholders = [node for node in nodes if node.op == "placeholder"]
-        values |= dict(zip(placeholders, inputs, strict=True))
-        values |= {node: self._attribute(module, node.target) for node in nodes if node.op == "get_attr"}
-        self.nodes((node for node in nodes if node.op == "call_function"), values)
-        results = next(node for node in nodes if node.op == "output").args
-        results = results[0] if isinstance(results[0], tuple | list) else results
-        return [_argument(each, values) for each in results]
+    def __init__(self, program: TorchProgram, computed: Mapping[Any, Sequence[Any]] | None = None) -> None:
+        """`computed` has the results of steps that have run on the host; without it, handlers may not add steps."""
+        super().__init__(program.name, TABLE)
+        self.steps: dict[torch.fx.Node, HostStep] = {}
+        self._symbols, self._computed = program.symbols, computed
+        self._values: dict[Any, Any] = {}
+        self._is_nested = False
+
+    @contextmanager
+    def drawing(self, key: random.Key | None) -> Iterator[None]:
+        """Walk the program inside of the block, with a key for random numbers.
+
+        Raises:
+            UnsupportedError: Handlers refused operands.
+        """
+        token = here.set(Here(key, None if self._computed is None else self._on_host))
+        try:
+            yield
+        finally:
+            here.reset(token)
+        self.finish()
+
+    def run(
+        self,
+        module: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        nodes: Sequence[torch.fx.Node] | None = None,
+        values: Mapping[Any, Any] | None = None,
+    ) -> dict[Any, Any]:
+        """Return the values of a graph, or of some of its nodes, which use values that are given."""
+        every = module.graph.nodes
+        placeholders = [node for node in every if node.op == "placeholder"]
+        scope: dict[Any, Any] = dict(zip(placeholders, inputs, strict=True))
+        scope |= {node: self._attribute(module, node.target) for node in every if node.op == "get_attr"}
+        scope |= values or {}
+        outer, self._values = self._values, scope
+        try:
+            self.nodes((node for node in nodes or every if node.op == "call_function"), scope)
+        finally:
+            self._values = outer
+        return scope
+
+    def _on_host(self, function: Callable[..., np.ndarray], operands: Sequence[Any], instead: str) -> Any:
+        """Return the result of a step on the host; it is zeros while the steps are determined."""
+        node = here.get().node
+        assert self._computed is not None, "a walk without steps has no such function"
+        if node in self._computed:
+            return self._computed[node][0]
+        if self._is_nested:
+            refuse("the op outside of the branch or loop")
+        keys = [None if x is None else next(key for key, value in self._values.items() if value is x) for x in operands]
+        types = (type_of(node.meta["val"], self._symbols),)
+        self.steps[node] = HostStep(self.location(node), node, tuple(keys), types, lambda *x: (function(*x),))
+        return self._placeholder(node.meta["val"])
 
     def operation(self, node: torch.fx.Node) -> str:
         return operation_of(node)
@@ -126,8 +169,15 @@ class TorchWalk(GraphWalk[torch.fx.Node]):
         for part in path.split("."):
             attribute = getattr(attribute, part)
         if isinstance(attribute, torch.fx.GraphModule):
-            return lambda *inputs: self.run(attribute, inputs)
+            return lambda *inputs: self._run_nested(attribute, inputs)
         return rlx.asarray(array_of(attribute))
+
+    def _run_nested(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        outer, self._is_nested = self._is_nested, True
+        try:
+            return results_of(module, self.run(module, inputs))
+        finally:
+            self._is_nested = outer
 
     def _placeholder(self, like: Any) -> Any:
         """Return zeros of the type of a refused result."""
@@ -135,6 +185,17 @@ class TorchWalk(GraphWalk[torch.fx.Node]):
             kind = type_of(like, self._symbols)
             return rlx.zeros(kind.shape, dtype=kind.dtype)
         return [self._placeholder(each) for each in like] if isinstance(like, tuple | list) else like
+
+
+def results_of(module: torch.fx.GraphModule, values: Mapping[Any, Any]) -> list[Any]:
+    """Return the results of a graph."""
+    return [_argument(each, values) for each in outputs_of(module)]
+
+
+def outputs_of(module: torch.fx.GraphModule) -> Sequence[Any]:
+    """Return the nodes and constants that a graph returns."""
+    results: Any = next(node for node in module.graph.nodes if node.op == "output").args
+    return results[0] if isinstance(results[0], tuple | list) else results  # type: ignore[no-any-return]
 
 
 def _argument(argument: Any, values: Mapping[torch.fx.Node, Any]) -> Any:

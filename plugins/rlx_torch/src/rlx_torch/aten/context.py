@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from rlx_core import random
 from rlx_core.importing.symbols import expect_relation
 from rlx_core.importing.walk import refuse
 from rlx_core.ir.dims import Dim, Relation
 
-__all__ = ["Here", "expect", "expect_unread", "fresh_key", "here", "is_read", "refuse"]
+__all__ = ["Here", "expect", "expect_unread", "fresh_key", "here", "is_read", "on_host", "refuse"]
 
 
 class Here:
-    """The state of a walk: the current node, and the key for random numbers."""
+    """The state of a walk: the current node, the key for random numbers, and a function that adds a step on the host."""
 
-    def __init__(self, key: random.Key | None = None) -> None:
+    def __init__(self, key: random.Key | None = None, on_host: Callable[..., Any] | None = None) -> None:
         self.node: Any = None
+        self.on_host = on_host
         self._key = key
         self._drawn = 0
 
@@ -34,6 +38,21 @@ here: ContextVar[Here] = ContextVar("here")
 def fresh_key() -> random.Key:
     """A key for the node that is being handled."""
     return here.get().fresh_key()
+
+
+def on_host(function: Callable[..., np.ndarray], *operands: Any, instead: str) -> Any:
+    """Return the result of the node, whose size is data-dependent, computed by a function of arrays between two programs.
+
+    Args:
+        function: A function of arrays, and of `None` for omitted operands.
+        operands: Operands of the node.
+        instead: An alternative, where the caller of the walk compiles one program.
+
+    Raises:
+        OperandRefusal: The caller compiles one program, or the node is in a graph inside of another.
+    """
+    add_step = here.get().on_host
+    return refuse(instead) if add_step is None else add_step(function, operands, instead)
 
 
 def expect(relation: Relation, left: Dim, right: Dim) -> None:

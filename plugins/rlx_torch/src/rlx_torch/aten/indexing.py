@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ops import scatter_add
-from rlx_torch.aten.context import refuse
+from rlx_torch.aten.context import on_host, refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, is_complex, is_float
 from rlx_torch.aten.shapes import insert_window, window
@@ -49,13 +51,38 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(x: Any, indices: Sequence[Any]) -> Any:
-    """Advanced indexing; masks are refused, because the number of elements would be data-dependent."""
-    _expect_places(indices)
+    """Advanced indexing; with masks, the number of elements is data-dependent."""
+    if any(map(_is_mask, indices)):
+        return on_host(_selected, x, *indices, instead="torch.where(mask, x, other), or an index of integers")
     return x[tuple(slice(None) if i is None else _place(i) for i in indices)]
 
 
+def _is_mask(i: Any) -> bool:
+    return i is not None and i.dtype in (rlx.bool_, rlx.u8)
+
+
+def _selected(x: np.ndarray, *indices: np.ndarray | None) -> np.ndarray:
+    masks = (i.astype(bool) if i is not None and i.dtype == np.uint8 else i for i in indices)
+    return x[tuple(slice(None) if i is None else i for i in masks)]
+
+
+@aten("nonzero")
+def nonzero(x: Any) -> Any:
+    """Positions of the elements that are not 0, a row each."""
+    return on_host(np.argwhere, x, instead="torch.where(condition, a, b), whose size is known before it runs")
+
+
+@aten("masked_select")
+def masked_select(x: Any, mask: Any) -> Any:
+    def select(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        x, mask = np.broadcast_arrays(x, mask)
+        return x[mask]
+
+    return on_host(select, x, mask, instead="torch.where(mask, x, other), whose size is known before it runs")
+
+
 def _expect_places(indices: Sequence[Any]) -> None:
-    if any(i is not None and i.dtype in (rlx.bool_, rlx.u8) for i in indices):
+    if any(map(_is_mask, indices)):
         refuse("torch.where(mask, x, other), whose size is known, or an index of integers")
 
 

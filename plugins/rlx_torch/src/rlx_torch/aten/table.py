@@ -33,7 +33,6 @@ TABLE: Final = HandlerTable(
     package="rlx_torch.aten",
     registration='@rlx_torch.aten.table.aten("{}") registers a function of the parameters of its schema',
     alternatives={
-        "nonzero.default": "torch.where(condition, a, b), whose size is known before it runs",
         "_local_scalar_dense.default": "the value as a tensor of rank 0: .item() is only known when the program runs",
         "resize_.default": "torch.zeros(shape) or reshape",
     },
