@@ -15,7 +15,7 @@ import optree
 
 from rlx_core.errors import Fact, UnsupportedError
 from rlx_core.functions.model import Model, argument_names
-from rlx_core.importing.host_steps import HostStep, ProgramPart, PartitionedFunction
+from rlx_core.importing.host_steps import HostStep, PartitionedFunction, ProgramPart
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 
@@ -31,7 +31,7 @@ class WalkedProgram(ABC):
         inputs: Key of an input, which is its name → a pytree of types.
         results: Keys of its results.
         values: Key → value in the walk.
-        steps: Key of a step's results → the step.
+        steps: First key of a node's results → its step.
     """
 
     def __init__(
@@ -52,11 +52,7 @@ class WalkedProgram(ABC):
 
     @abstractmethod
     def makes(self, node: Any) -> Sequence[Hashable]:
-        """Return the keys of a node's results."""
-
-    @abstractmethod
-    def step_key(self, node: Any) -> Hashable:
-        """Return the key of the results of the step that a node may have."""
+        """Return the keys of a node's results; the first is the key of its step on the host, if it has one."""
 
     @abstractmethod
     def is_known(self, value: Any) -> bool:
@@ -132,7 +128,8 @@ class Partition:
         for node in program.nodes:
             uses = self._uses(node)
             level = max((self.level.get(key, 0) for key in uses), default=0)
-            step = program.steps.get(program.step_key(node))
+            makes = program.makes(node)
+            step = program.steps.get(makes[0]) if makes else None
             if step is not None:
                 ready = max(self.level.get(key, 0) for key in step.operands)
                 self.steps_after[ready].append(step)
@@ -140,7 +137,7 @@ class Partition:
                 required |= set(step.operands)
                 level = max(level, ready + 1)
             self.parts[level].append(node)
-            self.level |= dict.fromkeys(program.makes(node), level)
+            self.level |= dict.fromkeys(makes, level)
             required |= {key for key in uses if self.level.get(key, 0) < level}
         self.passed = [
             key

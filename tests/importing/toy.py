@@ -123,9 +123,6 @@ class ToyProgram(WalkedProgram):
     def makes(self, node: Line) -> tuple[str, ...]:
         return (node.result,)
 
-    def step_key(self, node: Line) -> str:
-        return node.result
-
     def is_known(self, value: Any) -> bool:
         return not isinstance(value, Value)
 

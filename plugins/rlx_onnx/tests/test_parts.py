@@ -68,7 +68,13 @@ def test_steps_that_do_not_wait_for_one_another_share_their_programs() -> None:
     found = load(model(nodes, ["x: f32[n]", "y: f32[n]"], ["b: i64[1, k]", "f: i64[2, m]"]))
 
     compiled: Any = found.compile()
-    assert [type(each).__name__ for each in compiled.stages] == ["HostStep", "HostStep", "ProgramPart", "HostStep", "ProgramPart"]
+    assert [type(each).__name__ for each in compiled.stages] == [
+        "HostStep",
+        "HostStep",
+        "ProgramPart",
+        "HostStep",
+        "ProgramPart",
+    ]
     x, y = np.float32([0, 3, 0, 4]), np.float32([0, 1, 1, 0])
     assert {name: each.tolist() for name, each in compiled(x, y).items()} == {"b": [[1, 9]], "f": [[0, 0], [0, 2]]}
 

@@ -24,7 +24,7 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
     sizes = Sizes()
     bound = bind_arguments(function, args, {})
     arguments = dict(zip(argument_names(bound), bound.values(), strict=True))
-    inputs = {each: specs_of(each, given) for each, given in arguments.items() if is_input(each, given)}
+    inputs = {each: specs_of(each, operands) for each, operands in arguments.items() if is_input(each, operands)}
     if not inputs:
         raise ConfigError(
             f"from_jax: {called} has no inputs: every argument is of arrays, which become parameters",
@@ -32,16 +32,16 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
             hint='declare those that change from call to call: rlx.spec("f32[batch, 64]")',
         )
     register_nodes(arguments)
-    parameters = {each: parted(given) for each, given in arguments.items() if each not in inputs}
+    parameters = {each: parted(operands) for each, operands in arguments.items() if each not in inputs}
     structs = {
         each: jax.tree_util.tree_map(lambda spec, each=each: sizes.struct(each, spec), inputs[each], is_leaf=is_spec)
         for each in inputs
     }
 
     def traced(*trees: Any) -> Any:
-        given = dict(zip(arguments, trees, strict=True))
+        operands = dict(zip(arguments, trees, strict=True))
         return function(
-            *(parameters[each][1].whole(tree) if each in parameters else tree for each, tree in given.items())
+            *(parameters[each][1].whole(tree) if each in parameters else tree for each, tree in operands.items())
         )
 
     closed, shapes = jax.make_jaxpr(traced, return_shape=True)(
@@ -52,10 +52,10 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
     results = jax.tree_util.tree_structure(shapes)
 
     def run(parameters: Mapping[str, Any], *values: Any) -> Any:
-        given = dict(parameters) | dict(zip(inputs, values, strict=True))
-        here = sizes.bound(*(jax.tree_util.tree_leaves([tree[each] for each in inputs]) for tree in (inputs, given)))
+        operands = dict(parameters) | dict(zip(inputs, values, strict=True))
+        here = sizes.bound(*(jax.tree_util.tree_leaves([tree[each] for each in inputs]) for tree in (inputs, operands)))
         walk = JaxprWalk(called, here)
-        computed = walk.run(closed, jax.tree_util.tree_leaves([given[each] for each in arguments]))
+        computed = walk.run(closed, jax.tree_util.tree_leaves([operands[each] for each in arguments]))
         walk.finish()
         return jax.tree_util.tree_unflatten(results, computed)
 

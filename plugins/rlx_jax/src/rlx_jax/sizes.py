@@ -38,9 +38,9 @@ class Sizes:
         """The sizes for values that a program is walked with: a symbol that is an axis of an input is what that axis has."""
         known = SymbolTable()
         for spec, value in zip(specs, values, strict=True):
-            for size, found in zip(spec.shape, value.shape, strict=False):
+            for size, result in zip(spec.shape, value.shape, strict=False):
                 if not isinstance(size, int) and str(size).isidentifier():
-                    known.setdefault(str(size), found)
+                    known.setdefault(str(size), result)
         return Sizes(self.scope, known)
 
     def struct(self, where: str, spec: rlx.TensorType) -> jax.ShapeDtypeStruct:
@@ -49,17 +49,17 @@ class Sizes:
         Raises:
             DtypeError: JAX would make its elements narrower.
         """
-        held = np.dtype(spec.dtype.numpy)
-        if jax.dtypes.canonicalize_dtype(held) != held:
+        stored = np.dtype(spec.dtype.numpy)
+        if jax.dtypes.canonicalize_dtype(stored) != stored:
             raise DtypeError(
-                f"from_jax: {where} is {spec}, and JAX computes with {jax.dtypes.canonicalize_dtype(held)} instead",
+                f"from_jax: {where} is {spec}, and JAX computes with {jax.dtypes.canonicalize_dtype(stored)} instead",
                 Fact("jax_enable_x64", "is off"),
                 hint='jax.config.update("jax_enable_x64", True), or an input of 32 bits',
             )
         if all(isinstance(size, int) for size in spec.shape):
-            return jax.ShapeDtypeStruct(spec.shape, held)
+            return jax.ShapeDtypeStruct(spec.shape, stored)
         text = ", ".join(map(str, spec.shape))
-        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=self.scope), held)
+        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=self.scope), stored)
 
     def size(self, size: Any) -> Any:
         """A size of a program as rlx has it."""

@@ -133,45 +133,47 @@ def _type(value: Any) -> str:
     return f"{element_name(tensor.elem_type).lower()}{shape}"
 
 
-def layout(found: Inventory) -> Iterator[Any]:
+def layout(result: Inventory) -> Iterator[Any]:
     """The tables of it."""
-    yield facts(found.about.items(), indent=0)
+    yield facts(result.about.items(), indent=0)
     yield cell("")
-    rows = [("input", *each) for each in found.inputs] + [("result", *each) for each in found.results]
+    rows = [("input", *each) for each in result.inputs] + [("result", *each) for each in result.results]
     yield listing(("", "name", "type"), rows, whole=2)
-    if found.done:
+    if result.done:
         yield cell("")
-        yield facts([("before it is walked", "; ".join(found.done))], indent=0)
+        yield facts([("before it is walked", "; ".join(result.done))], indent=0)
     yield cell("")
-    state = dict.fromkeys(found.missing, "missing")
+    state = dict.fromkeys(result.missing, "missing")
     yield listing(
-        ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in found.used.items()]
+        ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in result.used.items()]
     )
-    if found.host:
+    if result.host:
         yield cell("")
         yield facts(
-            [("on the host, between two programs, unless what it takes is known", ", ".join(found.host))], indent=0
+            [("on the host, between two programs, unless what it takes is known", ", ".join(result.host))], indent=0
         )
-    if found.missing:
+    if result.missing:
         yield cell("")
-        yield heading(f"{len(found.missing)} of {len(found.used)} operations are missing: rlx.load refuses this model")
+        yield heading(
+            f"{len(result.missing)} of {len(result.used)} operations are missing: rlx.load refuses this model"
+        )
         yield listing(
             ("operation", "used by", "instead"),
-            [(op, ", ".join(nodes), TABLE.alternatives.get(op, "")) for op, nodes in found.missing.items()],
+            [(op, ", ".join(nodes), TABLE.alternatives.get(op, "")) for op, nodes in result.missing.items()],
         )
     else:
         yield cell("")
-        yield cell(f"all of its {len(found.used)} operations are there")
+        yield cell(f"all of its {len(result.used)} operations are there")
 
 
-def as_dictionary(found: Inventory) -> dict[str, Any]:
+def as_dictionary(result: Inventory) -> dict[str, Any]:
     """The same as JSON."""
     return {
-        "about": {label: words for label, words in found.about.items() if words},
-        "inputs": dict(found.inputs),
-        "results": dict(found.results),
-        "done": found.done,
-        "operations": found.used,
-        "missing": found.missing,
-        "host": found.host,
+        "about": {label: words for label, words in result.about.items() if words},
+        "inputs": dict(result.inputs),
+        "results": dict(result.results),
+        "done": result.done,
+        "operations": result.used,
+        "missing": result.missing,
+        "host": result.host,
     }

@@ -19,15 +19,15 @@ REASONS: Final = {
 
 def core_overloads() -> list[str]:
     """Return the overloads that torch tags as core ATen: the ops to which every exported program can be decomposed."""
-    found = []
+    result = []
     for full in torch._C._dispatch_get_all_op_names():
         space, _, name = full.partition("::")
         base, _, form = name.partition(".")
         packet = getattr(torch.ops.aten, base, None) if space == "aten" else None
         overload = form or "default"
         if packet is not None and overload in packet.overloads() and torch.Tag.core in getattr(packet, overload).tags:
-            found.append(f"{base}.{overload}")
-    return sorted(set(found))
+            result.append(f"{base}.{overload}")
+    return sorted(set(result))
 
 
 def report() -> str:

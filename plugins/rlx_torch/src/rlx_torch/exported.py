@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import optree
@@ -67,14 +67,14 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: SymbolTa
     graph.expect_supported()
     signature = program.graph_signature
     written = {each.target for each in signature.output_specs if each.kind == OutputKind.BUFFER_MUTATION}
-    kept = {**program.constants, **program.state_dict}
-    parameters = {n: array_of(kept[n]) for n in signature.parameters}
-    buffers = {n: array_of(kept[n]) for n in _constants(signature)}
+    tensors = {**program.constants, **program.state_dict}
+    parameters = {n: array_of(tensors[n]) for n in signature.parameters}
+    buffers = {n: array_of(tensors[n]) for n in _constants(signature)}
     state = {n: buffers.pop(n) for n in list(buffers) if n in written}
     inputs = _inputs(program, symbols)
     specs = dict(inputs)
     if state:
-        specs = {STATE: {n: type_of(kept[n], symbols) for n in state}, **specs}
+        specs = {STATE: {n: type_of(tensors[n], symbols) for n in state}, **specs}
     if graph.draws:
         specs = {**specs, KEY: random.Key(rlx.spec("u32[2]"))}
     export = _Export(program, graph, buffers, bool(state))
@@ -203,9 +203,6 @@ class WalkedExport(WalkedProgram):
     def makes(self, node: torch.fx.Node) -> tuple[torch.fx.Node]:
         return (node,)
 
-    def step_key(self, node: torch.fx.Node) -> torch.fx.Node:
-        return node
-
     def is_known(self, value: Any) -> bool:
         return not any(isinstance(each, rlx.Value | Expr) for each in optree.tree_leaves(value))
 
@@ -213,7 +210,7 @@ class WalkedExport(WalkedProgram):
         return any(isinstance(each, rlx.Value) for each in optree.tree_leaves(value))
 
     def outgoing(self, value: Any) -> Any:
-        return optree.tree_map(lambda each: rlx.asarray(each) if isinstance(each, Expr) else each, value)
+        return optree.tree_map(lambda each: rlx.asarray(cast(Any, each)) if isinstance(each, Expr) else each, value)
 
     def incoming(self, key: Any, value: Any) -> Any:
         return value
@@ -228,8 +225,8 @@ class WalkedExport(WalkedProgram):
         return lambda results: self._export.assembled(results, {})
 
 
-def _is_array(given: Any) -> bool:
-    return given is not None and not isinstance(given, bool | int | float | str)
+def _is_array(values: Any) -> bool:
+    return values is not None and not isinstance(values, bool | int | float | str)
 
 
 def _is_given(node: torch.fx.Node, signature: ExportGraphSignature) -> bool:
@@ -237,10 +234,10 @@ def _is_given(node: torch.fx.Node, signature: ExportGraphSignature) -> bool:
 
 
 def _results(
-    signature: ExportGraphSignature, found: Sequence[Any], out_spec: Any, state: dict[str, Any], is_stateful: bool
+    signature: ExportGraphSignature, result: Sequence[Any], out_spec: Any, state: dict[str, Any], is_stateful: bool
 ) -> Any:
     results = []
-    for spec, value in zip(signature.output_specs, found, strict=True):
+    for spec, value in zip(signature.output_specs, result, strict=True):
         if spec.kind == OutputKind.BUFFER_MUTATION:
             state[spec.target] = value
         elif spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
@@ -262,13 +259,13 @@ def _user_values(program: torch.export.ExportedProgram) -> list[Any]:
 def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
     """Return the arguments of the module by name, positional ones first, with the values of their leaves."""
     positional = program.call_spec.in_spec.children()[0]
-    given = plain(program.call_spec.in_spec, _user_values(program))
+    values = plain(program.call_spec.in_spec, _user_values(program))
     signature = program.module_call_graph[0].signature
     known = list((signature and signature.forward_arg_names) or ())
     names = known[: positional.num_children] or [f"input{i}" for i in range(positional.num_children)]
     if len(names) < positional.num_children:
         names += [f"{names[-1]}_{i}" for i in range(positional.num_children - len(names))]
-    return [*zip(names, given[0], strict=True), *given[1].items()]
+    return [*zip(names, values[0], strict=True), *values[1].items()]
 
 
 def _inputs(program: torch.export.ExportedProgram, symbols: SymbolTable) -> list[tuple[str, Any]]:
@@ -304,11 +301,11 @@ def _types(value: Any, symbols: SymbolTable, name: str) -> Any:
     return value
 
 
-def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: Sequence[Any]) -> Any:
+def _whole(in_spec: Any, positions: Sequence[int], values: Sequence[Any], fixed: Sequence[Any]) -> Any:
     """Return all arguments of the module: the given ones, and the fixed ones."""
     args, named = plain(in_spec, fixed)
     every = [*args, *named.values()]
-    for position, value in zip(positions, given, strict=True):
+    for position, value in zip(positions, values, strict=True):
         every[position] = value
     return tuple(every[: len(args)]), dict(zip(named, every[len(args) :], strict=True))
 
@@ -323,10 +320,10 @@ def _ranges(program: torch.export.ExportedProgram) -> list[tuple[int, int, int, 
         for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 sizes.setdefault(str(size.node.expr), (place, axis))
-    found = []
+    result = []
     for symbol, bounds in program.range_constraints.items():
         if str(symbol) in sizes:
             lower = int(bounds.lower) if bounds.lower.is_Integer and bounds.lower > 2 else 0
             upper = int(bounds.upper) if bounds.upper.is_Integer else UNBOUNDED
-            found.append((*sizes[str(symbol)], lower, upper))
-    return found
+            result.append((*sizes[str(symbol)], lower, upper))
+    return result

@@ -58,9 +58,9 @@ def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch
     except Exception as error:
         if not isinstance(error, RuntimeError) and not type(error).__module__.startswith("torch"):
             raise  # by the module itself
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        message = next((line for line in str(error).splitlines() if line.strip()), "")
         raise UnsupportedError(
-            f"from_torch: torch.export cannot export {type(module).__name__}: {said.strip()}",
+            f"from_torch: torch.export cannot export {type(module).__name__}: {message.strip()}",
             Fact("raised", f"{type(error).__module__}.{type(error).__qualname__}"),
             hint="what depends on the values of tensors, such as branches and sizes, is not exported: torch.where instead of if, "
             "or a call of the module outside of the exported part",
@@ -75,8 +75,8 @@ def _symbols(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> Symb
     arguments = arguments_of(program)
     listed = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
     if isinstance(dynamic_shapes, Mapping):
-        given = dict(arguments)
-        pairs = [(given.get(name), shapes) for name, shapes in dynamic_shapes.items()]
+        values = dict(arguments)
+        pairs = [(values.get(name), shapes) for name, shapes in dynamic_shapes.items()]
     else:
         pairs = [(value, shapes) for (_, value), shapes in zip(arguments, listed, strict=False)]
     for value, shapes in pairs:

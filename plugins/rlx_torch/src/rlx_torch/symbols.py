@@ -33,8 +33,8 @@ def _dim(expr: Any, symbols: SymbolTable) -> Dim:
     if expr.is_Symbol:
         return symbols[str(expr)]
     if expr.is_Add:
-        first, *rest = (_dim(each, symbols) for each in expr.args)
-        return sum(rest, first)
+        first, *remaining = (_dim(each, symbols) for each in expr.args)
+        return sum(remaining, first)
     if expr.is_Mul and not any(each.is_Rational and not each.is_Integer for each in expr.args):
         return product([_dim(each, symbols) for each in expr.args])
     if expr.is_Pow and expr.args[1].is_Integer and expr.args[1] > 0:

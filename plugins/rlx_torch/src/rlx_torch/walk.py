@@ -195,7 +195,7 @@ def results_of(module: torch.fx.GraphModule, values: Mapping[Any, Any]) -> list[
 def outputs_of(module: torch.fx.GraphModule) -> Sequence[Any]:
     """Return the nodes and constants that a graph returns."""
     results: Any = next(node for node in module.graph.nodes if node.op == "output").args
-    return results[0] if isinstance(results[0], tuple | list) else results  # type: ignore[no-any-return]
+    return results[0] if isinstance(results[0], tuple | list) else results
 
 
 def _argument(argument: Any, values: Mapping[torch.fx.Node, Any]) -> Any:

@@ -48,9 +48,9 @@ def reduce(equation: Equation, x: Any, first: Any) -> list[Any]:
     is_plain = name in MONOIDS and [*inner.eqns[0].invars] in (inner.invars, inner.invars[::-1])
     if not is_plain or (name in logic and equation.operands[0].dtype != bool):
         refuse(subject=f"reduce by {name}")
-    whole, pair = MONOIDS[name]
+    full, pair = MONOIDS[name]
     dtype = {"dtype": equation.results[0].dtype} if name in ("add", "mul") else {}
-    return [pair(whole(x, axis=tuple(equation["dimensions"]), **dtype), first)]
+    return [pair(full(x, axis=tuple(equation["dimensions"]), **dtype), first)]
 
 
 def logical(equation: Equation, x: Any) -> Any:
@@ -93,13 +93,13 @@ def sort(equation: Equation, *x: Any) -> list[Any]:
     axis, keys = equation["dimension"], equation["num_keys"]
     if len(x) == 1:
         return [rlx.sort(x[0], axis=axis)]
-    found = list(x)
+    result = list(x)
     for number in reversed(
         range(keys)
     ):  # the last key first: each stable sort keeps the order of the previous ones for equal keys
-        order = rlx.argsort(found[number], axis=axis, stable=True)
-        found = [rlx.take_along_axis(each, order, axis=axis) for each in found]
-    return found
+        order = rlx.argsort(result[number], axis=axis, stable=True)
+        result = [rlx.take_along_axis(each, order, axis=axis) for each in result]
+    return result
 
 
 @handles("approx_top_k")

@@ -32,14 +32,14 @@ def incomplete(equation: Equation, *x: Any) -> Any:
     function, loops = LOOPS[equation.name]
 
     def program(*x: Any) -> Any:
-        given = jnp.broadcast_arrays(*(each.astype(wide) for each in x))
-        return loops(*given, dtype=wide).astype(equation.results[0].dtype)
+        arguments = jnp.broadcast_arrays(*(each.astype(wide) for each in x))
+        return loops(*arguments, dtype=wide).astype(equation.results[0].dtype)
 
     if equation.name != "regularized_incomplete_beta":
         return stated(equation, function, program, *x)
-    *shape, at = x
+    *shape, position = x
     if all(isinstance(each, np.ndarray) for each in shape):
-        return stated(equation, partial(function, *shape), partial(program, *shape), at)
+        return stated(equation, partial(function, *shape), partial(program, *shape), position)
     return equation.expand(program, *x)  # the first operands have no derivative
 
 

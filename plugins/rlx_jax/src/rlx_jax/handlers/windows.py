@@ -46,7 +46,7 @@ def select_and_scatter_add(equation: Equation, source: Any, x: Any) -> Any:
     chosen = evolve(equation, params=params, results=equation.operands[:1])
 
     def extremes(x: Any) -> Any:
-        return windows(chosen, x, neutral, lambda found, cut: rlx.where(keeps(found, cut), found, cut))
+        return windows(chosen, x, neutral, lambda result, cut: rlx.where(keeps(result, cut), result, cut))
 
     return rlx.vjp(extremes, x)[1](source)[0]
 
@@ -68,10 +68,10 @@ def windows(equation: Equation, x: Any, neutral: Any, combine: Callable[[Any, An
     padded = rlx.pad(
         x, [tuple(map(equation.sizes.size, each)) for each in equation["padding"]], constant_values=neutral
     )
-    shape, found = equation.shape, None
+    shape, result = equation.shape, None
     for place in product(*map(range, sizes)):
-        starts = [at * gap for at, gap in zip(place, gaps, strict=True)]
+        starts = [position * gap for position, gap in zip(place, gaps, strict=True)]
         spans = [(count - 1) * step + 1 for count, step in zip(shape, steps, strict=True)]
         cut = padded[tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))]
-        found = cut if found is None else combine(found, cut)
-    return found
+        result = cut if result is None else combine(result, cut)
+    return result

@@ -75,8 +75,8 @@ class Writer:
 
     def cast(self, name: str, to: DType) -> str:
         """A value in another dtype."""
-        found: str = self("Cast", name, to=DTYPES.element(to))
-        return found
+        result: str = self("Cast", name, to=DTYPES.element(to))
+        return result
 
     def shape(self, dims: Sequence[Dim]) -> str:
         """Emit sizes as a tensor: a constant, or an expression of the inputs' sizes.
@@ -108,8 +108,8 @@ class Writer:
         """A size as a scalar."""
         if isinstance(dim, int):
             return self.constant(dim, np.int64)
-        found: str = self("Squeeze", self.size(dim), self.ints([0]))
-        return found
+        result: str = self("Squeeze", self.size(dim), self.ints([0]))
+        return result
 
     def _symbol(self, symbol: SizeSymbol) -> str:
         if symbol not in self._sizes:

@@ -22,11 +22,11 @@ def _key(node: OnnxNode) -> Any:
 def _drawn(node: OnnxNode, shape: Any, element: int) -> Any:
     to = DTYPES[element]
     if node.op.startswith("RandomNormal"):
-        found = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
+        result = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
     else:
         low, high = node.get("low", 0.0), node.get("high", 1.0)
-        found = rlx.random.uniform(_key(node), shape) * (high - low) + low
-    return rlx.astype(found, to)
+        result = rlx.random.uniform(_key(node), shape) * (high - low) + low
+    return rlx.astype(result, to)
 
 
 @handles("RandomNormal", "RandomUniform", is_pure=False)

@@ -53,7 +53,7 @@ def converted(model: Any) -> tuple[Any, list[str], dict[str, np.ndarray]]:
     """
     done: list[str] = []
     _moved(model)
-    kept = taken_weights(model.graph)
+    retained = taken_weights(model.graph)
     try:
         if model.functions:
             done.append(f"{len(model.functions)} functions of the model put in place")
@@ -69,19 +69,21 @@ def converted(model: Any) -> tuple[Any, list[str], dict[str, np.ndarray]]:
     except UnsupportedError:
         raise
     except FAULTS as error:
-        said = str(error).strip().splitlines()
-        raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
-    return model, done, kept
+        message = str(error).strip().splitlines()
+        raise FormatError(
+            "ONNX's converter cannot read it", Fact("it said", message[0] if message else error)
+        ) from error
+    return model, done, retained
 
 
 def _moved(model: Any) -> None:
     """Contributed operations that were written into ONNX's own domain, in theirs: the converter refuses them else."""
-    found = False
+    result = False
     for graph in each_graph(model.graph):
         for node in graph.node:
             if node.domain == "" and operation_name(CONTRIBUTED, node.op_type) in TABLE and not defs.has(node.op_type):
-                node.domain, found = CONTRIBUTED, True
-    if found and version_of(model, CONTRIBUTED) is None:
+                node.domain, result = CONTRIBUTED, True
+    if result and version_of(model, CONTRIBUTED) is None:
         model.opset_import.add(domain=CONTRIBUTED, version=1)
 
 
@@ -102,16 +104,16 @@ def _with_new_versions(model: Any) -> Any:
             IR_OF_FREE_TENSORS  # some files of older formats have tensors that are no inputs, as onnxruntime allows
         )
     model = version_converter.convert_version(model, NEWEST)
-    for part, kept in zip((model.graph.input, model.graph.output), declared, strict=True):
+    for part, retained in zip((model.graph.input, model.graph.output), declared, strict=True):
         del part[:]
-        part.extend(kept)
+        part.extend(retained)
     return model
 
 
 def _copied(message: Any) -> Any:
-    found = type(message)()
-    found.CopyFrom(message)
-    return found
+    result = type(message)()
+    result.CopyFrom(message)
+    return result
 
 
 def _schema_functions(model: Any, done: list[str]) -> Any:

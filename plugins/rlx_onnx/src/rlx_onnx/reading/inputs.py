@@ -57,13 +57,13 @@ def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[ModelIn
     return [_input(each, types.get(each.name), symbols) for each in declared]
 
 
-def _input(declared: Any, said: Any, symbols: SymbolTable) -> ModelInput:
+def _input(declared: Any, message: Any, symbols: SymbolTable) -> ModelInput:
     name, kind = declared.name, declared.type
     tensor = kind.tensor_type
     element = tensor.elem_type if kind.HasField("tensor_type") and tensor.elem_type in HELD else 0
-    if said is not None:
-        is_list = isinstance(said, list | tuple)
-        return ModelInput(name, [rlx.spec(each) for each in said] if is_list else rlx.spec(said), element)
+    if message is not None:
+        is_list = isinstance(message, list | tuple)
+        return ModelInput(name, [rlx.spec(each) for each in message] if is_list else rlx.spec(message), element)
     hint = f'rlx_onnx.load(file, inputs={{"{name}": "f32[n, 3]"}}) says it'
     if not kind.HasField("tensor_type"):
         what = kind.WhichOneof("value") or "nothing"

@@ -10,7 +10,7 @@ from rlx_core.importing.partition import Partition, WalkedProgram, untraceable
 from rlx_onnx.reading.inputs import ModelInput
 from rlx_onnx.reading.structure import nested_graphs
 from rlx_onnx.walking.values import Coded, is_known, traced
-from rlx_onnx.walking.walk import ModelWalk, leaves, step_key
+from rlx_onnx.walking.walk import ModelWalk, leaves
 
 __all__ = ["WalkedModel", "partitioned", "result_of", "results_of"]
 
@@ -39,9 +39,6 @@ class WalkedModel(WalkedProgram):
 
     def makes(self, node: Any) -> Sequence[str]:
         return [name for name in node.output if name]
-
-    def step_key(self, node: Any) -> str:
-        return step_key(node)
 
     def is_known(self, value: Any) -> bool:
         return is_known(value)

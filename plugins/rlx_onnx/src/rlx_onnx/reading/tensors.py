@@ -122,12 +122,12 @@ def _of_bytes(tensor: Any, raw: np.ndarray, where: str) -> np.ndarray:
     element, dims = tensor.data_type, tuple(tensor.dims)
     if element == TensorProto.STRING:
         raise FormatError(f"{where}: texts are not written as bytes")
-    wanted = (math.prod(dims) * BITS.get(element, 8 * numpy_dtype(element).itemsize) + 7) // 8
-    if len(raw) != wanted:
-        raise FormatError(f"{where}: {list(dims)} of {element_name(element)} are {wanted} bytes, not {len(raw)}")
+    required = (math.prod(dims) * BITS.get(element, 8 * numpy_dtype(element).itemsize) + 7) // 8
+    if len(raw) != required:
+        raise FormatError(f"{where}: {list(dims)} of {element_name(element)} are {required} bytes, not {len(raw)}")
     if element in BITS:
-        whole = TensorProto(data_type=element, dims=dims, raw_data=raw.tobytes())
-        return np.asarray(numpy_helper.to_array(whole))
+        full = TensorProto(data_type=element, dims=dims, raw_data=raw.tobytes())
+        return np.asarray(numpy_helper.to_array(full))
     little = numpy_dtype(element)
     if little.byteorder == "=":
         little = little.newbyteorder("<")

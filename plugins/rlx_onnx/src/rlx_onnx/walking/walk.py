@@ -24,7 +24,7 @@ from rlx_onnx.walking.node import OnnxNode
 from rlx_onnx.walking.table import TABLE, OnnxHandler, operation_name
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered", "leaves", "step_key"]
+__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered", "leaves"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
@@ -37,17 +37,17 @@ LARGE: Final = 1 << 16
 class NeedsKnown(Exception):
     """A value must be known now and comes from parameters or inputs alone: the walk begins again with those known."""
 
-    def __init__(self, names: frozenset[str], said: str, what: str) -> None:
-        super().__init__(said)
-        self.names, self.said, self.what = names, said, what
+    def __init__(self, names: frozenset[str], message: str, what: str) -> None:
+        super().__init__(message)
+        self.names, self.said, self.what = names, message, what
 
 
 class NeedsSizes(Exception):
     """The structure of the graph depends on sizes that are symbols: the model is read again for each binding of them."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.said = message
 
 
 class ModelWalk(GraphWalk[Any]):
@@ -102,10 +102,10 @@ class ModelWalk(GraphWalk[Any]):
             node: The node with results that depend on sizes in more than their own sizes.
             what: The property that depends on them.
         """
-        said = f"{node}: {what} depends on sizes"
+        message = f"{node}: {what} depends on sizes"
         if not self._symbols:
-            raise UnsupportedError(f"{said} that are found when the model runs", hint="sizes of inputs")
-        raise NeedsSizes(said)
+            raise UnsupportedError(f"{message} that are found when the model runs", hint="sizes of inputs")
+        raise NeedsSizes(message)
 
     def follows_from_sizes(self, value: Any) -> bool:
         """Return whether a traced value is computed from sizes alone."""
@@ -145,11 +145,11 @@ class ModelWalk(GraphWalk[Any]):
 
     def known(self, value: Any, node: OnnxNode, number: int, what: str) -> np.ndarray:
         """Refuse, or begin again: a value is not known that must be."""
-        said = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
+        message = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
         names = self._sources([value])
         if not names or is_sizes(value):
-            raise UnsupportedError(said, hint=f"a constant, or a size of an input, as {what}")
-        raise NeedsKnown(names, said, what)
+            raise UnsupportedError(message, hint=f"a constant, or a size of an input, as {what}")
+        raise NeedsKnown(names, message, what)
 
     def on_host(
         self,
@@ -160,7 +160,7 @@ class ModelWalk(GraphWalk[Any]):
         operands: Sequence[Any],
     ) -> tuple[Any, ...]:
         """Return the results of a step that runs on the host; they are zeros while the parts of a model are determined."""
-        key = step_key(node.proto)
+        key = next(name for name in node.proto.output if name)
         if key in self._computed:
             return tuple(self._computed[key])
         sources = self._sources(operands)
@@ -183,8 +183,8 @@ class ModelWalk(GraphWalk[Any]):
     # ----------------------------------------------------------------------------------------------
 
     def _sources(self, values: Iterable[Any]) -> frozenset[str]:
-        found = (self.sources.get(id(leaf)) for each in values for leaf in leaves(each))
-        return frozenset[str]().union(*(each for each in found if each))
+        result = (self.sources.get(id(leaf)) for each in values for leaf in leaves(each))
+        return frozenset[str]().union(*(each for each in result if each))
 
     def _results(self, node: OnnxNode) -> Sequence[Any]:
         computed = self._handled(TABLE[self.operation(node.proto)], node)
@@ -217,11 +217,6 @@ class ModelWalk(GraphWalk[Any]):
     def _note(self, leaf: Any, names: frozenset[str]) -> None:
         self.sources[id(leaf)] = names
         self._alive.append(leaf)  # so that its id stays its own
-
-
-def step_key(proto: Any) -> str:
-    """Return the key of the results of a node's step on the host: the name of its first result."""
-    return next((name for name in proto.output if name), "")
 
 
 def entered(array: np.ndarray, element: int) -> Any:
@@ -282,8 +277,8 @@ def _result_types(handler: OnnxHandler, node: OnnxNode, operands: list[Any]) -> 
     ]
 
     def function(*traced: Any) -> Any:
-        given = dict(zip(large, traced, strict=True))
-        return handler.function(node, *(given.get(n, each) for n, each in enumerate(operands)))
+        values = dict(zip(large, traced, strict=True))
+        return handler.function(node, *(values.get(n, each) for n, each in enumerate(operands)))
 
     types = [rlx.TensorType(dtype_of(operands[n].dtype), operands[n].shape) for n in large]
     return optree.tree_leaves(at_once(lambda: rlx.eval_shape(function, *types)))

@@ -22,11 +22,11 @@ def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
     """Rows of a table; the row `padding_idx` is read like any other and gets no derivative."""
-    found = rlx.take(weight, indices, axis=0)
+    result = rlx.take(weight, indices, axis=0)
     if padding_idx < 0:
-        return found
+        return result
     hidden = rlx.expand_dims(rlx.equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
-    return rlx.where(hidden, rlx.stop_gradient(found), found)
+    return rlx.where(hidden, rlx.stop_gradient(result), result)
 
 
 @aten("embedding_dense_backward")
@@ -94,13 +94,13 @@ def _place(i: Any) -> Any:
 def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
     """`x` with values written, or added, at index tuples; a mask over leading axes is a choice between the two."""
     values = convert(values, x.dtype)
-    given = [i for i in indices if i is not None]
-    if len(given) == 1 and given[0].dtype == rlx.bool_:
-        return _masked_put(x, indices, given[0], values, accumulate)
+    arguments = [i for i in indices if i is not None]
+    if len(arguments) == 1 and arguments[0].dtype == rlx.bool_:
+        return _masked_put(x, indices, arguments[0], values, accumulate)
     _expect_places(indices)
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     others = [axis for axis in range(x.ndim) if axis not in axes]
-    places = rlx.broadcast_arrays(*(_place(i) for i in given))
+    places = rlx.broadcast_arrays(*(_place(i) for i in arguments))
     count = places[0].ndim
     # The result of reading has the indexed axes in front, or where the only run of them stands.
     together = axes == list(range(axes[0], axes[0] + len(axes)))
@@ -111,8 +111,8 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     values = rlx.moveaxis(values, tuple(range(front, front + count)), tuple(range(count)))
     sizes = [x.shape[axis] for axis in axes]
     where = rlx.stack([_counted(p, n) for p, n in zip(places, sizes, strict=True)], axis=-1)
-    turned = rlx.permute_dims(x, (*axes, *others))
-    written = rlx.scatter_nd(turned, where, values, mode="add" if accumulate else "set")
+    transposed = rlx.permute_dims(x, (*axes, *others))
+    written = rlx.scatter_nd(transposed, where, values, mode="add" if accumulate else "set")
     back = sorted(range(x.ndim), key=lambda axis: (*axes, *others)[axis])
     return rlx.permute_dims(written, tuple(back))
 
@@ -208,12 +208,12 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     dim %= x.ndim
     hit = rlx.not_equal(counts := _counts(x, dim, index), as_value(0, counts.dtype))
     start = x if include_self else rlx.where(hit, as_value(_identity(reduce, x.dtype), x.dtype), x)
-    found = _put(start, dim, index, src, _MODES[reduce])
+    result = _put(start, dim, index, src, _MODES[reduce])
     if reduce != "mean":
-        return found
+        return result
     parts = rlx.maximum(counts + int(include_self), as_value(1, counts.dtype))
-    whole = convert(parts, x.dtype)
-    return found / whole if is_float(x) or is_complex(x) else rlx.floor_divide(found, whole)
+    full = convert(parts, x.dtype)
+    return result / full if is_float(x) or is_complex(x) else rlx.floor_divide(result, full)
 
 
 @aten("index_reduce")

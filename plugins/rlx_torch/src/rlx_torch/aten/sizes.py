@@ -46,25 +46,25 @@ def _asserted(condition: Any, *message: Any) -> None:
 
 def _smaller(a: Any, b: Any) -> Any:
     """The smaller of two sizes; where the bounds that torch has of its symbols decide, under a guard that it is."""
-    found = smaller(a, b)
-    if found in (a, b):
-        return found
+    result = smaller(a, b)
+    if result in (a, b):
+        return result
     node = here.get().node
     val = node.meta.get("val")
     if val is None or not hasattr(val, "node"):
-        return found
+        return result
     left, right = (_expression(each) for each in node.args)
-    apart = val.node.shape_env.bound_sympy(left - right)
-    for first, second, holds in ((a, b, apart.upper <= 0), (b, a, apart.lower >= 0)):
+    separate = val.node.shape_env.bound_sympy(left - right)
+    for first, second, holds in ((a, b, separate.upper <= 0), (b, a, separate.lower >= 0)):
         if holds:
             expect(">=", second, first)
             return first
-    return found
+    return result
 
 
-def _expression(given: Any) -> Any:
+def _expression(values: Any) -> Any:
     """An operand of a node as torch's expression of its symbols."""
-    size = given.meta["val"] if hasattr(given, "meta") else given
+    size = values.meta["val"] if hasattr(values, "meta") else values
     return size.node.expr if hasattr(size, "node") else size
 
 
@@ -107,8 +107,8 @@ def _stride(x: Any, dim: int) -> Any:
 
 
 def _is_contiguous(x: Any) -> bool:
-    given = here.get().node.args[0].meta.get("val")
-    return True if given is None else bool(given.is_contiguous())
+    values = here.get().node.args[0].meta.get("val")
+    return True if values is None else bool(values.is_contiguous())
 
 
 rows(
