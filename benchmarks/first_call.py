@@ -92,10 +92,10 @@ def main(system: str, batch: int, length: int) -> None:
         import rlx_cpu.native.runtime.program  # noqa: F401
         import rlx_onnx.reading.model  # noqa: F401
         from benchmarks.cases.minilm import data
-        from rlx_onnx.walking.table import handlers
+        from rlx_onnx.walking.table import TABLE
 
         rlx.Session("cpu")
-        handlers()
+        TABLE.names()
         given = data(batch, length)
 
         def call() -> Any:

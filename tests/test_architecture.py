@@ -36,7 +36,7 @@ LAYERS = (
     ("builtin", "kit"),
     ("runtime",),
     ("functions", "debug", "nn", "optim", "sequences", "special", "builder"),
-    ("files",),
+    ("files", "importing"),
     ("testing",),
     ("cli",),
 )
@@ -301,6 +301,12 @@ def test_the_core_names_no_op_and_no_pass() -> None:
         if name in known
     ]
     assert not said, "\n".join(said)
+
+
+@pytest.mark.parametrize("system", ["onnx", "torch", "jax"])
+def test_the_library_of_importers_names_no_other_system(system: str) -> None:
+    named = [path.name for path in (CORE / "importing").glob("*.py") if system in path.read_text().lower()]
+    assert not named
 
 
 def test_the_core_names_no_backend_of_the_cpu() -> None:

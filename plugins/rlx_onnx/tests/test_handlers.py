@@ -103,7 +103,8 @@ def test_every_missing_operation_is_named_at_once() -> None:
         load(model(nodes, ["x: f32[2]"], ["y: f32[2]"], domains={"acme": 1}))
 
     assert [fact.label for fact in caught.value.facts] == ["acme.Foo", "StringNormalizer"]
-    assert "node words; instead: texts in lower case" in str(caught.value)
+    assert "1 use; instead: texts in lower case" in str(caught.value)
+    assert "node words" in str(caught.value)
 
 
 def test_an_input_that_must_be_known_is_said_and_may_be_given() -> None:

@@ -12,9 +12,9 @@ from onnx_graphs import model, node
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, FormatError, ShapeError, UnsupportedError, WrongInputCountError
+from rlx_core.importing.host_steps import PartitionedFunction
 from rlx_onnx import load
 from rlx_onnx.handlers.suppression import suppressed
-from rlx_onnx.parted import PartedFunction
 
 
 def chosen() -> Any:
@@ -68,7 +68,13 @@ def test_steps_that_do_not_wait_for_one_another_share_their_programs() -> None:
     found = load(model(nodes, ["x: f32[n]", "y: f32[n]"], ["b: i64[1, k]", "f: i64[2, m]"]))
 
     compiled: Any = found.compile()
-    assert [type(each).__name__ for each in compiled.stages] == ["HostStep", "HostStep", "Part", "HostStep", "Part"]
+    assert [type(each).__name__ for each in compiled.stages] == [
+        "HostStep",
+        "HostStep",
+        "ProgramPart",
+        "HostStep",
+        "ProgramPart",
+    ]
     x, y = np.float32([0, 3, 0, 4]), np.float32([0, 1, 1, 0])
     assert {name: each.tolist() for name, each in compiled(x, y).items()} == {"b": [[1, 9]], "f": [[0, 0], [0, 2]]}
 
@@ -206,7 +212,7 @@ def test_derivatives_and_files_end_at_the_node_that_they_name() -> None:
 
 
 def test_a_wrong_call_says_what_it_takes(compiled: Any) -> None:
-    assert isinstance(compiled, PartedFunction)
+    assert isinstance(compiled, PartitionedFunction)
     with pytest.raises(WrongInputCountError, match="missing a required argument: 'x'"):
         compiled()
     with pytest.raises(ShapeError, match=r"x must be f32\[n, 3\]"):

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="pip install 'rlx-torch[torch]'")
 
-from rlx_torch.aten import TABLE  # torch first: without it there is nothing to test
+from rlx_torch.aten.table import TABLE  # torch first: without it there is nothing to test
 from rlx_torch.coverage import REASONS, core_overloads, report
 
 README = Path(__file__).parents[1] / "README.md"

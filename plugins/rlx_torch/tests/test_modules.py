@@ -143,8 +143,8 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
         from_torch(Odd(), (torch.eye(3),))
     assert "2 operations are not supported" in str(caught.value)
     facts = {fact.label: str(fact.found) for fact in caught.value.facts}
-    assert "test_modules.py" in facts["special_airy_ai.default"]
-    assert facts["special_airy_ai.default"].count("test_modules.py") == 2
+    assert facts["special_airy_ai.default"] == "2 uses"
+    assert "test_modules.py" in str(caught.value.facts[0].where)
 
 
 def test_operands_that_no_handler_takes_are_named_too() -> None:

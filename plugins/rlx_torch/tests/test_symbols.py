@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_flatten  # noqa: E402
 
 import rlx_core as rlx  # noqa: E402
 from rlx_core.errors import DtypeError  # noqa: E402
-from rlx_torch.arrays import array_of, dtype_of, tensor_of  # noqa: E402
+from rlx_core.importing.symbols import SymbolTable  # noqa: E402
+from rlx_torch.arrays import DTYPES, array_of, tensor_of  # noqa: E402
 from rlx_torch.symbols import size_of, torch_size, type_of  # noqa: E402
 from rlx_torch.trees import leaves, plain  # noqa: E402
 
@@ -31,7 +32,7 @@ def sizes() -> tuple[Any, Any]:
 
 def test_polynomials_and_quotients_of_sizes_go_there_and_back() -> None:
     a, b = sizes()
-    names = {str(a): "batch", str(b): "length"}
+    names = SymbolTable({str(a): rlx.symbol("batch"), str(b): rlx.symbol("length")})
     known = {"batch": a, "length": b}
     for size in (a, 2 * a + 1, a * b - 3, a * a, (a + b) // 3, 8):
         dim = size_of(size, names)
@@ -45,7 +46,7 @@ def test_tensors_and_arrays_share_memory(dtype: Any) -> None:
     array = array_of(x)
     assert tensor_of(array).dtype == dtype
     assert tensor_of(array).data_ptr() == x.data_ptr()
-    assert str(type_of(x, {})) == f"{dtype_of(dtype)}[2, 3]"
+    assert str(type_of(x, SymbolTable())) == f"{DTYPES[dtype]}[2, 3]"
 
 
 def test_a_conjugate_is_its_values() -> None:
@@ -54,7 +55,7 @@ def test_a_conjugate_is_its_values() -> None:
 
 def test_elements_that_rlx_lacks_are_refused() -> None:
     with pytest.raises(DtypeError, match="float8"):
-        dtype_of(torch.float8_e4m3fn)
+        type_of(torch.zeros(2, dtype=torch.float8_e4m3fn), SymbolTable())
 
 
 Pair = namedtuple("Pair", ["first", "second"])

@@ -233,6 +233,7 @@ RANDOM = ("rand.default", "randn.default", "randperm.default", "native_dropout.d
 """What draws, from another stream than torch's."""
 
 ELSEWHERE = {
+    "nonzero.default": "by modules in test_parts.py",
     "native_layer_norm_backward.default": "by the gradient of layer_norm in test_dynamo.py",
     "native_group_norm_backward.default": "by the gradient of group_norm in test_dynamo.py",
     "empty.memory_format": "zeros here",

@@ -11,14 +11,11 @@ import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.functions.model import argument_names
 from rlx_core.trees.flatten import bind_arguments, function_name
-from rlx_jax.handlers import FILES
 from rlx_jax.sizes import Sizes, as_spec
 from rlx_jax.trees import parted, register_nodes
-from rlx_jax.walk import array_of, evaluate, expect_handlers
+from rlx_jax.walk import JaxprWalk, array_of, expect_supported
 
 __all__ = ["imported"]
-
-assert FILES, "each registers its handlers when it is imported"
 
 
 def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | None) -> rlx.Model:
@@ -27,7 +24,7 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
     sizes = Sizes()
     bound = bind_arguments(function, args, {})
     arguments = dict(zip(argument_names(bound), bound.values(), strict=True))
-    inputs = {each: specs_of(each, given) for each, given in arguments.items() if is_input(each, given)}
+    inputs = {each: specs_of(each, operands) for each, operands in arguments.items() if is_input(each, operands)}
     if not inputs:
         raise ConfigError(
             f"from_jax: {called} has no inputs: every argument is of arrays, which become parameters",
@@ -35,30 +32,32 @@ def imported(function: Callable[..., Any], args: tuple[Any, ...], name: str | No
             hint='declare those that change from call to call: rlx.spec("f32[batch, 64]")',
         )
     register_nodes(arguments)
-    parameters = {each: parted(given) for each, given in arguments.items() if each not in inputs}
+    parameters = {each: parted(operands) for each, operands in arguments.items() if each not in inputs}
     structs = {
         each: jax.tree_util.tree_map(lambda spec, each=each: sizes.struct(each, spec), inputs[each], is_leaf=is_spec)
         for each in inputs
     }
 
     def traced(*trees: Any) -> Any:
-        given = dict(zip(arguments, trees, strict=True))
+        operands = dict(zip(arguments, trees, strict=True))
         return function(
-            *(parameters[each][1].whole(tree) if each in parameters else tree for each, tree in given.items())
+            *(parameters[each][1].whole(tree) if each in parameters else tree for each, tree in operands.items())
         )
 
     closed, shapes = jax.make_jaxpr(traced, return_shape=True)(
         *(parameters[each][0] if each in parameters else structs[each] for each in arguments)
     )
-    expect_handlers(called, closed.jaxpr)
+    expect_supported(called, closed.jaxpr)
     register_nodes(shapes)
     results = jax.tree_util.tree_structure(shapes)
 
     def run(parameters: Mapping[str, Any], *values: Any) -> Any:
-        given = dict(parameters) | dict(zip(inputs, values, strict=True))
-        here = sizes.bound(*(jax.tree_util.tree_leaves([tree[each] for each in inputs]) for tree in (inputs, given)))
-        leaves = jax.tree_util.tree_leaves([given[each] for each in arguments])
-        return jax.tree_util.tree_unflatten(results, evaluate(closed, leaves, here))
+        operands = dict(parameters) | dict(zip(inputs, values, strict=True))
+        here = sizes.bound(*(jax.tree_util.tree_leaves([tree[each] for each in inputs]) for tree in (inputs, operands)))
+        walk = JaxprWalk(called, here)
+        computed = walk.run(closed, jax.tree_util.tree_leaves([operands[each] for each in arguments]))
+        walk.finish()
+        return jax.tree_util.tree_unflatten(results, computed)
 
     weights = {each: jax.tree_util.tree_map(array_of, arrays) for each, (arrays, _) in parameters.items()}
     return rlx.Model(name=called, function=run, parameters=weights, inputs=inputs)
@@ -84,5 +83,7 @@ def is_input(name: str, argument: Any) -> bool:
 def specs_of(name: str, argument: Any) -> Any:
     """An input in rlx's specs."""
     return jax.tree_util.tree_map(
-        lambda leaf: leaf if isinstance(leaf, rlx.TensorType) else as_spec(leaf), argument, is_leaf=is_spec
+        lambda leaf: leaf if isinstance(leaf, rlx.TensorType) else as_spec(leaf, f"from_jax: {name}"),
+        argument,
+        is_leaf=is_spec,
     )

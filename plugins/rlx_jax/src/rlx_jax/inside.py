@@ -13,7 +13,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 import rlx_core as rlx
-from rlx_core.ir.dtypes import dtype
+from rlx_jax.sizes import as_spec
 
 __all__ = ["as_jax"]
 
@@ -45,9 +45,9 @@ def as_jax(function: Callable[..., Any], /) -> Callable[..., Any]:
 
         axes = tuple(0 if any(jax.tree_util.tree_leaves(each)) else None for each in is_batched)
         along = jax.tree_util.tree_map(with_axis, tuple(is_batched), args)
-        whole = [every if axis == 0 else given for axis, every, given in zip(axes, along, args, strict=True)]
-        found = as_jax(rlx.vmap(function, in_axes=axes))(*whole)
-        return found, jax.tree_util.tree_map(lambda _: True, found)
+        total = [every if axis == 0 else arguments for axis, every, arguments in zip(axes, along, args, strict=True)]
+        result = as_jax(rlx.vmap(function, in_axes=axes))(*total)
+        return result, jax.tree_util.tree_map(lambda _: True, result)
 
     called = custom_vmap(call)
     called.def_vmap(batched)
@@ -69,10 +69,10 @@ def as_jax(function: Callable[..., Any], /) -> Callable[..., Any]:
 
 def results(function: Callable[..., Any], args: Any) -> Any:
     """Return the result types for JAX."""
-    specs = jax.tree_util.tree_map(lambda leaf: rlx.spec(f"{dtype(np.dtype(leaf.dtype))}{list(leaf.shape)}"), args)
-    found = rlx.eval_shape(function, *specs)
+    specs = jax.tree_util.tree_map(lambda leaf: as_spec(leaf, "as_jax"), args)
+    result = rlx.eval_shape(function, *specs)
     return jax.tree_util.tree_map(
-        lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype.numpy), found, is_leaf=is_type
+        lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype.numpy), result, is_leaf=is_type
     )
 
 

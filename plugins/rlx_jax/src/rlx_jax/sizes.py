@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.export
@@ -12,16 +12,14 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, Fact
-from rlx_core.ir.dtypes import dtype
+from rlx_core.importing.dtypes import DtypeMap
+from rlx_core.importing.symbols import SymbolTable
+from rlx_core.ir.dtypes import ALL
 
-__all__ = ["Sizes", "as_spec"]
+__all__ = ["DTYPES", "Sizes", "as_spec"]
 
-
-class Symbols(dict[str, Any]):
-    """rlx's symbols by name, created on first access."""
-
-    def __missing__(self, name: str) -> Any:
-        return rlx.symbol(name)
+DTYPES: Final[DtypeMap[np.dtype]] = DtypeMap({dtype.numpy: dtype for dtype in ALL})
+"""NumPy's dtypes, which JAX has, and rlx's."""
 
 
 @frozen
@@ -34,15 +32,15 @@ class Sizes:
     """
 
     scope: Any = field(factory=jax.export.SymbolicScope)
-    known: dict[str, Any] = field(factory=Symbols)
+    known: SymbolTable = field(factory=SymbolTable)
 
     def bound(self, specs: Sequence[rlx.TensorType], values: Sequence[Any]) -> Sizes:
         """The sizes for values that a program is walked with: a symbol that is an axis of an input is what that axis has."""
-        known = Symbols()
+        known = SymbolTable()
         for spec, value in zip(specs, values, strict=True):
-            for size, found in zip(spec.shape, value.shape, strict=False):
+            for size, result in zip(spec.shape, value.shape, strict=False):
                 if not isinstance(size, int) and str(size).isidentifier():
-                    known.setdefault(str(size), found)
+                    known.setdefault(str(size), result)
         return Sizes(self.scope, known)
 
     def struct(self, where: str, spec: rlx.TensorType) -> jax.ShapeDtypeStruct:
@@ -51,17 +49,17 @@ class Sizes:
         Raises:
             DtypeError: JAX would make its elements narrower.
         """
-        held = np.dtype(spec.dtype.numpy)
-        if jax.dtypes.canonicalize_dtype(held) != held:
+        stored = np.dtype(spec.dtype.numpy)
+        if jax.dtypes.canonicalize_dtype(stored) != stored:
             raise DtypeError(
-                f"from_jax: {where} is {spec}, and JAX computes with {jax.dtypes.canonicalize_dtype(held)} instead",
+                f"from_jax: {where} is {spec}, and JAX computes with {jax.dtypes.canonicalize_dtype(stored)} instead",
                 Fact("jax_enable_x64", "is off"),
                 hint='jax.config.update("jax_enable_x64", True), or an input of 32 bits',
             )
         if all(isinstance(size, int) for size in spec.shape):
-            return jax.ShapeDtypeStruct(spec.shape, held)
+            return jax.ShapeDtypeStruct(spec.shape, stored)
         text = ", ".join(map(str, spec.shape))
-        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=self.scope), held)
+        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=self.scope), stored)
 
     def size(self, size: Any) -> Any:
         """A size of a program as rlx has it."""
@@ -72,6 +70,10 @@ class Sizes:
         return tuple(map(self.size, shape))
 
 
-def as_spec(struct: Any) -> rlx.TensorType:
-    """Return the type that JAX declares for an input as an rlx type."""
-    return rlx.spec(f"{dtype(np.dtype(struct.dtype))}[{', '.join(map(str, struct.shape))}]")
+def as_spec(struct: Any, location: str) -> rlx.TensorType:
+    """Return the type that JAX declares for an array as an rlx type.
+
+    Raises:
+        DtypeError: rlx has no such elements.
+    """
+    return rlx.spec(f"{DTYPES.dtype(np.dtype(struct.dtype), location)}[{', '.join(map(str, struct.shape))}]")

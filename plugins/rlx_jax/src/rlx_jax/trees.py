@@ -31,14 +31,14 @@ def register_nodes(tree: Any) -> None:
 
 def nodes_of(tree: Any) -> list[Any]:
     """The containers in a pytree of JAX, outermost first."""
-    found: list[Any] = []
+    result: list[Any] = []
     left = [tree]
     while left:
         node = left.pop()
         if not jax.tree_util.all_leaves([node]):
-            found.append(node)
+            result.append(node)
             left += children_of(node)
-    return found
+    return result
 
 
 def children_of(node: Any) -> list[Any]:
@@ -49,9 +49,9 @@ def register_class(cls: type[Any]) -> None:
     """Make a class that JAX knows a pytree of rlx."""
 
     def flatten(node: Any) -> tuple[list[Any], Any, list[str]]:
-        found, structure = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda each: each is not node)
-        names = [jax.tree_util.keystr(path, simple=True) for path, _ in found]
-        return [child for _, child in found], structure, names
+        result, structure = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda each: each is not node)
+        names = [jax.tree_util.keystr(path, simple=True) for path, _ in result]
+        return [child for _, child in result], structure, names
 
     def unflatten(structure: Any, children: Any) -> Any:
         return jax.tree_util.tree_unflatten(structure, children)
@@ -75,8 +75,8 @@ class FixedLeaves:
 
     def whole(self, tree: Any) -> Any:
         """Return an argument from its arrays: `tree` is a result of `parted`, or has other leaves in place of its arrays."""
-        found, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is None)
-        leaves = [given if fixed is None else fixed for given, fixed in zip(found, self.leaves, strict=True)]
+        result, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is None)
+        leaves = [arguments if fixed is None else fixed for arguments, fixed in zip(result, self.leaves, strict=True)]
         return jax.tree_util.tree_unflatten(structure, leaves)
 
 

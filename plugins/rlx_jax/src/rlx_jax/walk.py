@@ -7,7 +7,7 @@ word a key, so that whatever JAX does with shapes of keys is done with shapes of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -15,27 +15,31 @@ from attrs import frozen
 from jax._src import source_info_util  # by what JAX's own errors name lines
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from rlx_core.errors import unsupported
+import rlx_core as rlx
+from rlx_core.importing.report import expect_handlers
+from rlx_core.importing.table import Handler, HandlerTable
+from rlx_core.importing.walk import GraphWalk
 from rlx_core.ir.dtypes import dtype
-from rlx_jax.sizes import Sizes
+from rlx_jax.sizes import DTYPES, Sizes
 
-__all__ = ["HANDLERS", "Equation", "Handler", "evaluate", "expect_handlers", "handles", "key_words"]
+__all__ = ["TABLE", "Equation", "JaxprWalk", "array_of", "expect_supported", "handles", "key_words"]
 
-Handler = Callable[..., Any]
-"""From an equation and its operands to its result, or to a list of results where the primitive has several."""
+TABLE: Final = HandlerTable(
+    Handler,
+    package="rlx_jax.handlers",
+    registration='@rlx_jax.walk.handles("{}") registers a function of the equation and its operands',
+    alternatives={
+        "pure_callback": "call what is outside of JAX beside the model, or rlx.pure_callback",
+        "io_callback": "call what is outside of JAX beside the model",
+        "debug_callback": "remove jax.debug.print",
+        "rng_bit_generator": "keys of the implementation threefry2x32",
+        "psum": "a function for one device",
+        "all_gather": "a function for one device",
+    },
+)
+"""Primitive → handler: from an equation and its operands to its result, or to a list if the primitive has several results."""
 
-HANDLERS: dict[str, Handler] = {}
-"""Name of a primitive → handler; `rlx_jax.handlers` fills it when it is imported."""
-
-INSTEAD = {
-    "pure_callback": "call what is outside of JAX beside the model, or rlx.pure_callback",
-    "io_callback": "call what is outside of JAX beside the model",
-    "debug_callback": "remove jax.debug.print",
-    "rng_bit_generator": "keys of the implementation threefry2x32",
-    "psum": "a function for one device",
-    "all_gather": "a function for one device",
-}
-"""Primitive → what would serve."""
+handles = TABLE.register
 
 
 @frozen
@@ -47,17 +51,22 @@ class Equation:
         params: Its parameters.
         operands: JAX's types of the operands.
         results: JAX's types of the results.
-        sizes: Symbolic sizes of JAX → dims of rlx.
+        walk: The walk, which runs programs inside of the equation.
     """
 
     name: str
     params: Mapping[str, Any]
     operands: Sequence[Any]
     results: Sequence[Any]
-    sizes: Sizes
+    walk: JaxprWalk
 
     def __getitem__(self, name: str) -> Any:
         return self.params[name]
+
+    @property
+    def sizes(self) -> Sizes:
+        """Symbolic sizes of JAX → dims of rlx."""
+        return self.walk.sizes
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -67,42 +76,56 @@ class Equation:
     def run(self, program: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
         """The results of a program inside of the equation."""
         closed = program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
-        return evaluate(closed, args, self.sizes)
+        return self.walk.run(closed, args)
 
     def expand(self, function: Callable[..., Any], *args: Any) -> Any:
         """Apply a function of JAX, traced with the types of `args`, to these."""
         specs = [jax.ShapeDtypeStruct(each.shape, dtype(each.dtype).numpy) for each in args]
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
-        expect_handlers(self.name, closed.jaxpr)
+        expect_supported(self.name, closed.jaxpr)
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shapes), self.run(closed, *args))
 
 
-def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Register the handler of some primitives."""
+class JaxprWalk(GraphWalk[Any]):
+    """One walk through a jaxpr and the programs inside of it.
 
-    def register(handler: Handler) -> Handler:
-        HANDLERS.update(dict.fromkeys(names, handler))
-        return handler
+    Attributes:
+        sizes: Symbolic sizes of JAX → dims of rlx.
+    """
 
-    return register
+    def __init__(self, program: str, sizes: Sizes) -> None:
+        super().__init__(f"from_jax: {program}", TABLE)
+        self.sizes = sizes
+
+    def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        """Return the results of a program; all its primitives have handlers."""
+        jaxpr = closed.jaxpr
+        values: dict[Any, Any] = dict(zip(jaxpr.constvars, map(array_of, closed.consts), strict=True))
+        values.update(zip(jaxpr.invars, args, strict=True))
+        self.nodes(jaxpr.eqns, values)
+        return [_read(atom, values) for atom in jaxpr.outvars]
+
+    def operation(self, node: Any) -> str:
+        return str(node.primitive.name)
+
+    def location(self, node: Any) -> str:
+        return source_info_util.summarize(node.source_info) or "an equation"
+
+    def step(self, node: Any, values: dict[Any, Any]) -> None:
+        types = [atom.aval for atom in node.invars], [atom.aval for atom in node.outvars]
+        equation = Equation(node.primitive.name, node.params, *types, self)
+        results = TABLE[equation.name].function(equation, *(_read(atom, values) for atom in node.invars))
+        values.update(zip(node.outvars, results if node.primitive.multiple_results else [results], strict=True))
+
+    def skip(self, node: Any, values: dict[Any, Any]) -> None:
+        for atom in node.outvars:
+            is_word = jax.dtypes.issubdtype(atom.aval.dtype, jax.dtypes.prng_key)
+            kind = rlx.u64 if is_word else DTYPES.dtype(np.dtype(atom.aval.dtype), self.location(node))
+            values[atom] = rlx.zeros(self.sizes.shape(atom.aval.shape), dtype=kind)
 
 
-def evaluate(closed: ClosedJaxpr, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """The results of a program; all its primitives have handlers."""
-    jaxpr = closed.jaxpr
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(array_of, closed.consts), strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(atom: Any) -> Any:
-        return array_of(atom.val, atom.aval) if isinstance(atom, Literal) else known[atom]
-
-    for each in jaxpr.eqns:
-        types = [atom.aval for atom in each.invars], [atom.aval for atom in each.outvars]
-        equation = Equation(each.primitive.name, each.params, *types, sizes)
-        found = HANDLERS[each.primitive.name](equation, *map(read, each.invars))
-        results = found if each.primitive.multiple_results else [found]
-        known.update(zip(each.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+def _read(atom: Any, values: Mapping[Any, Any]) -> Any:
+    return array_of(atom.val, atom.aval) if isinstance(atom, Literal) else values[atom]
 
 
 def array_of(value: Any, aval: Any = None) -> np.ndarray:
@@ -131,17 +154,11 @@ def equations(jaxpr: Jaxpr) -> Iterator[Any]:
             yield from equations(inner)
 
 
-def expect_handlers(name: str, jaxpr: Any) -> None:
-    """Require that there is something for every primitive.
+def expect_supported(name: str, jaxpr: Any) -> None:
+    """Require that every primitive has a handler.
 
     Raises:
-        UnsupportedError: There is not.
+        UnsupportedError: Primitives have none; all are named.
     """
-    uses: dict[str, list[str]] = {}
-    for each in equations(jaxpr):
-        if each.primitive.name not in HANDLERS:
-            uses.setdefault(each.primitive.name, []).append(
-                source_info_util.summarize(each.source_info) or "an equation"
-            )
-    if uses:
-        raise unsupported(f"from_jax: {name}", uses, INSTEAD)
+    walk = JaxprWalk(name, Sizes())
+    expect_handlers(walk.program, TABLE, ((walk.operation(each), walk.location(each)) for each in equations(jaxpr)))

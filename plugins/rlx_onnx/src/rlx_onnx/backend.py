@@ -40,20 +40,20 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The results, in the order in which the model has them."""
-        given = self._given(inputs)
+        values = self._given(inputs)
         while True:
             try:
-                program = self._program(given)
+                program = self._program(values)
                 break
             except UnsupportedError as error:
                 needed = [name for fact in error.facts if isinstance(fact.found, InputsNeeded) for name in fact.found]
                 if not set(needed) - self._needed:
                     raise
                 self._needed |= set(needed)
-        self.held = tuple(name for name in given if self._is_held(name, given[name]))
-        found = program(*(_arrays(value) for name, value in given.items() if name not in self.held))
+        self.held = tuple(name for name in values if self._is_held(name, values[name]))
+        result = program(*(_arrays(value) for name, value in values.items() if name not in self.held))
         outputs = self.model.graph.output
-        ordered = [found] if len(outputs) == 1 else [found[each.name] for each in outputs]
+        ordered = [result] if len(outputs) == 1 else [result[each.name] for each in outputs]
         return tuple(_result(value, each.type) for value, each in zip(ordered, outputs, strict=True))
 
     def _given(self, inputs: Any) -> dict[str, Any]:
@@ -69,14 +69,14 @@ class RlxRep(BackendRep):  # type: ignore[misc]  # onnx has no types
         """Return whether a program is compiled for the value itself: one that must be known, and one without an array in it."""
         return name in self._needed or value is None or (isinstance(value, list | tuple) and not value)
 
-    def _program(self, given: Mapping[str, Any]) -> Any:
-        held = {name: value for name, value in given.items() if self._is_held(name, value)}
-        types = {name: _types(value) for name, value in given.items() if name not in held}
-        key = (str(types), str({name: (_types(value), _bytes(value)) for name, value in held.items()}))
+    def _program(self, values: Mapping[str, Any]) -> Any:
+        fixed = {name: value for name, value in values.items() if self._is_held(name, value)}
+        types = {name: _types(value) for name, value in values.items() if name not in fixed}
+        key = (str(types), str({name: (_types(value), _bytes(value)) for name, value in fixed.items()}))
         if key not in self._programs:
             model = onnx.ModelProto()
             model.CopyFrom(self.model)
-            self._programs[key] = load(model, inputs=types, known=held).compile(target=self.target)
+            self._programs[key] = load(model, inputs=types, known=fixed).compile(target=self.target)
         return self._programs[key]
 
 
@@ -123,8 +123,8 @@ def _arrays(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_arrays(each) for each in value]
     array = np.asarray(value)
-    held = next((HELD[element] for element in HELD if numpy_dtype(element) == array.dtype), None)
-    return array if held is None else array.astype(held)
+    storage = next((HELD[element] for element in HELD if numpy_dtype(element) == array.dtype), None)
+    return array if storage is None else array.astype(storage)
 
 
 def _result(value: Any, kind: Any) -> Any:

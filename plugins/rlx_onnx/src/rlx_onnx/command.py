@@ -20,7 +20,7 @@ from rlx_onnx.reading.model import read_proto
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
-from rlx_onnx.walking.table import INSTEAD, handler_for
+from rlx_onnx.walking.table import TABLE, operation_name
 
 __all__ = ["Inventory", "command", "inventory"]
 
@@ -75,7 +75,7 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
         initial = {each.name for each in graph.initializer}
         inputs = [(each.name, _type(each)) for each in graph.input if each.name not in initial]
         results = [(each.name, _type(each)) for each in graph.output]
-        proto, done, _ = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+        proto, done, _ = converted(proto)
     except RlxError as error:
         raise error.about(name) from error.__cause__
     used: Counter[str] = Counter()
@@ -83,9 +83,9 @@ def _inventory(proto: Any, weights: Mapping[str, Any], folder: Path | None, name
     host: list[str] = []
     for inner in each_graph(proto.graph):
         for node in inner.node:
-            op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+            op = operation_name(node.domain, node.op_type)
             used[op] += 1
-            handler = handler_for(node.domain, node.op_type)
+            handler = TABLE.get(op)
             if handler is None:
                 missing.setdefault(op, []).append(node_words(node))
             elif handler.finds_sizes:
@@ -133,45 +133,47 @@ def _type(value: Any) -> str:
     return f"{element_name(tensor.elem_type).lower()}{shape}"
 
 
-def layout(found: Inventory) -> Iterator[Any]:
+def layout(result: Inventory) -> Iterator[Any]:
     """The tables of it."""
-    yield facts(found.about.items(), indent=0)
+    yield facts(result.about.items(), indent=0)
     yield cell("")
-    rows = [("input", *each) for each in found.inputs] + [("result", *each) for each in found.results]
+    rows = [("input", *each) for each in result.inputs] + [("result", *each) for each in result.results]
     yield listing(("", "name", "type"), rows, whole=2)
-    if found.done:
+    if result.done:
         yield cell("")
-        yield facts([("before it is walked", "; ".join(found.done))], indent=0)
+        yield facts([("before it is walked", "; ".join(result.done))], indent=0)
     yield cell("")
-    state = dict.fromkeys(found.missing, "missing")
+    state = dict.fromkeys(result.missing, "missing")
     yield listing(
-        ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in found.used.items()]
+        ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in result.used.items()]
     )
-    if found.host:
+    if result.host:
         yield cell("")
         yield facts(
-            [("on the host, between two programs, unless what it takes is known", ", ".join(found.host))], indent=0
+            [("on the host, between two programs, unless what it takes is known", ", ".join(result.host))], indent=0
         )
-    if found.missing:
+    if result.missing:
         yield cell("")
-        yield heading(f"{len(found.missing)} of {len(found.used)} operations are missing: rlx.load refuses this model")
+        yield heading(
+            f"{len(result.missing)} of {len(result.used)} operations are missing: rlx.load refuses this model"
+        )
         yield listing(
             ("operation", "used by", "instead"),
-            [(op, ", ".join(nodes), INSTEAD.get(op.rpartition(".")[2], "")) for op, nodes in found.missing.items()],
+            [(op, ", ".join(nodes), TABLE.alternatives.get(op, "")) for op, nodes in result.missing.items()],
         )
     else:
         yield cell("")
-        yield cell(f"all of its {len(found.used)} operations are there")
+        yield cell(f"all of its {len(result.used)} operations are there")
 
 
-def as_dictionary(found: Inventory) -> dict[str, Any]:
+def as_dictionary(result: Inventory) -> dict[str, Any]:
     """The same as JSON."""
     return {
-        "about": {label: words for label, words in found.about.items() if words},
-        "inputs": dict(found.inputs),
-        "results": dict(found.results),
-        "done": found.done,
-        "operations": found.used,
-        "missing": found.missing,
-        "host": found.host,
+        "about": {label: words for label, words in result.about.items() if words},
+        "inputs": dict(result.inputs),
+        "results": dict(result.results),
+        "done": result.done,
+        "operations": result.used,
+        "missing": result.missing,
+        "host": result.host,
     }

@@ -11,6 +11,7 @@ from attrs import field
 
 from rlx_core.errors import UnsupportedError, WrongInputCountError
 from rlx_core.functions.model import Model
+from rlx_core.importing.host_steps import signature_of
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.solve import infer_binding
@@ -18,7 +19,6 @@ from rlx_core.ir.types import TensorType
 from rlx_core.system.lru import LruCache
 from rlx_core.system.records import frozen
 from rlx_core.trees.flatten import bind_arguments
-from rlx_onnx.parted import called
 
 __all__ = ["SpecialisedFunction", "SpecialisedReport", "Specialising"]
 
@@ -90,8 +90,8 @@ class SpecialisedFunction(Bundled):
         self._programs: LruCache[str, Any] = LruCache(CAPACITY)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        given = list(bind_arguments(called(self.name, self._from.inputs), args, named).values())
-        return self.for_sizes(self._binding(given))(*given)
+        values = list(bind_arguments(signature_of(self.name, self._from.inputs), args, named).values())
+        return self.for_sizes(self._binding(values))(*values)
 
     def for_sizes(self, binding: DimBinding) -> Any:
         """Return the program for these sizes, compiled on first use."""
@@ -101,24 +101,24 @@ class SpecialisedFunction(Bundled):
             sizes, lambda: self._from.read(binding, self._parameters).compile(**self._how)
         )
 
-    def _binding(self, given: list[Any]) -> DimBinding:
+    def _binding(self, values: list[Any]) -> DimBinding:
         types: dict[str, TensorType] = {}
         arrays: dict[str, Any] = {}
-        for (name, spec), value in zip(self._from.inputs.items(), given, strict=True):
-            specs, found = optree.tree_leaves(spec), optree.tree_leaves(value)
-            if len(specs) != len(found):
-                raise WrongInputCountError(f"{self.name}: {name} has {len(specs)} arrays, not {len(found)}")
+        for (name, spec), value in zip(self._from.inputs.items(), values, strict=True):
+            specs, result = optree.tree_leaves(spec), optree.tree_leaves(value)
+            if len(specs) != len(result):
+                raise WrongInputCountError(f"{self.name}: {name} has {len(specs)} arrays, not {len(result)}")
             labels = [name] if len(specs) == 1 else [f"{name}.{i}" for i in range(len(specs))]
             types |= dict(zip(labels, specs, strict=True))
-            arrays |= {label: _shaped(each) for label, each in zip(labels, found, strict=True)}
+            arrays |= {label: _shaped(each) for label, each in zip(labels, result, strict=True)}
         return infer_binding(types, arrays)
 
     @property
     def report(self) -> SpecialisedReport:
         """The reports of the programs that are compiled and cached."""
         programs = {sizes: self._programs.get(sizes) for sizes in self._programs.keys()}  # noqa: SIM118  (it is no mapping)
-        kept = {sizes: each.report for sizes, each in programs.items() if each is not None}
-        return SpecialisedReport(self.name, self._from.why, kept)
+        retained = {sizes: each.report for sizes, each in programs.items() if each is not None}
+        return SpecialisedReport(self.name, self._from.why, retained)
 
     def bundle(self) -> Bundle:
         """Nothing: a file holds one program.

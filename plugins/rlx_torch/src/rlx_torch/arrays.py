@@ -8,46 +8,14 @@ import ml_dtypes
 import numpy as np
 import torch
 
-import rlx_core as rlx
-from rlx_core.errors import DtypeError, Fact
+from rlx_core.importing.dtypes import DtypeMap
 from rlx_core.ir.array import unwrapped
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import ALL
 
-__all__ = ["DTYPES", "array_of", "dtype_of", "tensor_of", "torch_dtype"]
+__all__ = ["DTYPES", "array_of", "tensor_of"]
 
-DTYPES: Final[dict[torch.dtype, DType]] = {
-    torch.bool: rlx.bool_,
-    torch.uint8: rlx.u8,
-    torch.int8: rlx.i8,
-    torch.int16: rlx.i16,
-    torch.int32: rlx.i32,
-    torch.int64: rlx.i64,
-    torch.uint16: rlx.u16,
-    torch.uint32: rlx.u32,
-    torch.uint64: rlx.u64,
-    torch.float16: rlx.f16,
-    torch.bfloat16: rlx.bf16,
-    torch.float32: rlx.f32,
-    torch.float64: rlx.f64,
-    torch.complex64: rlx.c64,
-    torch.complex128: rlx.c128,
-}
-_BACK = {dtype: name for name, dtype in DTYPES.items()}
-
-
-def dtype_of(dtype: torch.dtype) -> DType:
-    """rlx's dtype of torch's.
-
-    Raises:
-        DtypeError: rlx has no such elements.
-    """
-    if dtype not in DTYPES:
-        raise DtypeError(f"torch: rlx has no elements like {dtype}", Fact("dtypes", ", ".join(map(str, DTYPES))))
-    return DTYPES[dtype]
-
-
-def torch_dtype(dtype: DType) -> torch.dtype:
-    return _BACK[dtype]
+DTYPES: Final[DtypeMap[torch.dtype]] = DtypeMap({getattr(torch, dtype.numpy.name): dtype for dtype in ALL})
+"""torch's dtypes and rlx's, which have NumPy's names in torch."""
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:

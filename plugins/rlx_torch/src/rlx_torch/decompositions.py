@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from rlx_torch.aten import TABLE
+from rlx_torch.aten.table import TABLE
 from rlx_torch.walk import name_of
 
 __all__ = ["for_autograd", "for_export"]

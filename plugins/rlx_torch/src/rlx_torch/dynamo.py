@@ -34,7 +34,7 @@ from rlx_core.ops.arguments import flag
 from rlx_torch.arrays import array_of, tensor_of
 from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
-from rlx_torch.walk import EFFECT, Walk, name_of
+from rlx_torch.walk import EFFECT, TorchProgram, name_of
 
 __all__ = ["CompiledModule", "compiled_graph", "rlx_backend"]
 
@@ -65,17 +65,17 @@ def rlx_backend(
     Raises:
         ConfigError: An option is unknown.
     """
-    given = dict(options or {})
-    for name in given:
+    values = dict(options or {})
+    for name in values:
         if name not in OPTIONS:
             raise ConfigError(f"torch.compile: rlx has no option {name!r}", hint=nearest(name, OPTIONS))
-    strict = flag("torch.compile: strict", given.pop("strict", False))
+    strict = flag("torch.compile: strict", values.pop("strict", False))
 
     def compiler(graph: torch.fx.GraphModule, like: Sequence[Any]) -> Callable[..., Any]:
-        return compiled_graph(graph, given, strict=strict)
+        return compiled_graph(graph, values, strict=strict)
 
-    made = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=for_autograd())
-    return made(module, inputs)
+    created = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=for_autograd())
+    return created(module, inputs)
 
 
 def compiled_graph(
@@ -111,31 +111,32 @@ class CompiledModule:
         self._graph, self._strict = graph, strict
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         tokens = _tokens(graph)
-        given = [None if node in tokens else node.meta.get("val") for node in placeholders]
-        self._tensors = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
-        _expect_on_cpu([given[i] for i in self._tensors])
+        values = [None if node in tokens else node.meta.get("val") for node in placeholders]
+        self._tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+        _expect_on_cpu([values[i] for i in self._tensors])
         outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
         # An output that is an input is neither computed nor copied: weights that are saved for the backward pass.
-        at = {node: i for i, node in enumerate(placeholders)}
-        at |= {node: at[first] for node, first in tokens.items()}
-        self._same = [at.get(each) if isinstance(each, torch.fx.Node) else None for each in outputs]
+        position = {node: i for i, node in enumerate(placeholders)}
+        position |= {node: position[first] for node, first in tokens.items()}
+        self._same = [position.get(each) if isinstance(each, torch.fx.Node) else None for each in outputs]
         self._computed = [
             i for i, each in enumerate(outputs) if isinstance(each, torch.fx.Node) and self._same[i] is None
         ]
         self._constant = list(outputs)
-        self._walk = Walk(graph, "torch.compile")
+        self._walk = TorchProgram(graph, "torch.compile")
+        self._symbols = self._walk.symbols
         self._walk.expect_supported()
         self._draws = self._walk.draws
-        self._given = given
+        self._given = values
         self._is_size = [isinstance(outputs[i].meta.get("val"), int | torch.SymInt) for i in self._computed]
         self._options = options
         self._programs: dict[tuple[int, ...], Callable[..., Any] | None] = {}
-        types = [type_of(given[i], {}) for i in self._tensors]
+        types = [type_of(values[i], self._symbols) for i in self._tensors]
         solved = free_symbols(*(n for each in types for n in each.shape if _is_symbol(n)))
-        sizes = [size_of(v, {}) for v in given if isinstance(v, int | torch.SymInt)]
+        sizes = [size_of(v, self._symbols) for v in values if isinstance(v, int | torch.SymInt)]
         needed = free_symbols(*sizes, *(n for each in types for n in each.shape))
         # A symbol that is no size of a tensor by itself is known from the numbers that come with the call alone.
-        self._by_call = [i for i, v in enumerate(given) if isinstance(v, torch.SymInt)] if needed - solved else []
+        self._by_call = [i for i, v in enumerate(values) if isinstance(v, torch.SymInt)] if needed - solved else []
         if not self._by_call and self._computed:
             self._programs[()] = self._compile({}, types)
 
@@ -162,7 +163,7 @@ class CompiledModule:
         """The program for the sizes of a call; `None` where rlx cannot compile it."""
         if key not in self._programs:
             sizes = dict(zip(self._by_call, key, strict=True))
-            types = [type_of(inputs[i], {}) for i in self._tensors]
+            types = [type_of(inputs[i], self._symbols) for i in self._tensors]
             try:
                 self._programs[key] = self._compile(sizes, types)
             except CANNOT as problem:
@@ -174,17 +175,17 @@ class CompiledModule:
 
     def _compile(self, sizes: Mapping[int, int], types: Sequence[Any]) -> Callable[..., Any]:
         """The program for some sizes that the call knows, or for any."""
-        given: list[Any] = [
-            sizes[i] if i in sizes else None if isinstance(v, torch.Tensor) or v is None else size_of(v, {})
+        arguments: list[Any] = [
+            sizes[i] if i in sizes else None if isinstance(v, torch.Tensor) or v is None else size_of(v, self._symbols)
             for i, v in enumerate(self._given)
         ]
 
         def run(values: Any, key: Any = None) -> Any:
-            every = list(given)
+            every = list(arguments)
             for i, value in zip(self._tensors, values, strict=True):
                 every[i] = value
-            found = self._walk(*every, key=None if key is None else random.wrap_key_data(key))
-            return tuple(_as_value(found[i]) for i in self._computed)
+            result = self._walk(*every, key=None if key is None else random.wrap_key_data(key))
+            return tuple(_as_value(result[i]) for i in self._computed)
 
         if self._draws:
             specs = [*types, rlx.spec("u32[2]")]
@@ -196,17 +197,17 @@ class CompiledModule:
 
 def _tokens(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
     """The nodes that only keep effects in order → the placeholder that their chain begins with."""
-    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    result: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.graph.nodes:
         if node.op == "call_function" and name_of(node.target) == EFFECT:
-            first = found.setdefault(node.args[0], node.args[0])
-            found |= {user: first for user in node.users if user.args[1] == 0}
-    return found
+            first = result.setdefault(node.args[0], node.args[0])
+            result |= {user: first for user in node.users if user.args[1] == 0}
+    return result
 
 
-def _as_value(found: Any) -> Any:
+def _as_value(result: Any) -> Any:
     """A result of the program, sizes among them."""
-    return found if isinstance(found, rlx.Value) else rlx.asarray(found)
+    return result if isinstance(result, rlx.Value) else rlx.asarray(result)
 
 
 def _is_symbol(size: Dim) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import optree
 import torch
 from attrs import field, frozen
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 
 import rlx_core as rlx
 from rlx_core import random
-from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors import ConfigError, Fact, UnsupportedError
 from rlx_core.functions.model import PARAMETERS, argument_names
+from rlx_core.importing.host_steps import HostStep
+from rlx_core.importing.partition import Partition, WalkedProgram, untraceable
+from rlx_core.importing.symbols import SymbolTable, expect_relation
+from rlx_core.ir.dims import Expr
 from rlx_torch.arrays import array_of
-from rlx_torch.aten.context import expect
 from rlx_torch.symbols import type_of
 from rlx_torch.trees import leaves, plain
-from rlx_torch.walk import Walk
+from rlx_torch.walk import TorchProgram, TorchWalk, outputs_of, results_of
 
 __all__ = ["KEY", "STATE", "TorchModel", "arguments_of", "model_of"]
 
@@ -47,39 +51,61 @@ class TorchModel(rlx.Model):
     state: Mapping[str, np.ndarray] = field(factory=dict, repr=False)
 
 
-def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[str, str]) -> TorchModel:
+def model_of(program: torch.export.ExportedProgram, name: str, symbols: SymbolTable) -> TorchModel:
     """The model of an exported program whose ops all have handlers.
 
     Args:
         program: The result of `torch.export`.
         name: For reports and errors.
-        symbols: Names of symbolic sizes by torch's name for them.
+        symbols: Symbols by torch's names of sizes.
 
     Raises:
         UnsupportedError: Operations have no handler, or none for their operands; all of them are named.
         ConfigError: An input is an object, or a number that only the call knows.
     """
-    walk = Walk(program.graph_module, name, symbols)
-    walk.expect_supported()
+    graph = TorchProgram(program.graph_module, name, symbols)
+    graph.expect_supported()
     signature = program.graph_signature
     written = {each.target for each in signature.output_specs if each.kind == OutputKind.BUFFER_MUTATION}
-    kept = {**program.constants, **program.state_dict}
-    parameters = {n: array_of(kept[n]) for n in signature.parameters}
-    buffers = {n: array_of(kept[n]) for n in _constants(signature)}
+    tensors = {**program.constants, **program.state_dict}
+    parameters = {n: array_of(tensors[n]) for n in signature.parameters}
+    buffers = {n: array_of(tensors[n]) for n in _constants(signature)}
     state = {n: buffers.pop(n) for n in list(buffers) if n in written}
     inputs = _inputs(program, symbols)
     specs = dict(inputs)
     if state:
-        specs = {STATE: {n: type_of(kept[n], {}) for n in state}, **specs}
-    if walk.draws:
+        specs = {STATE: {n: type_of(tensors[n], symbols) for n in state}, **specs}
+    if graph.draws:
         specs = {**specs, KEY: random.Key(rlx.spec("u32[2]"))}
-    function = _function(program, walk, buffers, bool(state), walk.draws)
+    export = _Export(program, graph, buffers, bool(state))
+    seen: list[Any] = []
+
+    def check(parameters: Any, *values: Any) -> Any:
+        walk, scope, written_state = export.walk({}, parameters, *values)
+        seen[:] = walk, scope
+        return export.assembled(results_of(graph.module, scope), written_state)
+
+    rlx.eval_shape(check, parameters, *specs.values())  # raises the errors of handlers now
+    walk, scope = seen
+    if walk.steps:
+        walked = WalkedExport(export, specs, scope, walk.steps)
+        return TorchModel(
+            name=name,
+            function=untraceable(walked),
+            parameters=parameters,
+            inputs=specs,
+            state=state,
+            compiler=Partition(walked).compile,
+        )
+
+    def function(parameters: Any, *values: Any) -> Any:
+        _, scope, written_state = export.walk(None, parameters, *values)
+        return export.assembled(results_of(graph.module, scope), written_state)
+
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     named = [inspect.Parameter(each, kind) for each in (PARAMETERS, *specs)]
     vars(function)["__signature__"] = inspect.Signature(named)
-    model = TorchModel(name=name, function=function, parameters=parameters, inputs=specs, state=state)
-    rlx.eval_shape(function, parameters, *specs.values())  # raises the errors of handlers now
-    return model
+    return TorchModel(name=name, function=function, parameters=parameters, inputs=specs, state=state)
 
 
 def _constants(signature: ExportGraphSignature) -> list[str]:
@@ -87,46 +113,120 @@ def _constants(signature: ExportGraphSignature) -> list[str]:
     return [each.target for each in signature.input_specs if each.kind in kinds and each.target is not None]
 
 
-def _function(
-    program: torch.export.ExportedProgram,
-    walk: Walk,
-    buffers: Mapping[str, np.ndarray],
-    is_stateful: bool,
-    draws: bool,
-) -> Callable[..., Any]:
-    """`function(parameters, [state], *inputs, [key])`, which walks the graph."""
-    signature = program.graph_signature
-    in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
-    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
-    fixed = [node.meta["val"] for node in nodes if _is_given(node, signature)]
-    ranges = _ranges(program)
-    positions = _positions(program)
+class _Export:
+    """An exported program, walked for `(parameters, [state], *inputs, [key])`."""
 
-    def run(parameters: Any, *inputs: Any) -> Any:
-        rest = list(inputs)
-        state = rest.pop(0) if is_stateful else {}
-        key = rest.pop() if draws else None
-        user_values = leaves(in_spec, _whole(in_spec, positions, rest, fixed))
-        for place, axis, lower, upper in ranges:
-            expect(">=", user_values[place].shape[axis], lower)
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        graph: TorchProgram,
+        buffers: Mapping[str, np.ndarray],
+        is_stateful: bool,
+    ) -> None:
+        self.graph, self.draws = graph, graph.draws
+        self._buffers, self._is_stateful = buffers, is_stateful
+        self._signature = program.graph_signature
+        self._in_spec, self._out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+        nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+        self._fixed = [node.meta["val"] for node in nodes if _is_given(node, self._signature)]
+        self._ranges, self._positions = _ranges(program), _positions(program)
+
+    def walk(
+        self,
+        computed: Mapping[Any, Sequence[Any]] | None,
+        parameters: Any,
+        *inputs: Any,
+        nodes: Sequence[torch.fx.Node] | None = None,
+        values: Mapping[Any, Any] | None = None,
+    ) -> tuple[TorchWalk, dict[Any, Any], dict[str, Any]]:
+        """Return a walk with its values, and the state.
+
+        Args:
+            computed: Results of steps on the host; without it, handlers may not add steps.
+            parameters: The parameters.
+            inputs: State, inputs and key.
+            nodes: The nodes to walk; all, if omitted.
+            values: Values of other nodes.
+        """
+        arguments = list(inputs)
+        state = dict(arguments.pop(0)) if self._is_stateful else {}
+        key = arguments.pop() if self.draws else None
+        walk = TorchWalk(self.graph, computed)
+        with walk.drawing(key):
+            scope = walk.run(self.graph.module, self._placeholders(parameters, state, arguments), nodes, values)
+        return walk, scope, state
+
+    def assembled(self, results: Sequence[Any], state: dict[str, Any]) -> Any:
+        """Return the result of the model, for the graph's results."""
+        return _results(self._signature, results, self._out_spec, state, self._is_stateful)
+
+    def _placeholders(self, parameters: Any, state: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
+        user_values = leaves(self._in_spec, _whole(self._in_spec, self._positions, inputs, self._fixed))
+        for place, axis, lower, upper in self._ranges:
+            size = user_values[place].shape[axis]
+            expect_relation(">=", size, lower, "range of torch.export")
             if upper < UNBOUNDED:
-                expect(">=", upper, user_values[place].shape[axis])
+                expect_relation(">=", upper, size, "range of torch.export")
         user = iter(user_values)
         values = []
-        for each in signature.input_specs:
+        for each in self._signature.input_specs:
             if each.kind == InputKind.USER_INPUT:
-                given = next(user)
-                values.append(rlx.asarray(given) if _is_array(given) else given)
+                value = next(user)
+                values.append(rlx.asarray(value) if _is_array(value) else value)
             else:
-                values.append({**parameters, **state}.get(each.target, buffers.get(each.target)))
-        found = walk(*(rlx.asarray(v) if isinstance(v, np.ndarray) else v for v in values), key=key)
-        return _results(signature, found, out_spec, {**state}, is_stateful)
-
-    return run
+                values.append({**parameters, **state}.get(each.target, self._buffers.get(each.target)))
+        return [rlx.asarray(each) if isinstance(each, np.ndarray) else each for each in values]
 
 
-def _is_array(given: Any) -> bool:
-    return given is not None and not isinstance(given, bool | int | float | str)
+class WalkedExport(WalkedProgram):
+    """An exported program with steps on the host. Keys of values are nodes, and positions of constants among the results.
+
+    Every part computes placeholders and constants of the graph from parameters and inputs.
+    """
+
+    def __init__(
+        self, export: _Export, inputs: Mapping[str, Any], values: Mapping[Any, Any], steps: Mapping[Any, HostStep]
+    ) -> None:
+        name, module = export.graph.name, export.graph.module
+        if export.draws:
+            message = f"{name}: random numbers next to data-dependent sizes are not supported"
+            raise UnsupportedError(message, *(Fact("on the host", each.node) for each in steps.values()))
+        results = [each if isinstance(each, torch.fx.Node) else i for i, each in enumerate(outputs_of(module))]
+        constants = {i: each for i, each in enumerate(outputs_of(module)) if i in results}
+        nodes = [node for node in module.graph.nodes if node.op != "output"]
+        super().__init__(name, nodes, inputs, results, {**values, **constants}, steps)
+        self._export = export
+
+    def reads(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        return [each for each in node.all_input_nodes if each.op == "call_function"]
+
+    def makes(self, node: torch.fx.Node) -> tuple[torch.fx.Node]:
+        return (node,)
+
+    def is_known(self, value: Any) -> bool:
+        return not any(isinstance(each, rlx.Value | Expr) for each in optree.tree_leaves(value))
+
+    def is_computed(self, value: Any) -> bool:
+        return any(isinstance(each, rlx.Value) for each in optree.tree_leaves(value))
+
+    def outgoing(self, value: Any) -> Any:
+        return optree.tree_map(lambda each: rlx.asarray(cast(Any, each)) if isinstance(each, Expr) else each, value)
+
+    def incoming(self, key: Any, value: Any) -> Any:
+        return value
+
+    def run(self, nodes: Any, parameters: Any, inputs: Any, values: Any, computed: Any) -> Mapping[Any, Any]:
+        return self._export.walk(computed, parameters, *inputs.values(), nodes=nodes, values=values)[1]
+
+    def parameters_of(self, parameters: Any, keys: Any) -> Any:
+        return parameters
+
+    def assembled(self) -> Callable[[list[Any]], Any]:
+        return lambda results: self._export.assembled(results, {})
+
+
+def _is_array(values: Any) -> bool:
+    return values is not None and not isinstance(values, bool | int | float | str)
 
 
 def _is_given(node: torch.fx.Node, signature: ExportGraphSignature) -> bool:
@@ -134,10 +234,10 @@ def _is_given(node: torch.fx.Node, signature: ExportGraphSignature) -> bool:
 
 
 def _results(
-    signature: ExportGraphSignature, found: Sequence[Any], out_spec: Any, state: dict[str, Any], is_stateful: bool
+    signature: ExportGraphSignature, result: Sequence[Any], out_spec: Any, state: dict[str, Any], is_stateful: bool
 ) -> Any:
     results = []
-    for spec, value in zip(signature.output_specs, found, strict=True):
+    for spec, value in zip(signature.output_specs, result, strict=True):
         if spec.kind == OutputKind.BUFFER_MUTATION:
             state[spec.target] = value
         elif spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
@@ -159,16 +259,16 @@ def _user_values(program: torch.export.ExportedProgram) -> list[Any]:
 def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
     """Return the arguments of the module by name, positional ones first, with the values of their leaves."""
     positional = program.call_spec.in_spec.children()[0]
-    given = plain(program.call_spec.in_spec, _user_values(program))
+    values = plain(program.call_spec.in_spec, _user_values(program))
     signature = program.module_call_graph[0].signature
     known = list((signature and signature.forward_arg_names) or ())
     names = known[: positional.num_children] or [f"input{i}" for i in range(positional.num_children)]
     if len(names) < positional.num_children:
         names += [f"{names[-1]}_{i}" for i in range(positional.num_children - len(names))]
-    return [*zip(names, given[0], strict=True), *given[1].items()]
+    return [*zip(names, values[0], strict=True), *values[1].items()]
 
 
-def _inputs(program: torch.export.ExportedProgram, symbols: Mapping[str, str]) -> list[tuple[str, Any]]:
+def _inputs(program: torch.export.ExportedProgram, symbols: SymbolTable) -> list[tuple[str, Any]]:
     """Return the inputs that are arrays: name → pytree of types. Numbers and `None` were fixed by the export."""
     listed = [(name, value) for name, value in arguments_of(program) if _has_tensor(value)]
     names = argument_names([name for name, _ in listed])
@@ -185,7 +285,7 @@ def _has_tensor(value: Any) -> bool:
     return any(map(_has_tensor, value)) if isinstance(value, tuple | list) else isinstance(value, torch.Tensor)
 
 
-def _types(value: Any, symbols: Mapping[str, str], name: str) -> Any:
+def _types(value: Any, symbols: SymbolTable, name: str) -> Any:
     if isinstance(value, dict):
         return {n: _types(each, symbols, f"{name}.{n}") for n, each in value.items()}
     if isinstance(value, tuple | list):
@@ -201,11 +301,11 @@ def _types(value: Any, symbols: Mapping[str, str], name: str) -> Any:
     return value
 
 
-def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: Sequence[Any]) -> Any:
+def _whole(in_spec: Any, positions: Sequence[int], values: Sequence[Any], fixed: Sequence[Any]) -> Any:
     """Return all arguments of the module: the given ones, and the fixed ones."""
     args, named = plain(in_spec, fixed)
     every = [*args, *named.values()]
-    for position, value in zip(positions, given, strict=True):
+    for position, value in zip(positions, values, strict=True):
         every[position] = value
     return tuple(every[: len(args)]), dict(zip(named, every[len(args) :], strict=True))
 
@@ -220,10 +320,10 @@ def _ranges(program: torch.export.ExportedProgram) -> list[tuple[int, int, int, 
         for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 sizes.setdefault(str(size.node.expr), (place, axis))
-    found = []
+    result = []
     for symbol, bounds in program.range_constraints.items():
         if str(symbol) in sizes:
             lower = int(bounds.lower) if bounds.lower.is_Integer and bounds.lower > 2 else 0
             upper = int(bounds.upper) if bounds.upper.is_Integer else UNBOUNDED
-            found.append((*sizes[str(symbol)], lower, upper))
-    return found
+            result.append((*sizes[str(symbol)], lower, upper))
+    return result

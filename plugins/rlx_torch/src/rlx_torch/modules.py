@@ -26,7 +26,7 @@ def from_torch(
     """An `rlx.Model` of a torch module: compiled, differentiated, batched and saved like any function of one's own.
 
     The module is read by `torch.export` once, in the mode that it is in (`module.eval()` for inference). Parameters are those of
-    the module, in its memory, under their torch names; buffers that it does not write are constants, those that it writes are
+    the module, in its memory, under their torch names; buffers that it does not write are constants, the written ones are
     the input `state` (see `TorchModel`). A module that draws random numbers, as dropout does in training, has a last input `key`.
 
     Args:

@@ -10,7 +10,8 @@ import torch
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact
-from rlx_torch.arrays import array_of, tensor_of, torch_dtype
+from rlx_core.importing.symbols import SymbolTable
+from rlx_torch.arrays import DTYPES, array_of, tensor_of
 from rlx_torch.aten.table import TABLE, aten
 from rlx_torch.symbols import torch_size, type_of
 
@@ -52,8 +53,8 @@ def as_torch(
     count = 1 if results is None else results
 
     def flat(*inputs: Any) -> tuple[Any, ...]:
-        found = function(*inputs)
-        listed = tuple(found) if isinstance(found, tuple | list) else (found,)
+        result = function(*inputs)
+        listed = tuple(result) if isinstance(result, tuple | list) else (result,)
         if len(listed) != count:
             fact = Fact("asked for", str(count))
             raise ConfigError(f"as_torch: {called} gives {len(listed)} results", fact, hint="say results=…")
@@ -64,10 +65,10 @@ def as_torch(
         smooth = [i for i, x in enumerate(inputs) if _is_smooth(x.dtype)]
 
         def of_smooth(*values: Any) -> Any:
-            given = list(inputs)
+            arguments = list(inputs)
             for i, value in zip(smooth, values, strict=True):
-                given[i] = value
-            return tuple(y for y in flat(*given) if _is_smooth(y.dtype))
+                arguments[i] = value
+            return tuple(y for y in flat(*arguments) if _is_smooth(y.dtype))
 
         return list(rlx.vjp(of_smooth, *(inputs[i] for i in smooth))[1](tuple(cotangents)))
 
@@ -82,16 +83,16 @@ def as_torch(
 
     def back(ctx: Any, grads: Sequence[Any]) -> Any:
         inputs = list(ctx.saved_tensors)
-        given = [z if g is None else g for g, z in zip(grads, ctx.results, strict=True)]
-        found = iter(backward(inputs, [g for g in given if g.is_floating_point() or g.is_complex()]))
-        return [next(found) if x.is_floating_point() or x.is_complex() else None for x in inputs]
+        arguments = [z if g is None else g for g, z in zip(grads, ctx.results, strict=True)]
+        result = iter(backward(inputs, [g for g in arguments if g.is_floating_point() or g.is_complex()]))
+        return [next(result) if x.is_floating_point() or x.is_complex() else None for x in inputs]
 
     forward.register_autograd(back, setup_context=kept)
 
     @functools.wraps(function)
     def operator(*tensors: torch.Tensor) -> Any:
-        found = forward(list(tensors))
-        return found[0] if results is None else tuple(found)
+        result = forward(list(tensors))
+        return result[0] if results is None else tuple(result)
 
     return operator
 
@@ -110,11 +111,11 @@ def _operator(name: str, schema: str, function: Callable[..., Any], options: Any
 
     def fake(*lists: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         sizes = {str(n): n for each in lists for x in each for n in x.shape if isinstance(n, torch.SymInt)}
-        found = rlx.eval_shape(function, *([type_of(x, {}) for x in each] for each in lists))
+        result = rlx.eval_shape(function, *([type_of(x, SymbolTable()) for x in each] for each in lists))
         like = lists[0][0]
-        shapes = [[torch_size(n, sizes) for n in y.shape] for y in found]
-        return [like.new_empty(s, dtype=torch_dtype(y.dtype)) for s, y in zip(shapes, found, strict=True)]
+        shapes = [[torch_size(n, sizes) for n in y.shape] for y in result]
+        return [like.new_empty(s, dtype=DTYPES.element(y.dtype)) for s, y in zip(shapes, result, strict=True)]
 
-    made = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
-    made.register_fake(fake)
-    return made
+    created = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
+    created.register_fake(fake)
+    return created

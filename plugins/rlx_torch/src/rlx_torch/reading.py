@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from rlx_core.errors import ConfigError, Fact, UnsupportedError
+from rlx_core.importing.symbols import SymbolTable
+from rlx_core.ir.dims import symbol
 from rlx_torch.decompositions import for_export
 from rlx_torch.exported import TorchModel, arguments_of, model_of
 
@@ -32,7 +34,7 @@ def read(
         program = module
     else:
         program = _exported(module, args, kwargs, dynamic_shapes)
-    symbols = _names_of_sizes(program, dynamic_shapes)
+    symbols = _symbols(program, dynamic_shapes)
     called = name or (type(module).__name__ if isinstance(module, torch.nn.Module) else "program")
     return model_of(program.run_decompositions(for_export()), called, symbols)
 
@@ -56,33 +58,33 @@ def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch
     except Exception as error:
         if not isinstance(error, RuntimeError) and not type(error).__module__.startswith("torch"):
             raise  # by the module itself
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        message = next((line for line in str(error).splitlines() if line.strip()), "")
         raise UnsupportedError(
-            f"from_torch: torch.export cannot export {type(module).__name__}: {said.strip()}",
+            f"from_torch: torch.export cannot export {type(module).__name__}: {message.strip()}",
             Fact("raised", f"{type(error).__module__}.{type(error).__qualname__}"),
             hint="what depends on the values of tensors, such as branches and sizes, is not exported: torch.where instead of if, "
             "or a call of the module outside of the exported part",
         ) from error
 
 
-def _names_of_sizes(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
-    """Torch's name of a symbolic size → the name of the `Dim` that the user gave it."""
+def _symbols(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> SymbolTable:
+    """Return a table with the names of sizes that the user gave as a `Dim`."""
+    symbols = SymbolTable()
     if dynamic_shapes is None:
-        return {}
+        return symbols
     arguments = arguments_of(program)
     listed = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
     if isinstance(dynamic_shapes, Mapping):
-        given = dict(arguments)
-        pairs = [(given.get(name), shapes) for name, shapes in dynamic_shapes.items()]
+        values = dict(arguments)
+        pairs = [(values.get(name), shapes) for name, shapes in dynamic_shapes.items()]
     else:
         pairs = [(value, shapes) for (_, value), shapes in zip(arguments, listed, strict=False)]
-    names: dict[str, str] = {}
     for value, shapes in pairs:
-        _match(value, shapes, names)
-    return names
+        _match(value, shapes, symbols)
+    return symbols
 
 
-def _match(value: Any, shapes: Any, names: dict[str, str]) -> None:
+def _match(value: Any, shapes: Any, symbols: SymbolTable) -> None:
     if shapes is None:
         return
     if isinstance(value, torch.Tensor):
@@ -90,13 +92,13 @@ def _match(value: Any, shapes: Any, names: dict[str, str]) -> None:
         for axis, entry in entries:
             size = value.shape[axis]
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and _is_named(entry):
-                names.setdefault(str(size.node.expr), entry if isinstance(entry, str) else entry.__name__)
+                symbols.setdefault(str(size.node.expr), symbol(entry if isinstance(entry, str) else entry.__name__))
     elif isinstance(value, dict) and isinstance(shapes, Mapping):
         for name, each in value.items():
-            _match(each, shapes.get(name), names)
+            _match(each, shapes.get(name), symbols)
     elif isinstance(value, tuple | list) and isinstance(shapes, tuple | list):
         for each, entry in zip(value, shapes, strict=False):
-            _match(each, entry, names)
+            _match(each, entry, symbols)
 
 
 def _is_named(entry: Any) -> bool:

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-import rlx_core as rlx
 from rlx_core.errors import Fact, ShapeError
-from rlx_core.ir.dims import Dim, SizeSymbol, product
+from rlx_core.importing.symbols import SymbolTable, foreign_size
+from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.types import TensorType
-from rlx_torch.arrays import dtype_of
+from rlx_torch.arrays import DTYPES
 
 __all__ = ["size_of", "torch_size", "type_of"]
 
 
-def size_of(size: Any, names: Mapping[str, str]) -> Dim:
+def size_of(size: Any, symbols: SymbolTable) -> Dim:
     """Return the dim for a size of torch: a number, a symbol, or a polynomial of them.
 
     Raises:
@@ -24,47 +24,32 @@ def size_of(size: Any, names: Mapping[str, str]) -> Dim:
     """
     if isinstance(size, int):
         return size
-    return _dim(size.node.expr, names)
+    return _dim(size.node.expr, symbols)
 
 
-def _dim(expr: Any, names: Mapping[str, str]) -> Dim:
+def _dim(expr: Any, symbols: SymbolTable) -> Dim:
     if expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:
-        return rlx.symbol(names.get(str(expr), str(expr)))
+        return symbols[str(expr)]
     if expr.is_Add:
-        first, *rest = (_dim(each, names) for each in expr.args)
-        return sum(rest, first)
+        first, *remaining = (_dim(each, symbols) for each in expr.args)
+        return sum(remaining, first)
     if expr.is_Mul and not any(each.is_Rational and not each.is_Integer for each in expr.args):
-        return product([_dim(each, names) for each in expr.args])
+        return product([_dim(each, symbols) for each in expr.args])
     if expr.is_Pow and expr.args[1].is_Integer and expr.args[1] > 0:
-        return product([_dim(expr.args[0], names)] * int(expr.args[1]))
+        return product([_dim(expr.args[0], symbols)] * int(expr.args[1]))
     if type(expr).__name__ in ("FloorDiv", "CleanDiv"):
-        numerator, denominator = (_dim(each, names) for each in expr.args)
+        numerator, denominator = (_dim(each, symbols) for each in expr.args)
         return numerator // denominator
     raise ShapeError(f"torch: {expr} is no size that rlx can write", Fact("found", type(expr).__name__))
 
 
-def type_of(tensor: torch.Tensor, names: Mapping[str, str]) -> TensorType:
+def type_of(tensor: torch.Tensor, symbols: SymbolTable) -> TensorType:
     """The type of a tensor, whose sizes may be symbols."""
-    return TensorType(dtype_of(tensor.dtype), tuple(size_of(n, names) for n in tensor.shape))
+    return TensorType(DTYPES.dtype(tensor.dtype, "torch"), tuple(size_of(n, symbols) for n in tensor.shape))
 
 
-def torch_size(size: Dim, known: Mapping[str, Any]) -> Any:
+def torch_size(size: Dim, sizes: Mapping[str, Any]) -> Any:
     """A dim as torch's size, from torch's sizes for its symbols."""
-    if isinstance(size, int):
-        return size
-    whole: Any = 0
-    for monomial, factor in size.terms:
-        part: Any = factor
-        for atom, power in monomial:
-            part = part * _atom(atom, known) ** power
-        whole = whole + part
-    return whole
-
-
-def _atom(atom: Any, known: Mapping[str, Any]) -> Any:
-    if isinstance(atom, SizeSymbol):
-        return known[atom.name]
-    left, right = torch_size(atom.left, known), torch_size(atom.right, known)
-    return torch.sym_min(left, right) if atom.kind == "min" else left // right
+    return foreign_size(size, sizes, torch.sym_min)

@@ -37,7 +37,9 @@ def leaves(spec: TreeSpec, value: Any) -> list[Any]:
 
 def _names(spec: TreeSpec) -> list[str] | None:
     """Return the names of the children of a container; `None` if they are numbered."""
-    given = spec.context
-    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], list):  # defaultdict, OrderedDict
-        given = given[1]
-    return list(given) if isinstance(given, list) and len(given) == spec.num_children else None
+    values = spec.context
+    if (
+        isinstance(values, tuple | list) and len(values) == 2 and isinstance(values[1], list)
+    ):  # defaultdict, OrderedDict
+        values = values[1]
+    return list(values) if isinstance(values, list) and len(values) == spec.num_children else None

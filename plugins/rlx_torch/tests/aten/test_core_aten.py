@@ -14,9 +14,9 @@ from torch_core_cases import CASES, ELSEWHERE, RANDOM, SIZES, UNSCALED  # noqa: 
 import rlx_core as rlx  # noqa: E402  # torch first: without it there is nothing to test
 from rlx_core import random  # noqa: E402
 from rlx_torch.arrays import array_of  # noqa: E402
-from rlx_torch.aten import TABLE  # noqa: E402
+from rlx_torch.aten.table import TABLE  # noqa: E402
 from rlx_torch.coverage import core_overloads  # noqa: E402
-from rlx_torch.walk import Walk  # noqa: E402
+from rlx_torch.walk import TorchProgram  # noqa: E402
 
 
 def overload(name: str) -> Any:
@@ -30,7 +30,7 @@ def split(case: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (args[:-1], args[-1]) if args and isinstance(args[-1], dict) else (args, {})
 
 
-def graph_of(op: Any, args: tuple[Any, ...], named: dict[str, Any] | None = None) -> tuple[Walk, list[Any]]:
+def graph_of(op: Any, args: tuple[Any, ...], named: dict[str, Any] | None = None) -> tuple[TorchProgram, list[Any]]:
     """A graph of one node, and the tensors among its operands."""
     graph, tensors = torch.fx.Graph(), []
 
@@ -44,14 +44,14 @@ def graph_of(op: Any, args: tuple[Any, ...], named: dict[str, Any] | None = None
 
     node = graph.call_function(op, tuple(placed(each) for each in args), named)
     graph.output((node,))
-    return Walk(torch.fx.GraphModule({}, graph), "case"), tensors
+    return TorchProgram(torch.fx.GraphModule({}, graph), "case"), tensors
 
 
 def results(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-def rlx_function(walk: Walk) -> Any:
+def rlx_function(walk: TorchProgram) -> Any:
     def run(*values: Any) -> Any:
         return [each for each in results(walk(*values)[0]) if each is not None]
 
@@ -140,7 +140,7 @@ def test_sizes_are_numbers(name: str) -> None:
 def test_what_is_drawn_is_distributed_as_torch_says(name: str, args: Any, fits: Any) -> None:
     graph = torch.fx.Graph()
     graph.output((graph.call_function(overload(name), args),))
-    walk = Walk(torch.fx.GraphModule({}, graph), "case")
+    walk = TorchProgram(torch.fx.GraphModule({}, graph), "case")
     assert walk.draws
     drawn = [rlx.jit(lambda key: walk(key=key)[0])(random.key(seed)) for seed in (0, 0, 1)]
     assert fits(drawn[0])

@@ -24,11 +24,11 @@ def remat(equation: Equation, *x: Any) -> Any:
 @handles("scan")
 def scan(equation: Equation, *x: Any) -> list[Any]:
     consts, carries = equation["num_consts"], equation["num_carry"]
-    kept, first, each = x[:consts], x[consts : consts + carries], x[consts + carries :]
+    retained, first, each = x[:consts], x[consts : consts + carries], x[consts + carries :]
 
     def body(carry: Any, row: Any) -> Any:
-        found = equation.run(equation["jaxpr"], *kept, *carry, *row)
-        return tuple(found[:carries]), tuple(found[carries:])
+        result = equation.run(equation["jaxpr"], *retained, *carry, *row)
+        return tuple(result[:carries]), tuple(result[carries:])
 
     length = equation.sizes.size(equation["length"])
     last, stacked = rlx.scan(body, tuple(first), tuple(each), length=length, reverse=equation["reverse"])
@@ -37,8 +37,8 @@ def scan(equation: Equation, *x: Any) -> list[Any]:
 
 @handles("while")
 def while_loop(equation: Equation, *x: Any) -> list[Any]:
-    asked, done = equation["cond_nconsts"], equation["body_nconsts"]
-    of_cond, of_body, first = x[:asked], x[asked : asked + done], x[asked + done :]
+    cond_count, body_count = equation["cond_nconsts"], equation["body_nconsts"]
+    of_cond, of_body, first = x[:cond_count], x[cond_count : cond_count + body_count], x[cond_count + body_count :]
     return list(
         rlx.while_loop(
             lambda carry: equation.run(equation["cond_jaxpr"], *of_cond, *carry)[0],

@@ -12,7 +12,7 @@ import numpy as np
 from jax.interpreters import ad
 
 import rlx_core as rlx
-from rlx_jax.walk import Equation, expect_handlers, handles
+from rlx_jax.walk import Equation, expect_supported, handles
 
 _in_rule: ContextVar[bool] = ContextVar("in_rule", default=False)
 """Whether a rule is walked: it may call its own function for the result (`jax.nn.relu` does), which is then no call of a rule."""
@@ -40,13 +40,15 @@ def custom_jvp_call(equation: Equation, *x: Any) -> list[Any]:
 
     @function.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        jaxpr, consts, stands = equation["jvp_jaxpr_fun"].call_wrapped(*(not each for each in moves))
-        expect_handlers(equation.name, jaxpr)
+        jaxpr, consts, is_zero = equation["jvp_jaxpr_fun"].call_wrapped(*(not each for each in moves))
+        expect_supported(equation.name, jaxpr)
         moving = [t for t, is_moving in zip(tangents, moves, strict=True) if is_moving]
         with within_rule():
-            found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *primals, *moving)
-        results, rest = found[: len(stands)], iter(found[len(stands) :])
-        moved = [rlx.zeros_like(y) if is_still else next(rest) for y, is_still in zip(results, stands, strict=True)]
+            result = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *primals, *moving)
+        results, remaining = result[: len(is_zero)], iter(result[len(is_zero) :])
+        moved = [
+            rlx.zeros_like(y) if is_still else next(remaining) for y, is_still in zip(results, is_zero, strict=True)
+        ]
         return tuple(results), tuple(moved)
 
     return list(function(*x))
@@ -63,18 +65,18 @@ def custom_vjp_call(equation: Equation, *x: Any) -> list[Any]:
     def forward(*x: Any) -> Any:
         jaxpr, consts = equation["fwd_jaxpr_thunk"].call_wrapped(*(True for _ in x))
         with within_rule():
-            found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *x)
-        rest = iter(found[:-results])
+            result = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *x)
+        remaining = iter(result[:-results])
         _, _, places = equation["out_trees"]()  # a residual that is an operand is not among the results
-        kept = (next(rest) if place is None else (*captured, *x)[place] for place in places)
-        return tuple(found[-results:]), tuple(kept)
+        residuals = (next(remaining) if place is None else (*captured, *x)[place] for place in places)
+        return tuple(result[-results:]), tuple(residuals)
 
     def transposed(*args: Any) -> Any:
         return tuple(map(ad.instantiate_zeros, equation["bwd"].call_wrapped(*args)))
 
-    def backward(kept: Any, cotangents: Any) -> Any:
+    def backward(residuals: Any, cotangents: Any) -> Any:
         with within_rule():
-            return equation.expand(transposed, *kept, *cotangents)
+            return equation.expand(transposed, *residuals, *cotangents)
 
     function.defvjp(forward, backward)
     return list(function(*x))

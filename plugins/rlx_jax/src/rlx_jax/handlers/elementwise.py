@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_core.ir.dtypes import dtype
-from rlx_jax.walk import HANDLERS, Equation, handles
+from rlx_jax.walk import Equation, handles
 
 PLAIN = {
     "abs": rlx.abs,
@@ -72,7 +72,7 @@ PLAIN = {
 """Primitives that are a function of rlx."""
 
 for _name, _function in PLAIN.items():
-    HANDLERS[_name] = lambda equation, *x, _function=_function: _function(*x)
+    handles(_name)(lambda equation, *x, _function=_function: _function(*x))
 
 
 @handles("copy", "device_put", "sharding_constraint", "optimization_barrier", "name")
@@ -105,11 +105,11 @@ def _ordered(x: Any) -> Any:
 def leading_zeros(equation: Equation, x: Any) -> Any:
     """Number of leading 0 bits, by bisection; the number of all bits for 0."""
     bits = 8 * x.dtype.itemsize
-    rest, count = rlx.bitcast(x, f"u{bits}"), bits
+    remaining, count = rlx.bitcast(x, f"u{bits}"), bits
     for half in (1 << k for k in reversed(range((bits - 1).bit_length()))):
-        upper = rlx.bitwise_right_shift(rest, half)
-        rest, count = rlx.where(upper > 0, upper, rest), rlx.where(upper > 0, count - half, count)
-    return rlx.astype(count - rlx.astype(rest, rlx.i32), equation.results[0].dtype)
+        upper = rlx.bitwise_right_shift(remaining, half)
+        remaining, count = rlx.where(upper > 0, upper, remaining), rlx.where(upper > 0, count - half, count)
+    return rlx.astype(count - rlx.astype(remaining, rlx.i32), equation.results[0].dtype)
 
 
 @handles("bitcast_convert_type")
@@ -120,11 +120,11 @@ def bitcast(equation: Equation, x: Any) -> Any:
 @handles("reduce_precision")
 def reduce_precision(equation: Equation, x: Any) -> Any:
     """Round to a narrower format, in the same dtype; supported are formats that are dtypes."""
-    wanted = equation["exponent_bits"], equation["mantissa_bits"]
+    expected = equation["exponent_bits"], equation["mantissa_bits"]
     formats = {(8, 7): rlx.bf16, (5, 10): rlx.f16, (8, 23): rlx.f32, (11, 52): rlx.f64}
-    if wanted not in formats:
-        raise unsupported("from_jax", {f"reduce_precision to {wanted[0]} and {wanted[1]} bits": ["an equation"]})
-    return rlx.astype(rlx.astype(x, formats[wanted]), equation.results[0].dtype)
+    if expected not in formats:
+        refuse(subject=f"reduce_precision to {expected[0]} and {expected[1]} bits")
+    return rlx.astype(rlx.astype(x, formats[expected]), equation.results[0].dtype)
 
 
 @handles("div")
@@ -167,8 +167,8 @@ def rounded(equation: Equation, x: Any) -> Any:
     """To the nearest; ties to even, or away from zero."""
     if int(equation["rounding_method"]) == 1:
         return rlx.round(x)
-    whole = rlx.trunc(x)
-    return rlx.where(rlx.abs(x - whole) >= 0.5, whole + rlx.sign(x), whole)
+    truncated = rlx.trunc(x)
+    return rlx.where(rlx.abs(x - truncated) >= 0.5, truncated + rlx.sign(x), truncated)
 
 
 @handles("clamp")
@@ -180,10 +180,10 @@ def clamp(equation: Equation, low: Any, x: Any, high: Any) -> Any:
 def select_n(equation: Equation, which: Any, *cases: Any) -> Any:
     if equation.operands[0].dtype == bool:
         return rlx.where(which, cases[-1], cases[0])
-    found = cases[-1]
+    result = cases[-1]
     for number, case in reversed(list(enumerate(cases[:-1]))):
-        found = rlx.where(rlx.less_equal(which, number), case, found)
-    return found
+        result = rlx.where(rlx.less_equal(which, number), case, result)
+    return result
 
 
 @handles("not")
@@ -233,5 +233,5 @@ def polygamma(equation: Equation, n: Any, x: Any) -> Any:
     """The polygamma function of a known order."""
     orders = set(n.ravel().tolist()) if isinstance(n, np.ndarray) else set()
     if len(orders) != 1:
-        raise unsupported("from_jax", {"polygamma of several orders": ["an equation"]})
+        refuse(subject="polygamma of several orders")
     return rlx.polygamma(int(orders.pop()), x)

@@ -41,11 +41,11 @@ def gather(equation: Equation, x: Any, indices: Any) -> Any:
     starts, is_inside = start_of(equation, numbers.start_index_map, numbers.operand_batching_dims,
                                  numbers.start_indices_batching_dims, indices, shape, windows)  # fmt: skip
     points = starts[0].shape if starts else equation.sizes.shape(equation.operands[1].shape[:-1])
-    found = rlx.take(rlx.reshape(x, (-1,)), places(starts, shape, windows, inner, points), out_of_bounds="clip")
+    result = rlx.take(rlx.reshape(x, (-1,)), places(starts, shape, windows, inner, points), out_of_bounds="clip")
     if is_inside is not None:
         fill = filling(equation)
-        found = rlx.where(rlx.reshape(is_inside, (*points, *(1 for _ in inner))), found, fill)
-    return placed(found, len(points), numbers.offset_dims)
+        result = rlx.where(rlx.reshape(is_inside, (*points, *(1 for _ in inner))), result, fill)
+    return placed(result, len(points), numbers.offset_dims)
 
 
 @handles(*MODES)
@@ -61,13 +61,15 @@ def scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Any:
     rank = len(equation.operands[2].shape)
     outer = [axis for axis in range(rank) if axis not in numbers.update_window_dims]
     rows = rlx.permute_dims(updates, (*outer, *numbers.update_window_dims)) if rank else updates
-    at = places(starts, shape, windows, inner, equation.sizes.shape([equation.operands[2].shape[a] for a in outer]))
+    position = places(
+        starts, shape, windows, inner, equation.sizes.shape([equation.operands[2].shape[a] for a in outer])
+    )
     if is_inside is not None:  # a place behind the last, which `fill` leaves out
-        whole = rlx.reshape(is_inside, (*is_inside.shape, *(1 for _ in inner)))
-        at = rlx.where(whole, at, size_of(shape))
+        mask = rlx.reshape(is_inside, (*is_inside.shape, *(1 for _ in inner)))
+        position = rlx.where(mask, position, size_of(shape))
     flat = rlx.reshape(x, (-1,))
     written = rlx.scatter(
-        flat, rlx.reshape(at, (-1,)), rlx.reshape(rows, (-1,)), mode=MODES[equation.name], out_of_bounds="fill"
+        flat, rlx.reshape(position, (-1,)), rlx.reshape(rows, (-1,)), mode=MODES[equation.name], out_of_bounds="fill"
     )
     return rlx.reshape(written, shape)
 
@@ -90,8 +92,8 @@ def start_of(
     for number, d in enumerate(targets):
         start, last = wide[..., number], shape[d] - windows[d]
         if "FILL" in mode:
-            fits = rlx.logical_and(start >= 0, start <= last)
-            inside = fits if inside is None else rlx.logical_and(inside, fits)
+            matches = rlx.logical_and(start >= 0, start <= last)
+            inside = matches if inside is None else rlx.logical_and(inside, matches)
         starts[d] = rlx.minimum(rlx.maximum(start, 0), last)
     for d, axis in zip(batched, batch_axes, strict=True):
         line = [1] * len(points)
@@ -105,12 +107,12 @@ def places(starts: list[Any], shape: tuple[Any, ...], windows: Any, inner: list[
     """The places in the flat operand: an axis a point, then one for each axis of the windows that is kept."""
     rank, total, stride = len(inner), rlx.zeros((*points, *(1 for _ in inner)), dtype=rlx.i64), 1
     for d in reversed(range(len(shape))):
-        at = rlx.reshape(starts[d], (*points, *(1 for _ in inner)))
+        position = rlx.reshape(starts[d], (*points, *(1 for _ in inner)))
         if d in inner:
             line = [1] * rank
             line[inner.index(d)] = windows[d]
-            at = at + rlx.reshape(rlx.arange(windows[d]), (*(1 for _ in points), *line))
-        total = total + at * stride
+            position = position + rlx.reshape(rlx.arange(windows[d]), (*(1 for _ in points), *line))
+        total = total + position * stride
         stride = stride * shape[d]
     return total
 
@@ -130,9 +132,9 @@ def placed(x: Any, points: int, offsets: Any) -> Any:
 def filling(equation: Equation) -> np.ndarray:
     """Return the fill value of a gather: its parameter, or else NaN, the largest unsigned, the smallest signed integer."""
     dtype = np.dtype(equation.results[0].dtype)
-    given = equation.params.get("fill_value")
-    if given is not None:
-        return np.asarray(given, dtype)
+    constant = equation.params.get("fill_value")
+    if constant is not None:
+        return np.asarray(constant, dtype)
     if dtype.kind == "b":
         return np.asarray(True)
     if dtype.kind in "iu":

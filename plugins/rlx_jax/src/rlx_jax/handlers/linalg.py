@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_core.ops.array_linalg import factorisation
 from rlx_jax.walk import Equation, handles
 
@@ -56,7 +56,7 @@ def lu_pivots_to_permutation(equation: Equation, pivots: Any) -> Any:
 
     def swapped(number: Any, order: Any) -> Any:
         here, other = places == number, places == rlx.take(pivots, rlx.reshape(number, (1,)), axis=-1)
-        first, second = (rlx.sum(rlx.where(at, order, 0), axis=-1, keepdims=True) for at in (here, other))
+        first, second = (rlx.sum(rlx.where(position, order, 0), axis=-1, keepdims=True) for position in (here, other))
         return rlx.astype(rlx.where(here, second, rlx.where(other, first, order)), rlx.i32)
 
     return rlx.fori_loop(0, pivots.shape[-1], swapped, order)
@@ -66,7 +66,7 @@ def lu_pivots_to_permutation(equation: Equation, pivots: Any) -> Any:
 def qr(equation: Equation, a: Any) -> list[Any]:
     """With a diagonal of R that is not negative; LAPACK, and so JAX, leaves its signs open."""
     if equation["pivoting"]:
-        raise unsupported("from_jax", {"qr with pivoting": ["an equation"]})
+        refuse(subject="qr with pivoting")
     return list(rlx.linalg.qr(a, mode="complete" if equation["full_matrices"] else "reduced"))
 
 
@@ -91,29 +91,31 @@ def custom_linear_solve(equation: Equation, *operands: Any) -> list[Any]:
     are unused then and removed.
 
     Raises:
-        UnsupportedError: The operator is another function, without an explicit matrix.
+        OperandRefusal: The operator is another function, without an explicit matrix.
     """
-    given = operands[: equation["const_lengths"].matvec]
-    found = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(given))
-    if found is None:
-        raise unsupported("from_jax", {"custom_linear_solve with a function in place of a matrix": ["an equation"]})
-    place, batch, contracted, along = found
-    matrix, b = given[place], operands[-1]
+    arguments = operands[: equation["const_lengths"].matvec]
+    result = _matrix_of(equation["jaxprs"].matvec.jaxpr, len(arguments))
+    if result is None:
+        refuse(subject="custom_linear_solve with a function in place of a matrix")
+    place, batch, contracted, along = result
+    matrix, b = arguments[place], operands[-1]
     rows = next(axis for axis in range(len(matrix.shape)) if axis not in (*batch, contracted))
-    turned = rlx.permute_dims(matrix, (*batch, rows, contracted))
+    transposed = rlx.permute_dims(matrix, (*batch, rows, contracted))
     others = [axis for axis in range(len(b.shape)) if axis >= len(batch) and axis != along]
     order = (*range(len(batch)), along, *others)
     columns = rlx.permute_dims(b, order)
     shape = columns.shape
-    x = rlx.solve(turned, rlx.reshape(columns, (*shape[: len(batch) + 1], -1)))
+    x = rlx.solve(transposed, rlx.reshape(columns, (*shape[: len(batch) + 1], -1)))
     return [rlx.permute_dims(rlx.reshape(x, shape), tuple(order.index(axis) for axis in range(len(order))))]
 
 
 def _matrix_of(matvec: Any, consts: int) -> tuple[int, tuple[int, ...], int, int] | None:
     """Analyse a program that multiplies its last input by a matrix: return the matrix' position among the inputs, its batch
     axes and the summed axis, and that axis of the unknown. `None` if it does something else."""
-    first, *rest = matvec.eqns
-    moves = all(each.primitive.name in ("transpose", "reduce_sum") and not each.params.get("axes") for each in rest)
+    first, *remaining = matvec.eqns
+    moves = all(
+        each.primitive.name in ("transpose", "reduce_sum") and not each.params.get("axes") for each in remaining
+    )
     if first.primitive.name != "dot_general" or not moves or len(matvec.invars) != consts + 1:
         return None
     summed, batches = first.params["dimension_numbers"]
@@ -138,17 +140,17 @@ def tridiagonal_solve(equation: Equation, below: Any, middle: Any, above: Any, b
 
     def down(carry: Any, row: Any) -> Any:
         share, known = carry
-        low, own, high, given = row
-        divisor = own - low * share
-        found = high / divisor, (given - low * known) / divisor
-        return found, found
+        low, diagonal, high, right_side = row
+        divisor = diagonal - low * share
+        result = high / divisor, (right_side - low * known) / divisor
+        return result, result
 
     _, (shares, knowns) = rlx.scan(down, first, (below, middle, above, right))
 
-    def up(later: Any, row: Any) -> Any:
+    def up(following: Any, row: Any) -> Any:
         share, known = row
-        found = known - share * later
-        return found, found
+        result = known - share * following
+        return result, result
 
     _, x = rlx.scan(up, rlx.zeros_like(right[0]), (shares, knowns), reverse=True)
     return rlx.moveaxis(x, 0, -2)
@@ -160,6 +162,6 @@ def fft(equation: Equation, x: Any) -> Any:
     names = {"FFT": "fftn", "IFFT": "ifftn", "RFFT": "rfftn", "IRFFT": "irfftn"}
     name = getattr(kind, "name", str(kind))
     if name not in names:
-        raise unsupported("from_jax", {f"fft of kind {kind}": ["an equation"]})
+        refuse(subject=f"fft of kind {kind}")
     axes = tuple(range(-len(lengths), 0))
     return rlx.astype(getattr(rlx.fft, names[name])(x, s=lengths, axes=axes), equation.results[0].dtype, copy=False)

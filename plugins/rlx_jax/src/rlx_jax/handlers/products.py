@@ -20,9 +20,9 @@ def dot_general(equation: Equation, x: Any, y: Any) -> Any:
     right = [next(letters) for _ in equation.operands[1].shape]
     for i, j in zip((*of_x, *batch_x), (*of_y, *batch_y), strict=True):
         right[j] = left[i]
-    rest = [c for i, c in enumerate(left) if i not in (*of_x, *batch_x)]
-    rest += [c for j, c in enumerate(right) if j not in (*of_y, *batch_y)]
-    out = "".join([left[i] for i in batch_x] + rest)
+    remaining = [c for i, c in enumerate(left) if i not in (*of_x, *batch_x)]
+    remaining += [c for j, c in enumerate(right) if j not in (*of_y, *batch_y)]
+    out = "".join([left[i] for i in batch_x] + remaining)
     dtype = equation.results[0].dtype
     wide = [each if each.dtype == dtype else rlx.astype(each, dtype) for each in (x, y)]
     return rlx.einsum(f"{''.join(left)},{''.join(right)}->{out}", *wide)
@@ -37,9 +37,9 @@ def conv_general_dilated(equation: Equation, x: Any, w: Any) -> Any:
     groups = equation["feature_group_count"]
     if (parts := equation["batch_group_count"]) > 1:  # groups of the batch are groups of channels, side by side
         n, c, *space = x.shape
-        apart = rlx.reshape(x, (parts, n // parts, c, *space))
-        x, groups = rlx.reshape(rlx.moveaxis(apart, 0, 1), (n // parts, parts * c, *space)), parts
-    found = nn.conv(
+        separate = rlx.reshape(x, (parts, n // parts, c, *space))
+        x, groups = rlx.reshape(rlx.moveaxis(separate, 0, 1), (n // parts, parts * c, *space)), parts
+    result = nn.conv(
         x,
         w,
         stride=tuple(equation["window_strides"]),
@@ -50,4 +50,4 @@ def conv_general_dilated(equation: Equation, x: Any, w: Any) -> Any:
     order = [0] * len(numbers.out_spec)
     for number, axis in enumerate(numbers.out_spec):
         order[axis] = number
-    return rlx.astype(rlx.permute_dims(found, tuple(order)), equation.results[0].dtype, copy=False)
+    return rlx.astype(rlx.permute_dims(result, tuple(order)), equation.results[0].dtype, copy=False)

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.random import threefry_prng_impl
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_jax.walk import Equation, handles
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -71,16 +71,16 @@ def over_keys(function: Callable[..., Any], rank: int) -> Callable[..., Any]:
 
 
 def expect_threefry(equation: Equation) -> None:
-    """Require keys of the one implementation that there is.
+    """Require keys of the supported implementation.
 
     Raises:
-        UnsupportedError: They are of another.
+        OperandRefusal: They are of another.
     """
     for aval in (*equation.operands, *equation.results):
         implementation = getattr(aval.dtype, "_impl", None)
         if implementation is not None and implementation.name != "threefry2x32":
-            name = f"{equation.name} of {implementation.name}"
-            raise unsupported("from_jax", {name: ["an equation"]}, {name: 'jax.random.key(seed, impl="threefry2x32")'})
+            alternative = 'jax.random.key(seed, impl="threefry2x32")'
+            refuse(alternative, subject=f"{equation.name} of {implementation.name}")
 
 
 @handles("random_seed")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
-from rlx_jax.walk import HANDLERS, Equation, handles
+from rlx_core.importing.walk import refuse
+from rlx_jax.walk import Equation, handles
 
 TOTALS: dict[str, Callable[..., Any]] = {
     "reduce_max": rlx.max,
@@ -17,8 +17,8 @@ TOTALS: dict[str, Callable[..., Any]] = {
 }
 
 for _name, _function in TOTALS.items():
-    HANDLERS[_name] = lambda equation, x, _function=_function: _function(
-        logical(equation, x), axis=tuple(equation["axes"])
+    handles(_name)(
+        lambda equation, x, _function=_function: _function(logical(equation, x), axis=tuple(equation["axes"]))
     )
 
 
@@ -47,23 +47,23 @@ def reduce(equation: Equation, x: Any, first: Any) -> list[Any]:
     name = inner.eqns[0].primitive.name if len(inner.eqns) == 1 else "a function of its own"
     is_plain = name in MONOIDS and [*inner.eqns[0].invars] in (inner.invars, inner.invars[::-1])
     if not is_plain or (name in logic and equation.operands[0].dtype != bool):
-        raise unsupported("from_jax", {f"reduce by {name}": ["an equation"]})
-    whole, pair = MONOIDS[name]
+        refuse(subject=f"reduce by {name}")
+    full, pair = MONOIDS[name]
     dtype = {"dtype": equation.results[0].dtype} if name in ("add", "mul") else {}
-    return [pair(whole(x, axis=tuple(equation["dimensions"]), **dtype), first)]
+    return [pair(full(x, axis=tuple(equation["dimensions"]), **dtype), first)]
 
 
 def logical(equation: Equation, x: Any) -> Any:
     """The operand; and, or are only had of bool."""
     if equation.name in ("reduce_and", "reduce_or") and equation.operands[0].dtype != bool:
-        raise unsupported("from_jax", {f"{equation.name} of integers": ["an equation"]})
+        refuse(subject=f"{equation.name} of integers")
     return x
 
 
 @handles("reduce_xor")
 def reduce_xor(equation: Equation, x: Any) -> Any:
     if equation.operands[0].dtype != bool:
-        raise unsupported("from_jax", {"reduce_xor of integers": ["an equation"]})
+        refuse(subject="reduce_xor of integers")
     return rlx.equal(rlx.remainder(rlx.count_nonzero(x, axis=tuple(equation["axes"])), 2), 1)
 
 
@@ -93,13 +93,13 @@ def sort(equation: Equation, *x: Any) -> list[Any]:
     axis, keys = equation["dimension"], equation["num_keys"]
     if len(x) == 1:
         return [rlx.sort(x[0], axis=axis)]
-    found = list(x)
+    result = list(x)
     for number in reversed(
         range(keys)
     ):  # the last key first: each stable sort keeps the order of the previous ones for equal keys
-        order = rlx.argsort(found[number], axis=axis, stable=True)
-        found = [rlx.take_along_axis(each, order, axis=axis) for each in found]
-    return found
+        order = rlx.argsort(result[number], axis=axis, stable=True)
+        result = [rlx.take_along_axis(each, order, axis=axis) for each in result]
+    return result
 
 
 @handles("approx_top_k")

@@ -13,10 +13,10 @@ from rlx_jax.walk import Equation, handles
 @handles("broadcast_in_dim")
 def broadcast_in_dim(equation: Equation, x: Any, *sizes: Any) -> Any:
     shape = equation.shape
-    beside = [1] * len(shape)
+    shape_of_axis = [1] * len(shape)
     for axis, size in zip(equation["broadcast_dimensions"], equation.operands[0].shape, strict=True):
-        beside[axis] = equation.sizes.size(size)
-    return rlx.broadcast_to(rlx.reshape(x, tuple(beside)), shape)
+        shape_of_axis[axis] = equation.sizes.size(size)
+    return rlx.broadcast_to(rlx.reshape(x, tuple(shape_of_axis)), shape)
 
 
 @handles("reshape")
@@ -85,22 +85,22 @@ def pad(equation: Equation, x: Any, value: Any) -> Any:
 def spread(x: Any, axis: int, between: int, value: Any) -> Any:
     """Cells between the elements of an axis: each element gets its cells behind it, and the last loses them."""
     shape = x.shape
-    apart = rlx.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    widths = [(0, 0)] * len(apart.shape)
+    separate = rlx.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    widths = [(0, 0)] * len(separate.shape)
     widths[axis + 1] = (0, between)
     joined = (*shape[:axis], shape[axis] * (1 + between), *shape[axis + 1 :])
     crop = [(0, 0)] * len(shape)
     crop[axis] = (0, -between)
-    return rlx.pad(rlx.reshape(rlx.pad(apart, widths, constant_values=value), joined), crop, constant_values=value)
+    return rlx.pad(rlx.reshape(rlx.pad(separate, widths, constant_values=value), joined), crop, constant_values=value)
 
 
 @handles("iota")
 def iota(equation: Equation, *sizes: Any) -> Any:
     shape, axis = equation.shape, equation["dimension"]
     line = rlx.astype(rlx.arange(shape[axis]), equation["dtype"])
-    beside = [1] * len(shape)
-    beside[axis] = shape[axis]
-    return rlx.broadcast_to(rlx.reshape(line, tuple(beside)), shape)
+    shape_of_axis = [1] * len(shape)
+    shape_of_axis[axis] = shape[axis]
+    return rlx.broadcast_to(rlx.reshape(line, tuple(shape_of_axis)), shape)
 
 
 @handles("empty", "empty2")

@@ -12,7 +12,7 @@ import numpy as np
 from jax._src.lax import special  # what JAX itself lowers these primitives to
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_jax.handlers.derivatives import is_in_rule, within_rule
 from rlx_jax.walk import Equation, handles
 
@@ -32,14 +32,14 @@ def incomplete(equation: Equation, *x: Any) -> Any:
     function, loops = LOOPS[equation.name]
 
     def program(*x: Any) -> Any:
-        given = jnp.broadcast_arrays(*(each.astype(wide) for each in x))
-        return loops(*given, dtype=wide).astype(equation.results[0].dtype)
+        arguments = jnp.broadcast_arrays(*(each.astype(wide) for each in x))
+        return loops(*arguments, dtype=wide).astype(equation.results[0].dtype)
 
     if equation.name != "regularized_incomplete_beta":
         return stated(equation, function, program, *x)
-    *shape, at = x
+    *shape, position = x
     if all(isinstance(each, np.ndarray) for each in shape):
-        return stated(equation, partial(function, *shape), partial(program, *shape), at)
+        return stated(equation, partial(function, *shape), partial(program, *shape), position)
     return equation.expand(program, *x)  # the first operands have no derivative
 
 
@@ -69,7 +69,7 @@ def upper_half(equation: Equation, x: Any, y: Any) -> Any:
     """The upper half of a product of words of 8 to 32 bits."""
     dtype = np.dtype(equation.results[0].dtype)
     if dtype.itemsize > 4:
-        raise unsupported("from_jax", {"mulhi of 64 bits": ["an equation"]})
+        refuse(subject="mulhi of 64 bits")
     wide = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}")
     product = rlx.astype(x, wide) * rlx.astype(y, wide)
     return rlx.astype(rlx.bitwise_right_shift(product, wide.type(8 * dtype.itemsize)), dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve
 
 import rlx_core as rlx
-from rlx_core.errors import unsupported
+from rlx_core.importing.walk import refuse
 from rlx_jax.handlers.shapes import spread
 from rlx_jax.walk import Equation, handles
 
@@ -39,14 +39,14 @@ def select_and_scatter_add(equation: Equation, source: Any, x: Any) -> Any:
     """The gradient of a largest or smallest element of each window: it is added at the first such element."""
     keeps = {"ge": rlx.greater_equal, "le": rlx.less_equal}.get(equation["select_prim"].name)
     if keeps is None:
-        raise unsupported("from_jax", {f"select_and_scatter_add by {equation['select_prim'].name}": ["an equation"]})
+        refuse(subject=f"select_and_scatter_add by {equation['select_prim'].name}")
     neutral = (lowest if keeps is rlx.greater_equal else highest)(equation.operands[1].dtype)
     rank = len(equation.operands[1].shape)
     params = {"window_dilation": (1,) * rank, "base_dilation": (1,) * rank, **equation.params}
     chosen = evolve(equation, params=params, results=equation.operands[:1])
 
     def extremes(x: Any) -> Any:
-        return windows(chosen, x, neutral, lambda found, cut: rlx.where(keeps(found, cut), found, cut))
+        return windows(chosen, x, neutral, lambda result, cut: rlx.where(keeps(result, cut), result, cut))
 
     return rlx.vjp(extremes, x)[1](source)[0]
 
@@ -62,16 +62,16 @@ def highest(dtype: Any) -> Any:
 def windows(equation: Equation, x: Any, neutral: Any, combine: Callable[[Any, Any], Any]) -> Any:
     sizes, steps, gaps = (equation[each] for each in ("window_dimensions", "window_strides", "window_dilation"))
     if prod(sizes) > MOST_PLACES:
-        raise unsupported("from_jax", {f"{equation.name} of {prod(sizes)} places": ["an equation"]})
+        refuse(subject=f"{equation.name} of {prod(sizes)} places")
     for axis, between in enumerate(equation["base_dilation"]):
         x = spread(x, axis, between - 1, neutral) if between > 1 else x
     padded = rlx.pad(
         x, [tuple(map(equation.sizes.size, each)) for each in equation["padding"]], constant_values=neutral
     )
-    shape, found = equation.shape, None
+    shape, result = equation.shape, None
     for place in product(*map(range, sizes)):
-        starts = [at * gap for at, gap in zip(place, gaps, strict=True)]
+        starts = [position * gap for position, gap in zip(place, gaps, strict=True)]
         spans = [(count - 1) * step + 1 for count, step in zip(shape, steps, strict=True)]
         cut = padded[tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))]
-        found = cut if found is None else combine(found, cut)
-    return found
+        result = cut if result is None else combine(result, cut)
+    return result

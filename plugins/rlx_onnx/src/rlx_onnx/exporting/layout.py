@@ -73,8 +73,8 @@ def iota(w: Writer, node: Any) -> Any:
     shape, axis = node.type.shape, node.op.axis
     steps = w("Range", *(w.constant(0, np.int64), w.count(shape[axis]), w.constant(1, np.int64)))
     column = w("Reshape", steps, w.ints([-1, *(1,) * (len(shape) - axis - 1)]))
-    found = w("Expand", column, w.shape(shape)) if len(shape) > 1 else column
-    return found if node.type.dtype is i64 else w.cast(found, node.type.dtype)
+    result = w("Expand", column, w.shape(shape)) if len(shape) > 1 else column
+    return result if node.type.dtype is i64 else w.cast(result, node.type.dtype)
 
 
 @emits("rlx.dim_value")
@@ -93,8 +93,8 @@ def gather(w: Writer, node: Any, x: str, indices: str) -> Any:
 
 
 def _signed(w: Writer, node: Any, indices: str) -> str:
-    own = node.operand_types[1].dtype
-    return indices if own in (i32, i64) else w.cast(indices, i64)
+    dtype = node.operand_types[1].dtype
+    return indices if dtype in (i32, i64) else w.cast(indices, i64)
 
 
 @emits("rlx.gather_nd")
@@ -121,8 +121,8 @@ def scatter_nd(w: Writer, node: Any, x: str, indices: str, updates: str) -> Any:
 
 @emits("rlx.top_k")
 def top_k(w: Writer, node: Any, x: str) -> Any:
-    found = w("TopK", x, w.shape((node.op.k,)), results=2, axis=node.op.axis, largest=int(node.op.largest))
-    values, places = found
+    result = w("TopK", x, w.shape((node.op.k,)), results=2, axis=node.op.axis, largest=int(node.op.largest))
+    values, places = result
     to = node.types[1].dtype
     return values, (places if to is i64 else w.cast(places, to))
 

@@ -112,9 +112,9 @@ def _enter_reduction(name: str, op: str) -> None:
     def reduced(w: Writer, node: Any, x: str) -> Any:
         if not node.op.axes:
             return w("Identity", x)
-        own, to = node.operand_types[0].dtype, node.type.dtype
-        given = w.cast(x, to) if own is not to else x
-        return w(op, given, w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
+        dtype, to = node.operand_types[0].dtype, node.type.dtype
+        values = w.cast(x, to) if dtype is not to else x
+        return w(op, values, w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
 
 
 for _name, _op in UNARY.items():
@@ -177,8 +177,8 @@ def expm1(w: Writer, node: Any, x: str) -> Any:
 def sort(w: Writer, node: Any, x: str) -> Any:
     axis = node.op.axis % node.operand_types[0].rank
     count = w.shape((node.operand_types[0].shape[axis],))
-    found = w("TopK", x, count, results=2, axis=axis, largest=int(node.op.descending))
-    return tuple(found)[: len(node.results)]
+    result = w("TopK", x, count, results=2, axis=axis, largest=int(node.op.descending))
+    return tuple(result)[: len(node.results)]
 
 
 @emits("rlx.cast")
@@ -199,15 +199,15 @@ def trunc(w: Writer, node: Any, x: str) -> Any:
 @emits("rlx.any", "rlx.all")
 def quantified(w: Writer, node: Any, x: str) -> Any:
     op = "ReduceMax" if node.op.name == "rlx.any" else "ReduceMin"
-    found = w(op, w.cast(x, i32), w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
-    return w.cast(found, bool_)
+    result = w(op, w.cast(x, i32), w.ints(node.op.axes), keepdims=int(node.op.keep_dim))
+    return w.cast(result, bool_)
 
 
 @emits("rlx.arg_max", "rlx.arg_min")
 def arg_extreme(w: Writer, node: Any, x: str) -> Any:
     op = "ArgMax" if node.op.name == "rlx.arg_max" else "ArgMin"
-    found = w(op, x, axis=node.op.axis, keepdims=int(node.op.keep_dim))
-    return found if node.type.dtype is i64 else w.cast(found, node.type.dtype)
+    result = w(op, x, axis=node.op.axis, keepdims=int(node.op.keep_dim))
+    return result if node.type.dtype is i64 else w.cast(result, node.type.dtype)
 
 
 @emits("rlx.cumsum")

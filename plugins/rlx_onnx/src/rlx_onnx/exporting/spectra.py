@@ -30,10 +30,10 @@ def in_parts(node: Node) -> Graph | None:
     refused = []
 
     def parts(*x: Any) -> Any:
-        found = rule(node.op, *x)
-        if found is None:
+        result = rule(node.op, *x)
+        if result is None:
             refused.append(node.op)
-        return x if found is None else found
+        return x if result is None else result
 
     graph = made(node.op.name, types, parts)
     return None if refused else graph
@@ -59,17 +59,17 @@ def make_complex(w: Writer, node: Any, re: str, im: str) -> Any:
     shape = node.type.shape
     sides = []
     for name, type in zip((re, im), node.operand_types, strict=True):
-        own = w.cast(name, node.type.dtype.component) if type.dtype is not node.type.dtype.component else name
-        whole = own if type.shape == shape else w("Expand", own, w.shape(shape))
-        sides.append(w("Unsqueeze", whole, w.ints([-1])))
+        dtype = w.cast(name, node.type.dtype.component) if type.dtype is not node.type.dtype.component else name
+        full = dtype if type.shape == shape else w("Expand", dtype, w.shape(shape))
+        sides.append(w("Unsqueeze", full, w.ints([-1])))
     return w("Concat", *sides, axis=-1)
 
 
 @emits("rlx.fft")
 def fft(w: Writer, node: Any, z: str) -> Any:
     sizes = node.op.along(node.operand_types[0].shape)
-    found = _transformed(w, node, z, node.op.axes, is_inverse=node.op.inverse)
-    return _scaled(w, node, found, sizes, is_inverse=node.op.inverse)
+    result = _transformed(w, node, z, node.op.axes, is_inverse=node.op.inverse)
+    return _scaled(w, node, result, sizes, is_inverse=node.op.inverse)
 
 
 @emits("rlx.real_fft")
@@ -91,11 +91,11 @@ def inverse_real_fft(w: Writer, node: Any, z: str) -> Any:
     mirrored = (n + 1) // 2 - 1
     axis = last % node.type.rank
     if mirrored:
-        rest = w("Slice", half, w.ints([mirrored]), w.ints([0]), w.ints([axis]), w.ints([-1]))
+        remaining = w("Slice", half, w.ints([mirrored]), w.ints([0]), w.ints([axis]), w.ints([-1]))
         sign = w.constant([1, -1], node.type.dtype.numpy)
-        half = w("Concat", half, w("Mul", rest, sign), axis=axis)
-    whole = w("DFT", half, "", w.constant(axis, np.int64), inverse=1)
-    real = w("Gather", whole, w.constant(0, np.int64), axis=-1)
+        half = w("Concat", half, w("Mul", remaining, sign), axis=axis)
+    full = w("DFT", half, "", w.constant(axis, np.int64), inverse=1)
+    real = w("Gather", full, w.constant(0, np.int64), axis=-1)
     return _scaled(w, node, real, sizes, is_inverse=True)
 
 
@@ -124,5 +124,5 @@ def _scaled(w: Writer, node: Any, y: str, sizes: tuple[Dim, ...], *, is_inverse:
     to = node.type.dtype.component if node.type.dtype.is_complex else node.type.dtype
     n = w.cast(w.count(product(sizes)), to)
     n = w("Sqrt", n) if node.op.norm == "ortho" else n
-    found: str = w("Mul" if is_inverse else "Div", y, n)
-    return found
+    result: str = w("Mul" if is_inverse else "Div", y, n)
+    return result

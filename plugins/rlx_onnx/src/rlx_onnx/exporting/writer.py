@@ -15,13 +15,10 @@ from rlx_core.ir.dims.atoms import SizeSymbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["ELEMENTS", "OPSET", "TABLE", "Emit", "Writer", "emits"]
+__all__ = ["OPSET", "TABLE", "Emit", "Writer", "emits"]
 
 OPSET: Final = 21
 """The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
-
-ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
-"""rlx's dtypes → ONNX's element types."""
 
 Emit = Callable[..., Any]
 
@@ -78,8 +75,8 @@ class Writer:
 
     def cast(self, name: str, to: DType) -> str:
         """A value in another dtype."""
-        found: str = self("Cast", name, to=ELEMENTS[to.name])
-        return found
+        result: str = self("Cast", name, to=DTYPES.element(to))
+        return result
 
     def shape(self, dims: Sequence[Dim]) -> str:
         """Emit sizes as a tensor: a constant, or an expression of the inputs' sizes.
@@ -111,8 +108,8 @@ class Writer:
         """A size as a scalar."""
         if isinstance(dim, int):
             return self.constant(dim, np.int64)
-        found: str = self("Squeeze", self.size(dim), self.ints([0]))
-        return found
+        result: str = self("Squeeze", self.size(dim), self.ints([0]))
+        return result
 
     def _symbol(self, symbol: SizeSymbol) -> str:
         if symbol not in self._sizes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError, unsupported
 from rlx_core.files.writing import replace_file
@@ -23,7 +23,8 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_onnx.exporting import layout, operations, spectra
-from rlx_onnx.exporting.writer import ELEMENTS, OPSET, Writer
+from rlx_onnx.exporting.writer import OPSET, Writer
+from rlx_onnx.reading.tensors import DTYPES
 
 __all__ = ["export_file", "to_proto"]
 
@@ -104,9 +105,9 @@ class _Export:
             name = f"result_{number}" if len(self.graph.outputs) > 1 else "result"
             self.writer.nodes.append(helper.make_node("Identity", [self.names[value]], [name], name=name))
             outputs.append(_declared(name, value.type))
-        made = helper.make_graph(self.writer.nodes, self.graph.name, inputs, outputs, self.writer.initializers)
+        created = helper.make_graph(self.writer.nodes, self.graph.name, inputs, outputs, self.writer.initializers)
         return helper.make_model(
-            made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="rlx"
+            created, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="rlx"
         )
 
     def _nodes(self, graph: Graph, names: dict[Value, str]) -> None:
@@ -135,11 +136,11 @@ class _Export:
         refused = ""
         if emit is not None:
             try:
-                found = emit(self.writer, node, *operands)
+                result = emit(self.writer, node, *operands)
             except UnsupportedError as error:
                 refused = f": {error.message}"
             else:
-                results = found if isinstance(found, tuple) else (found,)
+                results = result if isinstance(result, tuple) else (result,)
                 names.update(zip(node.results, results, strict=True))
                 return
         if node.op.decompose is None:
@@ -149,16 +150,16 @@ class _Export:
 
     def _inlined(self, node: Node, inner: Graph, operands: list[str | None], names: dict[Value, str]) -> None:
         """Emit the decomposition of a node in its place."""
-        given = iter(inner.inputs)
-        within: dict[Value, str] = {next(given): name for name in operands if name is not None}
+        values = iter(inner.inputs)
+        within: dict[Value, str] = {next(values): name for name in operands if name is not None}
         self._nodes(inner, within)
         names.update((a, within[b]) for a, b in zip(node.results, inner.outputs, strict=True) if b in within)
 
-    def _graph(self, body: Graph, given: list[str], inputs: list[Any]) -> Any:
+    def _graph(self, body: Graph, values: list[str], inputs: list[Any]) -> Any:
         """A graph inside of another, which uses names around it."""
         outer, self.writer = self.writer, Writer(self.writer.symbols, self.writer.numbers)
         try:
-            names: dict[Value, str] = dict(zip(body.inputs, given, strict=True))
+            names: dict[Value, str] = dict(zip(body.inputs, values, strict=True))
             self._nodes(body, names)
             outputs = []
             for value in body.outputs:
@@ -179,14 +180,14 @@ class _Export:
         carries, consts, xs = operands[:first], operands[first:after], operands[after:]
         types = [each.type for each in op.body.inputs]
         within = [self.writer.fresh("x") for _ in types]
-        given = [*within[:first], *consts, *within[after:]]
+        values = [*within[:first], *consts, *within[after:]]
         scanned = [i for i in range(len(types)) if not first <= i < after]
         inputs = [_declared(within[i], types[i]) for i in scanned]
         if not xs:
             ends = (self.writer.constant(0, np.int64), self.writer.count(op.length), self.writer.constant(1, np.int64))
             xs = [self.writer("Range", *ends)]
-            inputs.append(helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["i64"], []))
-        body = self._graph(op.body, given, inputs)
+            inputs.append(helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.INT64, []))
+        body = self._graph(op.body, values, inputs)
         way = {"scan_input_directions": [1] * len(xs)} if op.reverse else {}
         rows = len(node.results) - op.carries
         way |= {"scan_output_directions": [1] * rows} if op.reverse and rows else {}
@@ -196,28 +197,28 @@ class _Export:
         """The condition is computed before the loop, and at the end of each step for the next one."""
         op: Any = node.op
         carries, consts = operands[: op.carries], operands[op.carries :]
-        most = "" if op.max_steps is None else self.writer.constant(op.max_steps, np.int64)
+        maximum = "" if op.max_steps is None else self.writer.constant(op.max_steps, np.int64)
         within = [self.writer.fresh("x") for _ in carries]
         inputs = [
-            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["i64"], []),
-            helper.make_tensor_value_info(self.writer.fresh("x"), ELEMENTS["bool"], []),
+            helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.INT64, []),
+            helper.make_tensor_value_info(self.writer.fresh("x"), TensorProto.BOOL, []),
             *(_declared(name, each.type) for name, each in zip(within, op.body.inputs, strict=False)),
         ]
         types = [each.type for each in op.body.inputs]
 
         def step(*x: Value) -> tuple[Value, ...]:
-            found = results_of(op.body, x)
-            return (*results_of(op.cond, (*found, *x[op.carries :])), *found)
+            result = results_of(op.body, x)
+            return (*results_of(op.cond, (*result, *x[op.carries :])), *result)
 
         first = dict(zip(op.cond.inputs, operands, strict=True))
         self._nodes(op.cond, first)
         goes_on = first.get(op.cond.outputs[0], "")
         body = self._graph(made(op.body.name, types, step), [*within, *consts], inputs)
-        return self._several("Loop", [most, goes_on, *carries], node, body=body)
+        return self._several("Loop", [maximum, goes_on, *carries], node, body=body)
 
     def _several(self, op: str, operands: list[str], node: Node, **attributes: Any) -> tuple[str, ...]:
-        found = self.writer(op, *operands, results=len(node.results), **attributes)
-        return found if isinstance(found, tuple) else (found,)
+        result = self.writer(op, *operands, results=len(node.results), **attributes)
+        return result if isinstance(result, tuple) else (result,)
 
 
 def _label(value: Value) -> str:
@@ -235,8 +236,5 @@ def _alone(dim: Expr) -> SizeSymbol | None:
 
 
 def _declared(name: str, type: TensorType) -> Any:
-    if type.dtype.name not in ELEMENTS:
-        raise UnsupportedError(f"{name}: ONNX has no elements like {type.dtype}")
-    return helper.make_tensor_value_info(
-        name, ELEMENTS[type.dtype.name], [n if isinstance(n, int) else str(n) for n in type.shape]
-    )
+    shape = [n if isinstance(n, int) else str(n) for n in type.shape]
+    return helper.make_tensor_value_info(name, DTYPES.element(type.dtype), shape)

@@ -21,8 +21,8 @@ def by_heads(x: Any, heads: int) -> Any:
 
 def joined_heads(x: Any) -> Any:
     """`[batch, heads, time, n]` as `[batch, time, heads·n]`."""
-    turned = rlx.moveaxis(x, 1, 2)
-    return rlx.reshape(turned, (*turned.shape[:2], turned.shape[2] * turned.shape[3]))
+    transposed = rlx.moveaxis(x, 1, 2)
+    return rlx.reshape(transposed, (*transposed.shape[:2], transposed.shape[2] * transposed.shape[3]))
 
 
 @handles("Attention")
@@ -80,10 +80,10 @@ def _allowed(node: OnnxNode, q: Any, k: Any, before: Any, lengths: Any) -> Any:
     seen += [places - keys <= left] if left >= 0 else []
     seen += [keys - places <= right] if right >= 0 else []
     seen += [keys < counts] if lengths is not None else []
-    found = None
+    result = None
     for each in seen:
-        found = each if found is None else rlx.logical_and(found, each)
-    return found
+        result = each if result is None else rlx.logical_and(result, each)
+    return result
 
 
 def _fused(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
@@ -103,28 +103,28 @@ def _fused(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> A
 
 
 def _written_out(node: OnnxNode, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tuple[Any, Any]:
-    own = dtype_of(q.dtype)
+    dtype = dtype_of(q.dtype)
     if q.shape[1] != k.shape[1]:
         k, v = (rlx.repeat(each, q.shape[1] // each.shape[1], axis=1) for each in (k, v))
     scale = node.get("scale") or 1 / float(np.sqrt(int(q.shape[-1])))
-    root = np.asarray(np.sqrt(scale), own.numpy)
+    root = np.asarray(np.sqrt(scale), dtype.numpy)
     raw = rlx.matmul(q * root, rlx.matrix_transpose(k) * root)
     cap = node.get("softcap", 0.0)
-    capped = rlx.astype(cap * rlx.tanh(raw / cap), own) if cap else raw
+    capped = rlx.astype(cap * rlx.tanh(raw / cap), dtype) if cap else raw
     scores = capped
-    low = np.asarray(-np.inf, own.numpy)
+    low = np.asarray(-np.inf, dtype.numpy)
     if mask is not None:
         is_bool = dtype_of(mask.dtype).kind == "bool"
         scores = rlx.where(mask, scores, low) if is_bool else scores + mask
     if allowed is not None:
         scores = rlx.where(allowed, scores, low)
     precise = node.element("softmax_precision")
-    wide = rlx.astype(scores, dtype_of(DTYPES[precise])) if precise in DTYPES else scores
+    wide = rlx.astype(scores, DTYPES[precise]) if precise in DTYPES else scores
     top = rlx.max(wide, axis=-1, keepdims=True)
     is_empty = top == -np.inf  # no key is seen: the row is 0
     parts = rlx.exp(wide - rlx.where(is_empty, rlx.zeros_like(top), top))
-    whole = rlx.sum(parts, axis=-1, keepdims=True)
-    shares = rlx.astype(parts / rlx.where(is_empty, rlx.ones_like(whole), whole), own)
+    full = rlx.sum(parts, axis=-1, keepdims=True)
+    shares = rlx.astype(parts / rlx.where(is_empty, rlx.ones_like(full), full), dtype)
     shown = (raw, capped, scores, shares)[node.get("qk_matmul_output_mode", 0)]
     return rlx.matmul(shares, v), shown
 
@@ -138,7 +138,7 @@ def linear_attention(
     The operands select the update rule: with a decay, with a rate, with both or with neither.
     """
     heads, shared = node.get("q_num_heads"), node.get("kv_num_heads")
-    own = dtype_of(q.dtype)
+    dtype = dtype_of(q.dtype)
     n, m = q.shape[2] // heads, v.shape[2] // shared
     scale = node.get("scale") or 1 / float(np.sqrt(n))
     q4, k4, v4 = (
@@ -149,7 +149,7 @@ def linear_attention(
         xs["g"] = rlx.moveaxis(rlx.astype(by_heads(decay, shared), rlx.f32), 2, 0)
     if beta is not None:
         xs["b"] = rlx.moveaxis(rlx.astype(by_heads(beta, beta.shape[2]), rlx.f32), 2, 0)
-    kept = own if state is None else dtype_of(state.dtype)
+    state_dtype = dtype if state is None else dtype_of(state.dtype)
     first = rlx.zeros((q.shape[0], shared, n, m), dtype=rlx.f32) if state is None else rlx.astype(state, rlx.f32)
 
     def step(s: Any, now: dict[str, Any]) -> Any:
@@ -163,7 +163,7 @@ def linear_attention(
         return s, scale * rlx.sum(memory * rlx.expand_dims(now["q"], axis=-1), axis=2)
 
     last, rows = rlx.scan(step, first, xs)
-    return rlx.astype(joined_heads(rlx.moveaxis(rows, 0, 2)), own), rlx.astype(last, kept)
+    return rlx.astype(joined_heads(rlx.moveaxis(rows, 0, 2)), dtype), rlx.astype(last, state_dtype)
 
 
 @handles("CausalConvWithState")
@@ -171,15 +171,15 @@ def causal_conv(node: OnnxNode, x: Any, w: Any, b: Any = None, past: Any = None)
     """Each channel by a kernel over its past, of which the last cells are handed on."""
     size = w.shape[2]
     before = rlx.zeros((*x.shape[:2], size - 1), dtype=dtype_of(x.dtype)) if past is None else past
-    whole = rlx.concat([before, x], axis=2)
-    own = dtype_of(x.dtype)
-    wide, kernel = (rlx.astype(each, rlx.f32) if own.is_narrow else each for each in (whole, w))
+    full = rlx.concat([before, x], axis=2)
+    dtype = dtype_of(x.dtype)
+    wide, kernel = (rlx.astype(each, rlx.f32) if dtype.is_narrow else each for each in (full, w))
     y: Any = sum(wide[:, :, i : i + x.shape[2]] * kernel[:, 0, i : i + 1] for i in range(size))
     if b is not None:
         y = y + rlx.reshape(rlx.astype(b, dtype_of(y.dtype)), (-1, 1))
     if node.choice("activation", "none", "silu", "swish") != "none":
         y = rlx.silu(y)
-    return rlx.astype(y, own), whole[:, :, whole.shape[2] - (size - 1) :]
+    return rlx.astype(y, dtype), full[:, :, full.shape[2] - (size - 1) :]
 
 
 @handles("SwiGLU")
@@ -201,5 +201,5 @@ def affine_grid(node: OnnxNode, theta: Any, size: Any) -> Any:
     mesh = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*reversed(mesh), np.ones(sizes)], axis=-1).astype(dtype_of(theta.dtype).numpy)
     flat = points.reshape(-1, len(sizes) + 1)
-    found = rlx.matmul(flat, rlx.matrix_transpose(theta))
-    return rlx.reshape(found, (theta.shape[0], *sizes, len(sizes)))
+    result = rlx.matmul(flat, rlx.matrix_transpose(theta))
+    return rlx.reshape(result, (theta.shape[0], *sizes, len(sizes)))

@@ -24,9 +24,9 @@ MOST_NUMBERS = 4096
 def scaler(node: OnnxNode, x: Any) -> Any:
     """(x − offset) · scale of each feature, in f32."""
     offset, scale = _floats(node, "offset", [0.0]), _floats(node, "scale", [1.0])
-    for name, given in (("offset", offset), ("scale", scale)):
-        if given.size not in (1, x.shape[-1]):
-            raise FormatError(f"{node}: {name} has {given.size} numbers for {x.shape[-1]} features")
+    for name, values in (("offset", offset), ("scale", scale)):
+        if values.size not in (1, x.shape[-1]):
+            raise FormatError(f"{node}: {name} has {values.size} numbers for {x.shape[-1]} features")
     return (rlx.astype(x, rlx.f32) - offset) * scale
 
 
@@ -53,8 +53,8 @@ def binarizer(node: OnnxNode, x: Any) -> Any:
 @handles("ArrayFeatureExtractor", domain=DOMAIN)
 def features(node: OnnxNode, x: Any, places: Any) -> Any:
     """Elements of the last axis; of one axis they become a row."""
-    found = rlx.take(x, rlx.reshape(places, (-1,)), axis=x.ndim - 1)
-    return rlx.reshape(found, (1, -1)) if x.ndim == 1 else found
+    result = rlx.take(x, rlx.reshape(places, (-1,)), axis=x.ndim - 1)
+    return rlx.reshape(result, (1, -1)) if x.ndim == 1 else result
 
 
 @handles("ZipMap", domain=DOMAIN)
@@ -155,17 +155,17 @@ def _forest(node: OnnxNode, columns: Any) -> Forest:
     leaves = modes == "LEAF"
     for mode in set(parts["modes"]) - {"LEAF", *COMPARISONS}:
         node.refuse(f"the comparison {mode}", ", ".join(COMPARISONS))
-    own = np.arange(count)
+    indices = np.arange(count)
     following = []
     for name in ("truenodeids", "falsenodeids"):
-        found = [places.get(key, -1) for key in zip(trees, parts[name], strict=True)]
-        following.append(np.where(leaves, own, found))
+        result = [places.get(key, -1) for key in zip(trees, parts[name], strict=True)]
+        following.append(np.where(leaves, indices, result))
     features = np.array(parts["featureids"])
     if any((each < 0).any() for each in following) or (~leaves & ((features < 0) | (features >= columns))).any():
         raise FormatError(f"{node}: a node goes to one, or reads a feature, that is not there")
     then, otherwise = following
     below = np.bincount(np.concatenate([each[~leaves] for each in following]), minlength=count)
-    roots = own[below == 0]
+    roots = indices[below == 0]
     return Forest(
         roots=roots,
         depth=_depth(node, roots, then, otherwise, leaves),
@@ -202,18 +202,21 @@ def _leaves_of(forest: Forest, x: Any) -> Any:
     inner = sorted(set(forest.modes.tolist()) - {"LEAF"})
     kinds = np.array([inner.index(each) if each in inner else 0 for each in forest.modes.tolist()])
 
-    def step(number: Any, at: Any) -> Any:
-        value, edge = rlx.take_along_axis(x, rlx.take(forest.features, at), axis=1), rlx.take(forest.values, at)
-        goes = rlx.zeros(at.shape, dtype=rlx.bool_)
+    def step(number: Any, current: Any) -> Any:
+        value, edge = (
+            rlx.take_along_axis(x, rlx.take(forest.features, current), axis=1),
+            rlx.take(forest.values, current),
+        )
+        goes = rlx.zeros(current.shape, dtype=rlx.bool_)
         for kind, mode in enumerate(inner):
             holds = COMPARISONS[mode](value, edge)
-            goes = holds if len(inner) == 1 else rlx.where(rlx.take(kinds, at) == kind, holds, goes)
+            goes = holds if len(inner) == 1 else rlx.where(rlx.take(kinds, current) == kind, holds, goes)
         if forest.takes_nan.any():
-            goes = rlx.logical_or(goes, rlx.logical_and(rlx.take(forest.takes_nan, at), rlx.isnan(value)))
-        return rlx.where(goes, rlx.take(forest.then, at), rlx.take(forest.otherwise, at))
+            goes = rlx.logical_or(goes, rlx.logical_and(rlx.take(forest.takes_nan, current), rlx.isnan(value)))
+        return rlx.where(goes, rlx.take(forest.then, current), rlx.take(forest.otherwise, current))
 
-    at = rlx.broadcast_to(rlx.asarray(forest.roots), (x.shape[0], len(forest.roots)))
-    return rlx.fori_loop(0, forest.depth, step, at)
+    current = rlx.broadcast_to(rlx.asarray(forest.roots), (x.shape[0], len(forest.roots)))
+    return rlx.fori_loop(0, forest.depth, step, current)
 
 
 def _weights(node: OnnxNode, forest: Forest, kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -243,9 +246,9 @@ def tree_regressor(node: OnnxNode, x: Any) -> Any:
     x, targets = _rows(node, x), int(node.get("n_targets", 1))
     forest = _forest(node, x.shape[1])
     table, _ = _weights(node, forest, "target", node.counted(targets, "number of results"))
-    found = rlx.take(table, _leaves_of(forest, x), axis=0)
+    result = rlx.take(table, _leaves_of(forest, x), axis=0)
     how = node.choice("aggregate_function", "SUM", "AVERAGE", "MIN", "MAX")
-    merged = AGGREGATES[how](found, axis=1)
+    merged = AGGREGATES[how](result, axis=1)
     base = _floats(node, "base_values", [])
     return _transformed(node, merged + base if base.size else merged)
 
@@ -257,17 +260,19 @@ def tree_classifier(node: OnnxNode, x: Any) -> Any:
     forest = _forest(node, x.shape[1])
     table, has = _weights(node, forest, "class", len(labels))
     base = _floats(node, "base_values", [])
-    at = _leaves_of(forest, x)
+    leaf_indices = _leaves_of(forest, x)
     if len(labels) == 2:
-        return _of_two(node, labels, rlx.sum(rlx.take(table, at, axis=0), axis=1), np.asarray(has.any(axis=0)), base)
+        return _of_two(
+            node, labels, rlx.sum(rlx.take(table, leaf_indices, axis=0), axis=1), np.asarray(has.any(axis=0)), base
+        )
     if base.size not in (0, len(labels)):
         raise FormatError(f"{node}: it has {base.size} base values for {len(labels)} classes")
-    scores = rlx.sum(rlx.take(table, at, axis=0), axis=1)
+    scores = rlx.sum(rlx.take(table, leaf_indices, axis=0), axis=1)
     if base.size:
         scores = scores + base
         return _best(labels, scores), _transformed(node, scores)
     # A class without votes of any leaf is not chosen, even if the other scores are below 0.
-    voted = rlx.any(rlx.take(has, at, axis=0), axis=1)
+    voted = rlx.any(rlx.take(has, leaf_indices, axis=0), axis=1)
     return _best(labels, rlx.where(voted, scores, np.float32(-np.inf))), _transformed(node, scores)
 
 
@@ -294,8 +299,8 @@ def _of_two(node: OnnxNode, labels: np.ndarray, scores: Any, used: np.ndarray, b
 
 def _floats(node: OnnxNode, name: str, default: list[float]) -> np.ndarray:
     """Return an attribute that is a list of floats, or the tensor attribute that newer versions have in its place."""
-    given = node.get(f"{name}_as_tensor")
-    return np.asarray(node.get(name, default) if given is None else given, np.float32).reshape(-1)
+    values = node.get(f"{name}_as_tensor")
+    return np.asarray(node.get(name, default) if values is None else values, np.float32).reshape(-1)
 
 
 def _labels(node: OnnxNode, name: str) -> np.ndarray:
@@ -304,10 +309,10 @@ def _labels(node: OnnxNode, name: str) -> np.ndarray:
     Raises:
         UnsupportedError: They are texts.
     """
-    found = node.get(name, [])
-    if not found:
+    result = node.get(name, [])
+    if not result:
         node.refuse("texts as labels", "integers as labels")
-    return np.array(found, np.int64)
+    return np.array(result, np.int64)
 
 
 def _rows(node: OnnxNode, x: Any) -> Any:

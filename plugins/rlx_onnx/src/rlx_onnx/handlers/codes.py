@@ -72,9 +72,9 @@ def coded(node: OnnxNode, x: Any, element: int, *, saturate: bool = True) -> Cod
 
 def _wrapped(x: Any, bits: int, is_signed: bool) -> Any:
     """The lowest bits of an integer, as it is when one is cut down."""
-    own = dtype_of(x.dtype)
-    whole = rlx.astype(rlx.trunc(x) if own.is_float else x, rlx.i32)
-    low = rlx.bitwise_and(whole, (1 << bits) - 1)
+    dtype = dtype_of(x.dtype)
+    full = rlx.astype(rlx.trunc(x) if dtype.is_float else x, rlx.i32)
+    low = rlx.bitwise_and(full, (1 << bits) - 1)
     if is_signed:
         half = 1 << bits - 1
         low = rlx.where(low >= half, low - 2 * half, low)
@@ -92,11 +92,11 @@ def _rounded(x: Any, to: Float, saturate: bool) -> Any:
     # exp2 may have a rounding error, so exact powers of two are read from a table.
     table = (np.float32(2.0) ** np.arange(to.least - to.mantissa, top - to.mantissa + 1)).astype(np.float32)
     step = rlx.take(table, rlx.astype(exponent - to.least, rlx.i32), axis=0)
-    found = rlx.round(size / step) * step
+    result = rlx.round(size / step) * step
     nothing = np.float32(np.nan if to.nan else 0.0)
     largest = np.float32(to.most) if saturate or not to.nan else np.float32(np.inf) if to.infinite else nothing
-    found = rlx.where(found > to.most, largest, found)
-    return rlx.where(rlx.isnan(x), nothing if to.nan else np.float32(-0.0), rlx.copysign(found, x))
+    result = rlx.where(result > to.most, largest, result)
+    return rlx.where(rlx.isnan(x), nothing if to.nan else np.float32(-0.0), rlx.copysign(result, x))
 
 
 def _power_of_two(node: OnnxNode, x: Any, saturate: bool) -> Any:
@@ -106,10 +106,10 @@ def _power_of_two(node: OnnxNode, x: Any, saturate: bool) -> Any:
     with np.errstate(all="ignore"):
         size = np.abs(x.astype(np.float64))
         exponent = np.log2(size)
-        whole = {"up": np.ceil, "down": np.floor}.get(mode, np.round)(exponent)
+        full = {"up": np.ceil, "down": np.floor}.get(mode, np.round)(exponent)
         if mode == "nearest":
             low = np.floor(exponent)
-            whole = np.where(size / 2.0**low >= 1.5, low + 1, low)
-    whole = np.clip(whole, -127, 127) if saturate else np.where(np.abs(whole) > 127, np.nan, whole)
-    found = np.where(np.isnan(x) | (~np.isfinite(x) & (not saturate)), np.nan, 2.0**whole)
-    return found.astype(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+            full = np.where(size / 2.0**low >= 1.5, low + 1, low)
+    full = np.clip(full, -127, 127) if saturate else np.where(np.abs(full) > 127, np.nan, full)
+    result = np.where(np.isnan(x) | (~np.isfinite(x) & (not saturate)), np.nan, 2.0**full)
+    return result.astype(ml_dtypes.float8_e8m0fnu).astype(np.float32)

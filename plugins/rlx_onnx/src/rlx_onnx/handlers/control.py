@@ -48,7 +48,7 @@ def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
     def body(name: str) -> Any:
         def run() -> tuple[Any, ...]:
             try:
-                found = _traceable(node, node.body(name)())
+                result = _traceable(node, node.body(name)())
             except UNTYPED as error:
                 faults[name] = error
                 raise
@@ -56,8 +56,8 @@ def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
             assert builder is not None, "a conditional's graphs are traced"
             if node.walk.has_open_sizes and any(guard not in around.guards for guard in builder.guards):
                 node.walk.specialise(node, f"whether {name} fits its operands")
-            types[name] = tuple(optree.tree_map(lambda value: value.type, each) for each in found)
-            return found
+            types[name] = tuple(optree.tree_map(lambda value: value.type, each) for each in result)
+            return result
 
         return run
 
@@ -70,10 +70,12 @@ def _chosen_when_it_runs(node: OnnxNode, predicate: Any) -> Any:
         if not faults:
             raise
     (bad, error), *_ = faults.items()
-    fits, holds = ("then_branch", predicate) if bad == "else_branch" else ("else_branch", rlx.logical_not(predicate))
+    matches, holds = ("then_branch", predicate) if bad == "else_branch" else ("else_branch", rlx.logical_not(predicate))
     # The branch that fits is traced first, which gives the types of the other; if neither fits, the model is invalid. The
     # callback takes the predicate, because a function without operands may be evaluated before the program runs.
-    return tuple(rlx.cond(holds, bodies[fits], lambda: rlx.pure_callback(_raising(error), types[fits], predicate)))
+    return tuple(
+        rlx.cond(holds, bodies[matches], lambda: rlx.pure_callback(_raising(error), types[matches], predicate))
+    )
 
 
 def _raising(error: RlxError) -> Any:
@@ -99,13 +101,13 @@ def _array(node: OnnxNode, value: Any) -> Any:
 
 
 @handles("Loop", is_pure=False, takes_sizes=True, takes_coded=True)
-def loop(node: OnnxNode, most: Any, condition: Any, *carried: Any) -> Any:
+def loop(node: OnnxNode, maximum: Any, condition: Any, *carried: Any) -> Any:
     """Run steps while a condition is true, up to a maximum; the outputs of each step other than its state are stacked."""
     body, states = node.body("body"), len(carried)
     stacked = len(node.graph("body").output) - 1 - states
     if stacked < 0 or len(node.graph("body").input) != states + 2:
         raise FormatError(f"{node}: its body does not take what it carries")
-    count = None if most is None else int(np.asarray(most).ravel()[0]) if is_array(most) else most
+    count = None if maximum is None else int(np.asarray(maximum).ravel()[0]) if is_array(maximum) else maximum
     if isinstance(count, int) and _always(node, condition):
         if count == 0 or any(isinstance(each, list) or each is None for each in carried):
             return _written_out(node, body, count, None, carried, stacked)
@@ -153,9 +155,9 @@ def _counted(node: OnnxNode, body: Any, count: int, carried: Any) -> Any:
     first = tuple(rlx.asarray(traced(each)) for each in carried)
 
     def step(carry: Any, number: Any) -> Any:
-        _, *found = body(number, np.True_, *carry)
-        found = list(_traceable(node, found))
-        return tuple(found[: len(first)]), tuple(found[len(first) :])
+        _, *result = body(number, np.True_, *carry)
+        result = list(_traceable(node, result))
+        return tuple(result[: len(first)]), tuple(result[len(first) :])
 
     last, rows = rlx.scan(step, first, rlx.arange(count, dtype=rlx.i64))
     return (*last, *rows)
@@ -168,9 +170,9 @@ def _written_out(node: OnnxNode, body: Any, count: int | None, condition: Any, c
     while goes_on and (count is None or number < count):
         if number >= MOST_STEPS:
             node.refuse(f"a loop of more than {MOST_STEPS} steps that change their types", "steps of one type")
-        on, *found = body(np.asarray(number, np.int64), np.True_, *state)
-        state, number = found[: len(state)], number + 1
-        for row, each in zip(rows, found[len(state) :], strict=True):
+        on, *result = body(np.asarray(number, np.int64), np.True_, *state)
+        state, number = result[: len(state)], number + 1
+        for row, each in zip(rows, result[len(state) :], strict=True):
             row.append(traced(each))
         if condition is not None or count is None:
             if not is_array(on):
@@ -193,7 +195,7 @@ def _stacked(node: OnnxNode, row: list[Any]) -> Any:
 def _while(node: OnnxNode, body: Any, count: Any, condition: Any, carried: Any) -> Any:
     """Emit a loop whose number of steps is determined at run time."""
     goes_on = rlx.asarray(True) if condition is None else rlx.reshape(rlx.asarray(condition), ())
-    most = (
+    maximum = (
         None
         if count is None
         else rlx.reshape(rlx.astype(traced(count) if is_sizes(count) else rlx.asarray(count), rlx.i64), ())
@@ -201,12 +203,12 @@ def _while(node: OnnxNode, body: Any, count: Any, condition: Any, carried: Any) 
     first = (rlx.asarray(np.int64(0)), goes_on, *(rlx.asarray(traced(each)) for each in carried))
 
     def holds(carry: Any) -> Any:
-        return carry[1] if most is None else rlx.logical_and(carry[1], carry[0] < most)
+        return carry[1] if maximum is None else rlx.logical_and(carry[1], carry[0] < maximum)
 
     def step(carry: Any) -> Any:
-        on, *found = body(carry[0], carry[1], *carry[2:])
+        on, *result = body(carry[0], carry[1], *carry[2:])
         on = np.True_ if condition is None and count is not None else on
-        return (carry[0] + 1, rlx.reshape(rlx.asarray(traced(on)), ()), *_traceable(node, found))
+        return (carry[0] + 1, rlx.reshape(rlx.asarray(traced(on)), ()), *_traceable(node, result))
 
     return tuple(rlx.while_loop(holds, step, first)[2:])
 
@@ -218,19 +220,22 @@ def scan(node: OnnxNode, *operands: Any) -> Any:
     if not 0 < many <= len(operands):
         raise FormatError(f"{node}: it has {many} sequences among {len(operands)} operands")
     states, sequences = operands[: len(operands) - many], operands[len(operands) - many :]
-    made = len(node.graph("body").output) - len(states)
+    created = len(node.graph("body").output) - len(states)
     axes = node.get("scan_input_axes", [0] * many)
-    turned = node.get("scan_input_directions", [0] * many)
-    out_axes, out_turned = node.get("scan_output_axes", [0] * made), node.get("scan_output_directions", [0] * made)
+    transposed = node.get("scan_input_directions", [0] * many)
+    out_axes, out_turned = (
+        node.get("scan_output_axes", [0] * created),
+        node.get("scan_output_directions", [0] * created),
+    )
     xs = []
-    for x, axis, back in zip(sequences, axes, turned, strict=True):
+    for x, axis, back in zip(sequences, axes, transposed, strict=True):
         data = rlx.moveaxis(rlx.asarray(x), axis, 0)
         xs.append(rlx.flip(data, axis=0) if back else data)
     first = tuple(rlx.asarray(each) for each in states)
 
     def step(carry: Any, now: Any) -> Any:
-        found = _traceable(node, body(*carry, *now))
-        return found[: len(first)], found[len(first) :]
+        result = _traceable(node, body(*carry, *now))
+        return result[: len(first)], result[len(first) :]
 
     last, rows = rlx.scan(step, first, tuple(xs))
     results = []

@@ -31,8 +31,7 @@ def element_of(value: Any) -> int:
     """ONNX's element type of a value."""
     if isinstance(value, Coded):
         return value.element
-    name = "i64" if is_sizes(value) else dtype_of(value.dtype).name
-    return next(element for element, own in DTYPES.items() if own == name)
+    return DTYPES.element(rlx.i64 if is_sizes(value) else dtype_of(value.dtype))
 
 
 def converted(node: OnnxNode, x: Any, element: int) -> Any:
@@ -52,9 +51,9 @@ def converted(node: OnnxNode, x: Any, element: int) -> Any:
     if element in HELD:
         return coded(node, x.value if isinstance(x, Coded) else x, element, saturate=bool(node.get("saturate", 1)))
     x = x.value if isinstance(x, Coded) else x
-    to = dtype_of(DTYPES[element])
-    own = dtype_of(x.dtype)
-    if own.is_float and to.is_integer:
+    to = DTYPES[element]
+    dtype = dtype_of(x.dtype)
+    if dtype.is_float and to.is_integer:
         # Toward zero; narrow integers by way of a wide one, so that they wrap as they do elsewhere.
         return rlx.astype(rlx.astype(rlx.trunc(x), rlx.i64), to) if to.itemsize < 4 else rlx.astype(rlx.trunc(x), to)
     return rlx.astype(x, to)
@@ -66,10 +65,10 @@ def bit_cast(node: OnnxNode, x: Any) -> Any:
     to = node.element("to")
     if to not in DTYPES or isinstance(x, Coded):
         return node.refuse(f"the bits of elements of {element_name(to)}", "elements of a dtype of rlx")
-    wanted = dtype_of(DTYPES[to])
+    required = DTYPES[to]
     if isinstance(x, np.ndarray):
-        return x.view(wanted.numpy)
-    own = dtype_of(x.dtype)
-    if own.kind == "bool":
+        return x.view(required.numpy)
+    dtype = dtype_of(x.dtype)
+    if dtype.kind == "bool":
         x = rlx.astype(x, rlx.u8)
-    return rlx.bitcast(x, rlx.u8) != 0 if wanted.kind == "bool" else rlx.bitcast(x, wanted)
+    return rlx.bitcast(x, rlx.u8) != 0 if required.kind == "bool" else rlx.bitcast(x, required)

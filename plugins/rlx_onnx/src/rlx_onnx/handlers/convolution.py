@@ -22,8 +22,16 @@ def conv(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
 
 def convolved(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
     """The cross-correlation that a node's attributes say."""
-    at = windows_of(node, x.shape[2:], tuple(w.shape[2:]))
-    return nn.conv(x, w, b, stride=at.stride, padding=at.padding, dilation=at.dilation, groups=node.get("group", 1))
+    windows = windows_of(node, x.shape[2:], tuple(w.shape[2:]))
+    return nn.conv(
+        x,
+        w,
+        b,
+        stride=windows.stride,
+        padding=windows.padding,
+        dilation=windows.dilation,
+        groups=node.get("group", 1),
+    )
 
 
 @handles("ConvTranspose")
@@ -49,8 +57,8 @@ def conv_transpose(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
         x, w, stride=tuple(stride), padding=0, dilation=tuple(dilation), groups=node.get("group", 1)
     )
     widths = [(0, 0), (0, 0), *((-low, o - high) for (low, high), o in zip(pads, more, strict=True))]
-    found = rlx.pad(reach, widths) if any(any(each) for each in widths) else reach
-    return found if b is None else found + rlx.reshape(b, (-1, *(1,) * rank))
+    result = rlx.pad(reach, widths) if any(any(each) for each in widths) else reach
+    return result if b is None else result + rlx.reshape(b, (-1, *(1,) * rank))
 
 
 def _halves(total: Any, auto: str) -> tuple[Any, Any]:
@@ -66,19 +74,21 @@ def deform_conv(node: OnnxNode, x: Any, w: Any, offset: Any, b: Any = None, mask
     if x.ndim != 4:
         node.refuse(f"{x.ndim - 2} spatial axes", "two")
     n, c, height, width = x.shape
-    at = windows_of(node, (height, width), tuple(w.shape[2:]))
+    windows = windows_of(node, (height, width), tuple(w.shape[2:]))
     groups, sets = node.get("group", 1), node.get("offset_group", 1)
-    k = at.kernel[0] * at.kernel[1]
+    k = windows.kernel[0] * windows.kernel[1]
     rows, columns = offset.shape[2:]
     moved = rlx.reshape(offset, (n, sets, k, 2, rows, columns))
     grid = np.meshgrid(
-        *(np.arange(m) * s - low for m, s, (low, _) in zip((rows, columns), at.stride, at.pads, strict=True)),
+        *(np.arange(m) * s - low for m, s, (low, _) in zip((rows, columns), windows.stride, windows.pads, strict=True)),
         indexing="ij",
     )
-    cell = np.meshgrid(*(np.arange(m) * d for m, d in zip(at.kernel, at.dilation, strict=True)), indexing="ij")
-    own = dtype_of(x.dtype).numpy
-    y = moved[:, :, :, 0] + (grid[0] + cell[0].reshape(-1, 1, 1)).astype(own)
-    z = moved[:, :, :, 1] + (grid[1] + cell[1].reshape(-1, 1, 1)).astype(own)
+    cell = np.meshgrid(
+        *(np.arange(m) * d for m, d in zip(windows.kernel, windows.dilation, strict=True)), indexing="ij"
+    )
+    dtype = dtype_of(x.dtype).numpy
+    y = moved[:, :, :, 0] + (grid[0] + cell[0].reshape(-1, 1, 1)).astype(dtype)
+    z = moved[:, :, :, 1] + (grid[1] + cell[1].reshape(-1, 1, 1)).astype(dtype)
     data = rlx.reshape(x, (n * sets, c // sets, height * width))
     read = _bilinear(data, rlx.reshape(y, (n * sets, -1)), rlx.reshape(z, (n * sets, -1)), height, width)
     read = rlx.reshape(read, (n, sets, c // sets, k, rows * columns))
@@ -86,8 +96,8 @@ def deform_conv(node: OnnxNode, x: Any, w: Any, offset: Any, b: Any = None, mask
         read = read * rlx.reshape(mask, (n, sets, 1, k, rows * columns))
     read = rlx.reshape(read, (n, groups, c // groups * k, rows * columns))
     weights = rlx.reshape(w, (groups, w.shape[0] // groups, -1))
-    found = rlx.reshape(rlx.matmul(weights, read), (n, w.shape[0], rows, columns))
-    return found if b is None else found + rlx.reshape(b, (-1, 1, 1))
+    result = rlx.reshape(rlx.matmul(weights, read), (n, w.shape[0], rows, columns))
+    return result if b is None else result + rlx.reshape(b, (-1, 1, 1))
 
 
 def _bilinear(data: Any, y: Any, z: Any, height: int, width: int) -> Any:
@@ -111,14 +121,16 @@ def col2im(node: OnnxNode, x: Any, image: Any, block: Any) -> Any:
     sizes, kernel = node.ints(1, "image_shape") or [], node.ints(2, "block_shape") or []
     for n in (*sizes, *kernel):
         node.counted(n, "size")
-    at = windows_of(node, sizes, kernel)
-    if any(low != high for low, high in at.pads) or len(sizes) > 3:
-        full = [n + low + high for n, (low, high) in zip(sizes, at.pads, strict=True)]
-        found = nn.fold(x, full, kernel, stride=at.stride, dilation=at.dilation)
-        return found[
-            (slice(None), slice(None), *(slice(low, low + n) for n, (low, _) in zip(sizes, at.pads, strict=True)))
+    windows = windows_of(node, sizes, kernel)
+    if any(low != high for low, high in windows.pads) or len(sizes) > 3:
+        full = [n + low + high for n, (low, high) in zip(sizes, windows.pads, strict=True)]
+        result = nn.fold(x, full, kernel, stride=windows.stride, dilation=windows.dilation)
+        return result[
+            (slice(None), slice(None), *(slice(low, low + n) for n, (low, _) in zip(sizes, windows.pads, strict=True)))
         ]
-    return nn.fold(x, sizes, kernel, stride=at.stride, padding=[low for low, _ in at.pads], dilation=at.dilation)
+    return nn.fold(
+        x, sizes, kernel, stride=windows.stride, padding=[low for low, _ in windows.pads], dilation=windows.dilation
+    )
 
 
 @handles("ConvInteger")

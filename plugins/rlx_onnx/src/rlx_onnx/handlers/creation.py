@@ -46,7 +46,7 @@ def constant_of_shape(node: OnnxNode, dims: Any) -> Any:
 
 @handles("EyeLike", takes_sizes=True, grows=True)
 def eye_like(node: OnnxNode, x: Any) -> Any:
-    to = dtype_of(DTYPES[node.element("dtype", element_of(x))])
+    to = DTYPES[node.element("dtype", element_of(x))]
     rows, columns = x.shape
     offset = rlx.expand_dims(rlx.arange(columns), axis=0) - rlx.expand_dims(rlx.arange(rows), axis=1)
     return rlx.astype(offset == node.get("k", 0), to)
@@ -56,17 +56,17 @@ def eye_like(node: OnnxNode, x: Any) -> Any:
 def steps(node: OnnxNode, start: Any, limit: Any, delta: Any) -> Any:
     """`start`, `start + delta`, … up to but without `limit`; with computed operands the size is determined on the host."""
     sizes = any(map(is_sizes, (start, limit, delta)))
-    own = rlx.i64 if sizes else dtype_of(start.dtype)
+    dtype = rlx.i64 if sizes else dtype_of(start.dtype)
     if node.is_computed(0, 1, 2):
         (places,) = node.on_host(_places, lambda n: [rlx.TensorType(rlx.i64, (n,))], 0, 1, 2)
-        return rlx.astype(places, own) * rlx.reshape(traced(delta), ()) + rlx.reshape(traced(start), ())
+        return rlx.astype(places, dtype) * rlx.reshape(traced(delta), ()) + rlx.reshape(traced(start), ())
     first, last, by = (node.scalar(i, what) for i, what in enumerate(("start", "limit", "delta")))
     if any(isinstance(each, Expr) for each in (first, last, by)):
         if isinstance(by, Expr) or by <= 0:
             node.refuse(f"steps of {by} up to a size", "steps of a positive number")
-        return rlx.astype(rlx.arange((last - first + by - 1) // by) * by + first, own)
+        return rlx.astype(rlx.arange((last - first + by - 1) // by) * by + first, dtype)
     places = rlx.arange(_count(first, last, by))
-    return rlx.astype(places, own) * np.asarray(by, own.numpy) + np.asarray(first, own.numpy)
+    return rlx.astype(places, dtype) * np.asarray(by, dtype.numpy) + np.asarray(first, dtype.numpy)
 
 
 def _places(*limits: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -25,13 +25,13 @@ def roi_align(node: OnnxNode, x: Any, rois: Any, batches: Any) -> Any:
         return _aligned(x, rois, batches, (rows, columns), (samples, samples), scale, half, largest)
     # As many points as a bin has cells: regions differ in it, so each is read by itself.
     known = node.known(1, "rois").astype(np.float64)
-    found = []
+    result = []
     for i, region in enumerate(known * scale - half):
         sides = region[2:] - region[:2]
         sides = sides if half else np.maximum(sides, 1.0)
         points = (int(np.ceil(sides[1] / rows)), int(np.ceil(sides[0] / columns)))
-        found.append(_aligned(x, rois[i : i + 1], batches[i : i + 1], (rows, columns), points, scale, half, largest))
-    return rlx.concat(found, axis=0)
+        result.append(_aligned(x, rois[i : i + 1], batches[i : i + 1], (rows, columns), points, scale, half, largest))
+    return rlx.concat(result, axis=0)
 
 
 def _aligned(
@@ -45,13 +45,13 @@ def _aligned(
     largest: bool,
 ) -> Any:
     _, c, height, width = x.shape
-    own = dtype_of(x.dtype)
+    dtype = dtype_of(x.dtype)
     regions = rois * scale - half
     parts = []
     for axis, (count, per, size) in enumerate(((bins[0], points[0], height), (bins[1], points[1], width))):
         start, end = regions[:, 1 - axis], regions[:, 3 - axis]
         long = end - start if half else rlx.maximum(end - start, 1.0)
-        steps = ((np.arange(count)[:, None] + (np.arange(per) + 0.5) / per) / count).ravel().astype(own.numpy)
+        steps = ((np.arange(count)[:, None] + (np.arange(per) + 0.5) / per) / count).ravel().astype(dtype.numpy)
         parts.append((rlx.expand_dims(start, axis=1) + rlx.expand_dims(long, axis=1) * steps, size))
     (y, high), (z, wide) = parts
     flat = rlx.take(rlx.moveaxis(rlx.reshape(x, (x.shape[0], c, height * width)), 1, 2), batches, axis=0)
@@ -68,14 +68,14 @@ def _aligned(
             part = rlx.gather(flat, rlx.astype(place, rlx.i64), axis=1, batch_dims=1) * weight
             total = part if total is None else rlx.maximum(total, part) if largest else total + part
     cut = rlx.reshape(total, (-1, bins[0], points[0], bins[1], points[1], c))
-    found = rlx.max(cut, axis=(2, 4)) if largest else rlx.mean(cut, axis=(2, 4))
-    return rlx.permute_dims(found, (0, 3, 1, 2))
+    result = rlx.max(cut, axis=(2, 4)) if largest else rlx.mean(cut, axis=(2, 4))
+    return rlx.permute_dims(result, (0, 3, 1, 2))
 
 
-def _two(at: Any, size: int) -> list[tuple[Any, Any]]:
+def _two(coordinate: Any, size: int) -> list[tuple[Any, Any]]:
     """The two cells around each place and their shares, which are 0 beyond one cell outside."""
-    inside = rlx.astype(rlx.logical_and(at >= -1.0, at <= size), at.dtype)
-    held = rlx.maximum(at, 0)
-    low = rlx.minimum(rlx.floor(held), size - 1)
-    rest = rlx.where(low >= size - 1, rlx.zeros_like(held), held - low)
-    return [(low, (1 - rest) * inside), (rlx.minimum(low + 1, size - 1), rest * inside)]
+    inside = rlx.astype(rlx.logical_and(coordinate >= -1.0, coordinate <= size), coordinate.dtype)
+    stored = rlx.maximum(coordinate, 0)
+    low = rlx.minimum(rlx.floor(stored), size - 1)
+    remaining = rlx.where(low >= size - 1, rlx.zeros_like(stored), stored - low)
+    return [(low, (1 - remaining) * inside), (rlx.minimum(low + 1, size - 1), remaining * inside)]

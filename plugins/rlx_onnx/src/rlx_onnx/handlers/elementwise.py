@@ -111,11 +111,11 @@ def on_dims(on_sizes: Any, function: Any, a: Any, b: Any, to: Any = None) -> Any
         if all(is_sizes(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "iu") for x in (a, b)):
             left, right = (x if is_sizes(x) else x.astype(object) for x in (a, b))
             try:
-                found = np.frompyfunc(on_sizes, 2, 1)(left, right)
+                result = np.frompyfunc(on_sizes, 2, 1)(left, right)
             except Undecided:
                 return function(traced(a), traced(b))
-            found = np.asarray(found, object)
-            return found.astype(to) if to is not None else settled(found)
+            result = np.asarray(result, object)
+            return result.astype(to) if to is not None else settled(result)
         a, b = traced(a), traced(b)
     return function(a, b)
 
@@ -136,10 +136,10 @@ def div(node: OnnxNode, a: Any, b: Any) -> Any:
 
 
 def _divided(a: Any, b: Any) -> Any:
-    own = dtype_of(a.dtype)
-    if not own.is_integer:
+    dtype = dtype_of(a.dtype)
+    if not dtype.is_integer:
         return rlx.divide(a, b)
-    if own.kind == "uint":
+    if dtype.kind == "uint":
         return rlx.floor_divide(a, b)
     return rlx.floor_divide(rlx.abs(a), rlx.abs(b)) * rlx.sign(a) * rlx.sign(b)
 
@@ -149,8 +149,8 @@ def mod(node: OnnxNode, a: Any, b: Any) -> Any:
     """The remainder, with the sign of the divisor, or of the dividend if `fmod` is set."""
     if node.get("fmod", 0):
         a, b = traced(a), traced(b)
-        rest = rlx.remainder(rlx.abs(a), rlx.abs(b))
-        return rlx.where(a < 0, -rest, rest)
+        remaining = rlx.remainder(rlx.abs(a), rlx.abs(b))
+        return rlx.where(a < 0, -remaining, remaining)
     return on_dims(lambda m, n: m % n, rlx.remainder, a, b)
 
 
@@ -180,10 +180,10 @@ def power(node: OnnxNode, a: Any, b: Any) -> Any:
     exponent = float(b.ravel()[0]) if isinstance(b, np.ndarray) and b.size == 1 and b.ndim <= a.ndim else 0.0
     if exponent in USUAL and dtype_of(a.dtype).is_float:
         return USUAL[exponent](a)
-    own, other = dtype_of(a.dtype), dtype_of(b.dtype)
-    if own.is_integer and other.is_float:
-        return rlx.astype(rlx.trunc(rlx.pow(rlx.astype(a, rlx.f64), rlx.astype(b, rlx.f64))), own)
-    return rlx.astype(rlx.pow(a, rlx.astype(b, own)), own)
+    dtype, other = dtype_of(a.dtype), dtype_of(b.dtype)
+    if dtype.is_integer and other.is_float:
+        return rlx.astype(rlx.trunc(rlx.pow(rlx.astype(a, rlx.f64), rlx.astype(b, rlx.f64))), dtype)
+    return rlx.astype(rlx.pow(a, rlx.astype(b, dtype)), dtype)
 
 
 @handles("BitShift")
@@ -234,9 +234,9 @@ def clip(node: OnnxNode, x: Any, low: Any = None, high: Any = None) -> Any:
 
 @handles("IsInf")
 def is_inf(node: OnnxNode, x: Any) -> Any:
-    found = rlx.isinf(x)
+    result = rlx.isinf(x)
     if not node.get("detect_negative", 1):
-        found = rlx.logical_and(found, x > 0)
+        result = rlx.logical_and(result, x > 0)
     if not node.get("detect_positive", 1):
-        found = rlx.logical_and(found, x < 0)
-    return found
+        result = rlx.logical_and(result, x < 0)
+    return result

@@ -24,10 +24,10 @@ def gather(node: OnnxNode, x: Any, indices: Any) -> Any:
     if is_sizes(x) and isinstance(indices, np.ndarray):
         return settled(np.asarray(np.take(x, indices, axis=axis), object))
     if isinstance(indices, np.ndarray) and indices.ndim == 0:
-        at, size = int(indices), x.shape[axis]
-        if isinstance(size, int) and not -size <= at < size:
-            raise FormatError(f"{node}: index {at} is outside of an axis of {size}")
-        return on_value(traced(x), lambda data: data[(slice(None),) * axis + (at,)])
+        position, size = int(indices), x.shape[axis]
+        if isinstance(size, int) and not -size <= position < size:
+            raise FormatError(f"{node}: index {position} is outside of an axis of {size}")
+        return on_value(traced(x), lambda data: data[(slice(None),) * axis + (position,)])
     return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
 
 
@@ -76,11 +76,13 @@ def _counted_tuples(indices: Any, shape: Any, batch: int = 0) -> Any:
 def scatter_elements(node: OnnxNode, x: Any, indices: Any, updates: Any) -> Any:
     """Elements written, added, multiplied or compared in at the places that indices of one axis name."""
     axis = _axis(node, node.get("axis", 0), x.ndim)
-    at = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
+    position = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
     places = []
     for i, n in enumerate(indices.shape):
-        own = at if i == axis else rlx.reshape(rlx.arange(n), tuple(n if j == i else 1 for j in range(x.ndim)))
-        places.append(rlx.broadcast_to(rlx.astype(own, rlx.i64), indices.shape))
+        axis_positions = (
+            position if i == axis else rlx.reshape(rlx.arange(n), tuple(n if j == i else 1 for j in range(x.ndim)))
+        )
+        places.append(rlx.broadcast_to(rlx.astype(axis_positions, rlx.i64), indices.shape))
     return scattered(node, x, rlx.stack(places, axis=-1), updates)
 
 
@@ -120,8 +122,8 @@ def tensor_scatter(node: OnnxNode, past: Any, update: Any, starts: Any = None) -
         steps = rlx.remainder(steps, past.shape[axis])
     data, new = rlx.moveaxis(past, axis, 1), rlx.moveaxis(update, axis, 1)
     rows = rlx.broadcast_to(rlx.expand_dims(rlx.arange(batch), axis=1), steps.shape)
-    found = rlx.scatter_nd(data, rlx.stack([rows, steps], axis=-1), new)
-    return rlx.moveaxis(found, 1, axis)
+    result = rlx.scatter_nd(data, rlx.stack([rows, steps], axis=-1), new)
+    return rlx.moveaxis(result, 1, axis)
 
 
 @handles("Compress", finds_sizes=True)
@@ -129,10 +131,10 @@ def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
     """The elements of an axis where a condition is true; the positions are determined on the host unless it is known."""
     axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
     data = rlx.reshape(x, (-1,)) if axis is None else x
-    size, most = condition.size, data.shape[axis or 0]
-    if isinstance(size, int) and isinstance(most, int) and size > most:
-        raise FormatError(f"{node}: a condition of {size} elements for {most}")
-    (where,) = node.on_host(lambda held: np.nonzero(held.ravel()), lambda n: [rlx.TensorType(rlx.i64, (n,))], 1)
+    size, maximum = condition.size, data.shape[axis or 0]
+    if isinstance(size, int) and isinstance(maximum, int) and size > maximum:
+        raise FormatError(f"{node}: a condition of {size} elements for {maximum}")
+    (where,) = node.on_host(lambda stored: np.nonzero(stored.ravel()), lambda n: [rlx.TensorType(rlx.i64, (n,))], 1)
     return rlx.take(data, where, axis=axis or 0)
 
 

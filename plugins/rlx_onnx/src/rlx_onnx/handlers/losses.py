@@ -13,13 +13,13 @@ from rlx_onnx.walking.table import handles
 def _loss(node: OnnxNode, log_p: Any, labels: Any, weight: Any) -> Any:
     """-weight · log p of each label, added up, averaged by the weights, or as it is."""
     ignored = node.get("ignore_index")
-    kept = None if ignored is None else labels != ignored
-    safe = labels if kept is None else rlx.where(kept, labels, rlx.zeros_like(labels))
-    own = dtype_of(log_p.dtype)
+    is_counted = None if ignored is None else labels != ignored
+    safe = labels if is_counted is None else rlx.where(is_counted, labels, rlx.zeros_like(labels))
+    dtype = dtype_of(log_p.dtype)
     chosen = -rlx.squeeze(rlx.take_along_axis(log_p, rlx.expand_dims(safe, axis=1), axis=1), axis=1)
-    scale = rlx.ones(labels.shape, dtype=own) if weight is None else rlx.take(weight, safe, axis=0)
-    if kept is not None:
-        scale = rlx.where(kept, scale, rlx.zeros_like(scale))
+    scale = rlx.ones(labels.shape, dtype=dtype) if weight is None else rlx.take(weight, safe, axis=0)
+    if is_counted is not None:
+        scale = rlx.where(is_counted, scale, rlx.zeros_like(scale))
     loss = chosen * scale
     how = node.choice("reduction", "mean", "sum", "none")
     if how == "none":

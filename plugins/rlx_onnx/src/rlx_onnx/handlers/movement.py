@@ -50,30 +50,30 @@ def _cut_where_computed(node: OnnxNode, x: Any, axis: int, rank: int) -> Any:
         step = 1 if steps is None else int(steps.item())
         return (np.arange(x.shape[axis])[slice(int(starts.item()), int(ends.item()), step)],)
 
-    (found,) = node.on_host(places, lambda n: [rlx.TensorType(rlx.i64, (n,))], *range(5))
-    return on_value(traced(x), lambda data: rlx.take(data, found, axis=axis))
+    (result,) = node.on_host(places, lambda n: [rlx.TensorType(rlx.i64, (n,))], *range(5))
+    return on_value(traced(x), lambda data: rlx.take(data, result, axis=axis))
 
 
-def _bound(at: Any, size: Any, step: int, *, is_end: bool = False) -> Any:
+def _bound(bound: Any, size: Any, step: int, *, is_end: bool = False) -> Any:
     """A start or an end as Python's slices write it: from the end where it is negative, none where it is beyond."""
-    if isinstance(at, Expr):
-        return smaller(at, size) if step > 0 and not isinstance(size, int) else at
+    if isinstance(bound, Expr):
+        return smaller(bound, size) if step > 0 and not isinstance(size, int) else bound
     if step > 0:
-        if at >= FAR:
+        if bound >= FAR:
             return size if not is_end else None
         if isinstance(size, int):
-            return max(0, min(size, at + size if at < 0 else at))
-        if at <= -FAR:
+            return max(0, min(size, bound + size if bound < 0 else bound))
+        if bound <= -FAR:
             return 0
-        return at if at else (0 if is_end else None)
-    if at >= FAR:
+        return bound if bound else (0 if is_end else None)
+    if bound >= FAR:
         return None if not is_end else size - 1
     if isinstance(size, int):
-        at = at + size if at < 0 else at
-        if at < 0:
+        bound = bound + size if bound < 0 else bound
+        if bound < 0:
             return None if is_end else -size - 1
-        return min(size - 1, at)
-    return None if at <= -FAR else at
+        return min(size - 1, bound)
+    return None if bound <= -FAR else bound
 
 
 @handles("Pad", grows=True)
@@ -107,8 +107,8 @@ def tile(node: OnnxNode, x: Any, repeats: Any) -> Any:
     times = node.dims(1, "repeats")
     if all(isinstance(n, int) for n in times):
         return rlx.tile(x, tuple(times))  # type: ignore[arg-type]
-    apart = rlx.reshape(x, tuple(part for n in x.shape for part in (1, n)))
-    spread = rlx.broadcast_to(apart, tuple(part for t, n in zip(times, x.shape, strict=True) for part in (t, n)))
+    separate = rlx.reshape(x, tuple(part for n in x.shape for part in (1, n)))
+    spread = rlx.broadcast_to(separate, tuple(part for t, n in zip(times, x.shape, strict=True) for part in (t, n)))
     return rlx.reshape(spread, tuple(t * n for t, n in zip(times, x.shape, strict=True)))
 
 
@@ -134,5 +134,5 @@ def reversed_steps(x: Any, lengths: Any, time: int, batch: int) -> Any:
     steps = rlx.expand_dims(rlx.arange(data.shape[1]), axis=0)
     counts = rlx.expand_dims(rlx.astype(lengths, rlx.i64), axis=1)
     places = rlx.where(steps < counts, counts - 1 - steps, steps)
-    found = rlx.gather(data, places, axis=1, batch_dims=1)
-    return rlx.moveaxis(found, (0, 1), (batch, time))
+    result = rlx.gather(data, places, axis=1, batch_dims=1)
+    return rlx.moveaxis(result, (0, 1), (batch, time))

@@ -16,32 +16,32 @@ def batch_norm(node: OnnxNode, x: Any, gamma: Any, beta: Any, mean: Any, var: An
     """With given statistics; in training with those of the batch, and the given ones moved towards them."""
     eps = node.get("epsilon", 1e-5)
     if not node.get("training_mode", 0):
-        own = dtype_of(x.dtype)
-        gamma, beta, mean, var = (rlx.astype(each, own) for each in (gamma, beta, mean, var))
+        dtype = dtype_of(x.dtype)
+        gamma, beta, mean, var = (rlx.astype(each, dtype) for each in (gamma, beta, mean, var))
         return rlx.batch_norm_inference(x, mean, var, weight=gamma, bias=beta, eps=eps)
     axes = (0, *range(2, x.ndim))
-    kept = node.get("momentum", 0.9)
+    momentum = node.get("momentum", 0.9)
     centre, spread = rlx.mean(x, axis=axes), rlx.var(x, axis=axes)
     dims = (-1, *(1,) * (x.ndim - 2))
     centred = x - rlx.reshape(centre, dims)
     scaled = centred * rlx.rsqrt(rlx.reshape(spread, dims) + eps) * rlx.reshape(gamma, dims) + rlx.reshape(beta, dims)
-    return scaled, mean * kept + centre * (1 - kept), var * kept + spread * (1 - kept)
+    return scaled, mean * momentum + centre * (1 - momentum), var * momentum + spread * (1 - momentum)
 
 
 @handles("LayerNormalization")
 def layer_norm(node: OnnxNode, x: Any, scale: Any, bias: Any = None) -> Any:
     axis = node.get("axis", -1) % x.ndim
     eps = node.get("epsilon", 1e-5)
-    own = dtype_of(x.dtype)
+    dtype = dtype_of(x.dtype)
     if node.count == 1 and axis == x.ndim - 1 and scale.ndim == 1:
         zero = rlx.zeros(scale.shape, dtype=dtype_of(scale.dtype)) if bias is None else bias
         return rlx.layer_norm(x, scale, zero, eps=eps)
     axes = tuple(range(axis, x.ndim))
-    wide = rlx.astype(x, rlx.f32) if own.is_narrow else x
+    wide = rlx.astype(x, rlx.f32) if dtype.is_narrow else x
     mean = rlx.mean(wide, axis=axes, keepdims=True)
     centred = wide - mean
     inverse = rlx.rsqrt(rlx.mean(centred * centred, axis=axes, keepdims=True) + eps)
-    y = rlx.astype(rlx.astype(centred * inverse, own) * scale, own)
+    y = rlx.astype(rlx.astype(centred * inverse, dtype) * scale, dtype)
     return (y if bias is None else y + bias, mean, inverse)[: max(node.count, 1)]
 
 
@@ -60,8 +60,8 @@ def by_groups(x: Any, scale: Any, bias: Any, groups: int, eps: float) -> Any:
     """Each group of channels normalised over its cells, then scaled and moved by channel."""
     n, c, *sizes = x.shape
     wide = rlx.astype(x, rlx.f32) if dtype_of(x.dtype).is_narrow else x
-    apart = rlx.reshape(wide, (n, groups, -1))
-    centred = apart - rlx.mean(apart, axis=-1, keepdims=True)
+    separate = rlx.reshape(wide, (n, groups, -1))
+    centred = separate - rlx.mean(separate, axis=-1, keepdims=True)
     normal = centred * rlx.rsqrt(rlx.mean(centred * centred, axis=-1, keepdims=True) + eps)
     normal = rlx.astype(rlx.reshape(normal, (n, c, *sizes)), dtype_of(x.dtype))
     dims = (c, *(1,) * len(sizes))

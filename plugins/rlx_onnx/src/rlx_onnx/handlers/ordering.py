@@ -33,19 +33,19 @@ def unique(node: OnnxNode, x: Any) -> Any:
         places = rlx.TensorType(rlx.i64, (n,))
         if axis is None:
             return [x.type.with_shape((n,)), places, places.with_shape((product(x.shape),)), places]
-        at = axis % x.ndim
-        found = x.type.with_shape((*x.shape[:at], n, *x.shape[at + 1 :]))
-        return [found, places, places.with_shape((x.shape[at],)), places]
+        position = axis % x.ndim
+        result = x.type.with_shape((*x.shape[:position], n, *x.shape[position + 1 :]))
+        return [result, places, places.with_shape((x.shape[position],)), places]
 
     return node.on_host(lambda data: different(data, axis, is_sorted), types, 0)
 
 
 def different(data: np.ndarray, axis: int | None, is_sorted: bool) -> tuple[np.ndarray, ...]:
     """The different elements or slices of an array, in order or as they come first."""
-    found, first, back, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    result, first, back, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     back = back.ravel()
     if not is_sorted:
         order = np.argsort(first)
-        found = np.take(found, order, axis=0 if axis is None else axis)
+        result = np.take(result, order, axis=0 if axis is None else axis)
         first, counts, back = first[order], counts[order], np.argsort(order)[back]
-    return found, *(each.astype(np.int64) for each in (first, back, counts))
+    return result, *(each.astype(np.int64) for each in (first, back, counts))

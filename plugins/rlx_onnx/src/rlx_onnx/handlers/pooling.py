@@ -25,14 +25,14 @@ def _windows(node: OnnxNode, x: Any) -> Windows:
 @handles("MaxPool")
 def max_pool(node: OnnxNode, x: Any) -> Any:
     """The largest cell of every window, and where it lies in the whole of x."""
-    at = _windows(node, x)
-    own = dtype_of(x.dtype)
-    if node.count == 1 and own.is_float and len(at.kernel) <= 3:
-        return nn.max_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation)
-    seen = cells(x, at, np.array(extremes(own.numpy)[0], own.numpy))
-    found = rlx.max(seen, axis=-1)
+    windows = _windows(node, x)
+    dtype = dtype_of(x.dtype)
+    if node.count == 1 and dtype.is_float and len(windows.kernel) <= 3:
+        return nn.max_pool(x, windows.kernel, windows.stride, windows.padding, dilation=windows.dilation)
+    seen = cells(x, windows, np.array(extremes(dtype.numpy)[0], dtype.numpy))
+    result = rlx.max(seen, axis=-1)
     if node.count == 1:
-        return found
+        return result
     if not all(isinstance(n, int) for n in x.shape):
         node.refuse("Indices of sizes that are not known", "sizes that are numbers")
     numbers = np.arange(int(np.prod(x.shape))).reshape(x.shape)
@@ -43,31 +43,48 @@ def max_pool(node: OnnxNode, x: Any) -> Any:
             spatial + np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * (x.ndim - 2)) * spatial.size
         )
     where = (
-        cells(numbers, at, np.array(-1)) if isinstance(x, np.ndarray) else cells(rlx.asarray(numbers), at, np.array(-1))
+        cells(numbers, windows, np.array(-1))
+        if isinstance(x, np.ndarray)
+        else cells(rlx.asarray(numbers), windows, np.array(-1))
     )
     first = rlx.expand_dims(rlx.argmax(seen, axis=-1), axis=-1)
-    return found, rlx.squeeze(rlx.take_along_axis(where, first, axis=-1), axis=-1)
+    return result, rlx.squeeze(rlx.take_along_axis(where, first, axis=-1), axis=-1)
 
 
 @handles("AveragePool")
 def average_pool(node: OnnxNode, x: Any) -> Any:
     """The mean of every window; with `count_include_pad`, in which padding counts as zeros."""
-    at = _windows(node, x)
+    windows = _windows(node, x)
     with_pads = bool(node.get("count_include_pad", 0))
-    if not any(at.extra) or not with_pads:
+    if not any(windows.extra) or not with_pads:
         # Without padding counted, cells after the end are left out like any.
-        return nn.avg_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation, count_include_pad=with_pads)
-    ones = np.ones((1, 1, *(n + low + high for n, (low, high) in zip(x.shape[2:], at.pads, strict=True))), np.float32)
-    inside = Windows(at.kernel, at.stride, at.dilation, tuple((0, 0) for _ in at.pads), at.extra)
+        return nn.avg_pool(
+            x,
+            windows.kernel,
+            windows.stride,
+            windows.padding,
+            dilation=windows.dilation,
+            count_include_pad=with_pads,
+        )
+    ones = np.ones(
+        (1, 1, *(n + low + high for n, (low, high) in zip(x.shape[2:], windows.pads, strict=True))), np.float32
+    )
+    inside = Windows(
+        windows.kernel, windows.stride, windows.dilation, tuple((0, 0) for _ in windows.pads), windows.extra
+    )
     counts = rlx.sum(cells(ones, inside, np.float32(0)), axis=-1)
-    means = nn.avg_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation, count_include_pad=True)
-    return rlx.astype(means * (float(np.prod(at.kernel)) / counts), dtype_of(x.dtype))
+    means = nn.avg_pool(
+        x, windows.kernel, windows.stride, windows.padding, dilation=windows.dilation, count_include_pad=True
+    )
+    return rlx.astype(means * (float(np.prod(windows.kernel)) / counts), dtype_of(x.dtype))
 
 
 @handles("LpPool")
 def lp_pool(node: OnnxNode, x: Any) -> Any:
-    at = _windows(node, x)
-    return nn.lp_pool(x, float(node.get("p", 2)), at.kernel, at.stride, at.padding, dilation=at.dilation)
+    windows = _windows(node, x)
+    return nn.lp_pool(
+        x, float(node.get("p", 2)), windows.kernel, windows.stride, windows.padding, dilation=windows.dilation
+    )
 
 
 @handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -87,16 +104,16 @@ def max_unpool(node: OnnxNode, x: Any, where: Any, sizes: Any = None) -> Any:
     rank = x.ndim - 2
     kernel = node.get("kernel_shape")
     stride, flat = node.get("strides", [1] * rank), node.get("pads", [0] * 2 * rank)
-    own = [
+    default_sizes = [
         (n - 1) * s + k - low - high
         for n, s, k, low, high in zip(x.shape[2:], stride, kernel, flat[:rank], flat[rank:], strict=True)
     ]
-    given = node.ints(2, "output_shape")
-    full = (*x.shape[:2], *own) if given is None else tuple(given)
+    values = node.ints(2, "output_shape")
+    full = (*x.shape[:2], *default_sizes) if values is None else tuple(values)
     # Places are counted in the array that was pooled; a larger result holds that array at its beginning.
-    flat_size = int(np.prod((*x.shape[:2], *own)))
+    flat_size = int(np.prod((*x.shape[:2], *default_sizes)))
     zeros = rlx.zeros((flat_size,), dtype=dtype_of(x.dtype))
-    found = rlx.scatter(zeros, rlx.reshape(where, (-1,)), rlx.reshape(x, (-1,)))
-    found = rlx.reshape(found, (*x.shape[:2], *own))
-    widths = [(0, n - m) for n, m in zip(full, found.shape, strict=True)]
-    return rlx.pad(found, widths) if any(high for _, high in widths) else found
+    result = rlx.scatter(zeros, rlx.reshape(where, (-1,)), rlx.reshape(x, (-1,)))
+    result = rlx.reshape(result, (*x.shape[:2], *default_sizes))
+    widths = [(0, n - m) for n, m in zip(full, result.shape, strict=True)]
+    return rlx.pad(result, widths) if any(high for _, high in widths) else result

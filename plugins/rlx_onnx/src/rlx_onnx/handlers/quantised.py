@@ -24,8 +24,8 @@ def _spread(node: OnnxNode, x: Any, scale: Any, axis: int, block: int) -> Any:
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and x.ndim != 1):
         return rlx.reshape(scale, ())
     if block:
-        found = rlx.repeat(scale, block, axis=axis)
-        return found[tuple(slice(0, n) for n in x.shape)]
+        result = rlx.repeat(scale, block, axis=axis)
+        return result[tuple(slice(0, n) for n in x.shape)]
     if scale.ndim == 1:
         return rlx.reshape(scale, (-1, *(1,) * (x.ndim - axis - 1)))
     if scale.ndim != x.ndim:
@@ -41,7 +41,7 @@ def _bounds(element: int) -> tuple[int, int]:
     if element in WIDTHS:
         bits = WIDTHS[element]
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if element in SIGNED else (0, (1 << bits) - 1)
-    info = np.iinfo(dtype_of(DTYPES[element]).numpy)
+    info = np.iinfo(DTYPES[element].numpy)
     return int(info.min), int(info.max)
 
 
@@ -58,24 +58,18 @@ def quantized(node: OnnxNode, x: Any, scale: Any, zero: Any, element: int) -> An
     axis = axis % x.ndim if x.ndim else 0
     block = node.get("block_size", 0)
     precise = node.element("precision") or 0
-    own = (
-        dtype_of(DTYPES[precise])
-        if precise in DTYPES
-        else rlx.f32
-        if not dtype_of(x.dtype).is_float
-        else dtype_of(x.dtype)
-    )
-    steps = _spread(node, x, rlx.astype(scale, own), axis, block)
-    shared = rlx.astype(x, own) / steps
+    dtype = DTYPES[precise] if precise in DTYPES else rlx.f32 if not dtype_of(x.dtype).is_float else dtype_of(x.dtype)
+    steps = _spread(node, x, rlx.astype(scale, dtype), axis, block)
+    shared = rlx.astype(x, dtype) / steps
     offset = None if zero is None else _spread(node, x, rlx.astype(_plain(zero), rlx.f32), axis, block)
     if element not in WIDTHS and element not in DTYPES:
         return coded(node, rlx.astype(shared, rlx.f32), element, saturate=bool(node.get("saturate", 1)))
-    whole = rlx.round(rlx.astype(shared, rlx.f32))
+    full = rlx.round(rlx.astype(shared, rlx.f32))
     low, high = _bounds(element)
-    held = rlx.clip(whole if offset is None else whole + offset, low, high)
+    stored = rlx.clip(full if offset is None else full + offset, low, high)
     if element in WIDTHS:
-        return Coded(rlx.astype(held, rlx.i8 if element in SIGNED else rlx.u8), element)
-    return rlx.astype(rlx.astype(held, rlx.i32), dtype_of(DTYPES[element]))
+        return Coded(rlx.astype(stored, rlx.i8 if element in SIGNED else rlx.u8), element)
+    return rlx.astype(rlx.astype(stored, rlx.i32), DTYPES[element])
 
 
 @handles("DequantizeLinear", takes_coded=True)
@@ -90,12 +84,12 @@ def dequantized(node: OnnxNode, x: Any, scale: Any, zero: Any = None) -> Any:
     axis = node.get("axis", 1)
     axis = axis % data.ndim if data.ndim else 0
     block = node.get("block_size", 0)
-    wanted = node.element("output_dtype")
-    own = dtype_of(DTYPES[wanted]) if wanted in DTYPES else dtype_of(scale.dtype)
+    required = node.element("output_dtype")
+    dtype = DTYPES[required] if required in DTYPES else dtype_of(scale.dtype)
     wide = rlx.astype(data, rlx.f32)
     if zero is not None:
         wide = wide - _spread(node, data, rlx.astype(_plain(zero), rlx.f32), axis, block)
-    return rlx.astype(wide * _spread(node, data, rlx.astype(scale, rlx.f32), axis, block), own)
+    return rlx.astype(wide * _spread(node, data, rlx.astype(scale, rlx.f32), axis, block), dtype)
 
 
 @handles("DynamicQuantizeLinear")

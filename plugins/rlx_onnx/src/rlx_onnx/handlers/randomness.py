@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
-from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import OnnxNode
@@ -21,13 +20,13 @@ def _key(node: OnnxNode) -> Any:
 
 
 def _drawn(node: OnnxNode, shape: Any, element: int) -> Any:
-    to = dtype_of(DTYPES[element])
+    to = DTYPES[element]
     if node.op.startswith("RandomNormal"):
-        found = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
+        result = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
     else:
         low, high = node.get("low", 0.0), node.get("high", 1.0)
-        found = rlx.random.uniform(_key(node), shape) * (high - low) + low
-    return rlx.astype(found, to)
+        result = rlx.random.uniform(_key(node), shape) * (high - low) + low
+    return rlx.astype(result, to)
 
 
 @handles("RandomNormal", "RandomUniform", is_pure=False)
@@ -42,6 +41,4 @@ def random_like(node: OnnxNode, x: Any) -> Any:
 
 @handles("Bernoulli", is_pure=False)
 def bernoulli(node: OnnxNode, p: Any) -> Any:
-    return rlx.astype(
-        rlx.random.uniform(_key(node), p.shape) < p, dtype_of(DTYPES[node.element("dtype", element_of(p))])
-    )
+    return rlx.astype(rlx.random.uniform(_key(node), p.shape) < p, DTYPES[node.element("dtype", element_of(p))])

@@ -30,19 +30,19 @@ DEFAULTS = {"affine": (1.0, 0.0), "elu": (1.0, 0.0), "hardsigmoid": (0.2, 0.5), 
 
 
 def _activations(node: OnnxNode, names: list[str], direction: int) -> list[Callable[[Any], Any]]:
-    """Return the functions of one direction, with the node's parameters for those that take some."""
-    given = [each.lower() for each in node.get("activations", names * 2)]
+    """Return the functions of one direction, with the node's parameters if they have some."""
+    values = [each.lower() for each in node.get("activations", names * 2)]
     alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
-    found = []
-    for index, name in enumerate(given):
+    result = []
+    for index, name in enumerate(values):
         if name not in ACTIVATIONS:
             node.refuse(f"the activation {name}", ", ".join(sorted(ACTIVATIONS)))
         default = DEFAULTS.get(name, (1.0, 1.0))
         a = alphas[index] if index < len(alphas) else default[0]
         b = betas[index] if index < len(betas) else default[1]
-        found.append(_bound(ACTIVATIONS[name], a, b))
+        result.append(_bound(ACTIVATIONS[name], a, b))
     count = len(names)
-    return found[direction * count : direction * count + count]
+    return result[direction * count : direction * count + count]
 
 
 def _bound(function: Callable[[Any, float, float], Any], a: float, b: float) -> Callable[[Any], Any]:
@@ -60,17 +60,17 @@ def _directed(node: OnnxNode, x: Any, lengths: Any, run: Callable[[Any, int], tu
     batch_first = bool(node.get("layout", 0))
     data = rlx.moveaxis(x, 0, 1) if batch_first else x
     ways = [False, True] if direction == "bidirectional" else [direction == "reverse"]
-    found = []
+    result = []
     for number, back in enumerate(ways):
-        given = _turned(data, lengths) if back else data
-        rows, last = run(given, number)
+        values = _turned(data, lengths) if back else data
+        rows, last = run(values, number)
         rows = _turned(rows, lengths) if back else rows
         if lengths is not None:
             steps = rlx.reshape(rlx.arange(rows.shape[0]), (-1, 1, 1))
             rows = rlx.where(steps < rlx.reshape(rlx.astype(lengths, rlx.i64), (1, -1, 1)), rows, rlx.zeros_like(rows))
-        found.append((rows, last))
-    ys = rlx.stack([rows for rows, _ in found], axis=1)
-    states = [rlx.stack(each, axis=0) for each in zip(*(last for _, last in found), strict=True)]
+        result.append((rows, last))
+    ys = rlx.stack([rows for rows, _ in result], axis=1)
+    states = [rlx.stack(each, axis=0) for each in zip(*(last for _, last in result), strict=True)]
     if batch_first:
         ys = rlx.permute_dims(ys, (2, 0, 1, 3))
         states = [rlx.moveaxis(each, 0, 1) for each in states]
@@ -116,9 +116,9 @@ def _weights(node: OnnxNode, w: Any, r: Any, b: Any, direction: int, gates: int)
 def _initial(node: OnnxNode, state: Any, direction: int, x: Any, hidden: Any) -> Any:
     if state is None:
         return rlx.zeros((x.shape[1], hidden), dtype=dtype_of(x.dtype))
-    found = state[:, direction] if node.get("layout", 0) else state[direction]
-    node.expect("==", found.shape[0], x.shape[1], "the batch of the first state and of the sequences")
-    return rlx.broadcast_to(found, (x.shape[1], hidden)) if found.shape[0] == 1 else found
+    result = state[:, direction] if node.get("layout", 0) else state[direction]
+    node.expect("==", result.shape[0], x.shape[1], "the batch of the first state and of the sequences")
+    return rlx.broadcast_to(result, (x.shape[1], hidden)) if result.shape[0] == 1 else result
 
 
 def _clipped(node: OnnxNode) -> Callable[[Any], Any]:
@@ -131,11 +131,11 @@ def rnn(node: OnnxNode, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = No
     hidden, clip = r.shape[2], _clipped(node)
 
     def run(data: Any, direction: int) -> tuple[Any, list[Any]]:
-        weights, own, bias, more = _weights(node, w, r, b, direction, 1)
+        weights, recurrent, bias, more = _weights(node, w, r, b, direction, 1)
         (f,) = _activations(node, ["tanh"], direction)
 
         def step(carry: Any, z: Any) -> Any:
-            h = f(clip(z + carry[0] @ own))
+            h = f(clip(z + carry[0] @ recurrent))
             return (h,), h
 
         z = data @ weights + (bias + more)
@@ -150,9 +150,9 @@ def gru(node: OnnxNode, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = No
     after = bool(node.get("linear_before_reset", 0))
 
     def run(data: Any, direction: int) -> tuple[Any, list[Any]]:
-        weights, own, bias, more = _weights(node, w, r, b, direction, 3)
+        weights, recurrent, bias, more = _weights(node, w, r, b, direction, 3)
         f, g = _activations(node, ["sigmoid", "tanh"], direction)
-        gates, new = own[:, : 2 * hidden], own[:, 2 * hidden :]
+        gates, new = recurrent[:, : 2 * hidden], recurrent[:, 2 * hidden :]
 
         def step(carry: Any, z: Any) -> Any:
             h = carry[0]
@@ -181,8 +181,8 @@ def lstm(
     peepholes: Any = None,
 ) -> Any:
     def products(direction: int) -> tuple[Product, Product, Any]:
-        weights, own, bias, more = _weights(node, w, r, b, direction, 4)
-        return (lambda data: data @ weights), (lambda h: h @ own), bias + more
+        weights, recurrent, bias, more = _weights(node, w, r, b, direction, 4)
+        return (lambda data: data @ weights), (lambda h: h @ recurrent), bias + more
 
     return lstm_by(node, x, r.shape[2], products, lengths, state, cell, peepholes)
 

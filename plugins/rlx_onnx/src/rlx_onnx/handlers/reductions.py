@@ -45,7 +45,7 @@ for _name, _function in REDUCTIONS.items():
 
 
 def _reduced(node: OnnxNode, function: Callable[..., Any], x: Any) -> Any:
-    own = dtype_of(x.dtype)
+    dtype = dtype_of(x.dtype)
     axes = node.ints(1, "axes")
     if axes is None:
         axes = node.get("axes")
@@ -54,11 +54,11 @@ def _reduced(node: OnnxNode, function: Callable[..., Any], x: Any) -> Any:
             return _of_one(node.op, x)
         axes = list(range(x.ndim))
     keep = bool(node.get("keepdims", 1))
-    given = rlx.astype(x, rlx.f64) if own.is_integer and node.op in IN_FLOATS else x
-    found = function(given, axis=tuple(axes), keepdims=keep)
-    if own.is_integer and node.op in IN_FLOATS:
-        found = rlx.trunc(found)
-    return rlx.astype(found, own)
+    values = rlx.astype(x, rlx.f64) if dtype.is_integer and node.op in IN_FLOATS else x
+    result = function(values, axis=tuple(axes), keepdims=keep)
+    if dtype.is_integer and node.op in IN_FLOATS:
+        result = rlx.trunc(result)
+    return rlx.astype(result, dtype)
 
 
 IN_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
@@ -73,17 +73,17 @@ def _of_one(op: str, x: Any) -> Any:
     return rlx.log(x) if op == "ReduceLogSum" else x
 
 
-def _extreme(x: Any, function: Callable[..., Any], **at: Any) -> Any:
+def _extreme(x: Any, function: Callable[..., Any], **options: Any) -> Any:
     """The largest or smallest; of no element, the extreme of the dtype."""
-    own = dtype_of(x.dtype)
-    if not any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in at["axis"]):
-        if own.kind == "bool":
-            return rlx.astype(function(rlx.astype(x, rlx.u8), **at), own)
-        return function(x, **at)
-    extreme = extremes(own.numpy)[0 if function is rlx.max else 1]
-    axes = {a % x.ndim for a in at["axis"]}
-    dims = [1 if i in axes else n for i, n in enumerate(x.shape) if at["keepdims"] or i not in axes]
-    return rlx.full(tuple(dims), extreme, dtype=own)
+    dtype = dtype_of(x.dtype)
+    if not any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in options["axis"]):
+        if dtype.kind == "bool":
+            return rlx.astype(function(rlx.astype(x, rlx.u8), **options), dtype)
+        return function(x, **options)
+    extreme = extremes(dtype.numpy)[0 if function is rlx.max else 1]
+    axes = {a % x.ndim for a in options["axis"]}
+    dims = [1 if i in axes else n for i, n in enumerate(x.shape) if options["keepdims"] or i not in axes]
+    return rlx.full(tuple(dims), extreme, dtype=dtype)
 
 
 def extremes(dtype: np.dtype) -> tuple[Any, Any]:
@@ -107,16 +107,16 @@ def arg_extreme(node: OnnxNode, x: Any) -> Any:
 @handles("CumSum", "CumProd")
 def cumulative(node: OnnxNode, x: Any, axis: Any) -> Any:
     """Running sums or products; `exclusive` leaves each element itself out."""
-    at = int(node.scalar(1, "axis")) % x.ndim
-    data = rlx.flip(x, axis=at) if node.get("reverse", 0) else x
+    position = int(node.scalar(1, "axis")) % x.ndim
+    data = rlx.flip(x, axis=position) if node.get("reverse", 0) else x
     neutral = 0 if node.op == "CumSum" else 1
     if node.get("exclusive", 0):
-        first = rlx.full((*x.shape[:at], 1, *x.shape[at + 1 :]), neutral, dtype=dtype_of(x.dtype))
-        kept = data[(slice(None),) * at + (slice(0, x.shape[at] - 1),)]
-        data = rlx.concat([first, kept], axis=at)
+        first = rlx.full((*x.shape[:position], 1, *x.shape[position + 1 :]), neutral, dtype=dtype_of(x.dtype))
+        shifted = data[(slice(None),) * position + (slice(0, x.shape[position] - 1),)]
+        data = rlx.concat([first, shifted], axis=position)
     function = rlx.cumulative_sum if node.op == "CumSum" else rlx.cumulative_prod
-    found = rlx.astype(function(data, axis=at), dtype_of(x.dtype))
-    return rlx.flip(found, axis=at) if node.get("reverse", 0) else found
+    result = rlx.astype(function(data, axis=position), dtype_of(x.dtype))
+    return rlx.flip(result, axis=position) if node.get("reverse", 0) else result
 
 
 @handles("Hardmax")

@@ -35,19 +35,21 @@ def resize(node: OnnxNode, x: Any, roi: Any = None, scales: Any = None, sizes: A
     sizes_given = node.dims(3, "sizes") if has_sizes else None
     number = 1 if node.op == "Upsample" else 2
     scale_of = node.operands[number] if number < len(node.operands) else None
-    given: list[float] | None = None
+    values: list[float] | None = None
     if scale_of is not None and 0 not in scale_of.shape:
-        given = [float(s) for s in node.known(number, "scales")]
-    if (given is None) == (not sizes_given):
+        values = [float(s) for s in node.known(number, "scales")]
+    if (values is None) == (not sizes_given):
         raise FormatError(f"{node}: it has neither scales nor sizes, or both")
     axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]
-    own = [x.shape[a] for a in axes]
+    old_sizes = [x.shape[a] for a in axes]
     if sizes_given:
-        given, wanted = _by_policy(node, own, sizes_given)
+        values, required = _by_policy(node, old_sizes, sizes_given)
     else:
-        given = [_scale(node, n, scale=s) for n, s in zip(own, given or [], strict=True)]
-        wanted = [int(np.floor(n * s)) if isinstance(n, int) else n * int(s) for n, s in zip(own, given, strict=True)]
-    for n in wanted:
+        values = [_scale(node, n, scale=s) for n, s in zip(old_sizes, values or [], strict=True)]
+        required = [
+            int(np.floor(n * s)) if isinstance(n, int) else n * int(s) for n, s in zip(old_sizes, values, strict=True)
+        ]
+    for n in required:
         if isinstance(n, int):
             node.counted(n, "size of a result")
     regions = (
@@ -55,44 +57,48 @@ def resize(node: OnnxNode, x: Any, roi: Any = None, scales: Any = None, sizes: A
         if roi is None or 0 in roi.shape or not _crops(node)
         else node.known(1, "roi").astype(float)
     )
-    found = x
+    result = x
     for i, axis in enumerate(axes):
-        if given is not None and (given[i] != 1.0 or own[i] != wanted[i] or _crops(node)):
+        if values is not None and (values[i] != 1.0 or old_sizes[i] != required[i] or _crops(node)):
             region = (regions[i], regions[i + len(axes)])
-            if isinstance(own[i], int):
-                found = _along(node, found, axis, own[i], wanted[i], given[i], region)
+            if isinstance(old_sizes[i], int):
+                result = _along(node, result, axis, old_sizes[i], required[i], values[i], region)
             else:
-                found = _by_phases(node, found, axis, int(given[i]))
-    return rlx.astype(found, dtype_of(x.dtype))
+                result = _by_phases(node, result, axis, int(values[i]))
+    return rlx.astype(result, dtype_of(x.dtype))
 
 
 def _crops(node: OnnxNode) -> bool:
     return node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
 
 
-def _scale(node: OnnxNode, own: Any, wanted: Any = None, scale: float | None = None) -> float:
+def _scale(node: OnnxNode, size: Any, wanted: Any = None, scale: float | None = None) -> float:
     """Return the scale factor of an axis; an integer for an axis of unknown size."""
-    if isinstance(own, int) and (scale is not None or isinstance(wanted, int)):
-        return wanted / own if scale is None else scale
-    by = wanted // own if scale is None else scale
-    if isinstance(by, int | float) and by == int(by) >= 1 and (scale is not None or holds("==", own * int(by), wanted)):
+    if isinstance(size, int) and (scale is not None or isinstance(wanted, int)):
+        return wanted / size if scale is None else scale
+    by = wanted // size if scale is None else scale
+    if (
+        isinstance(by, int | float)
+        and by == int(by) >= 1
+        and (scale is not None or holds("==", size * int(by), wanted))
+    ):
         return float(by)
     return node.refuse(
-        f"an axis of {own} that becomes {wanted if scale is None else f'{scale:g} times as large'}",
+        f"an axis of {size} that becomes {wanted if scale is None else f'{scale:g} times as large'}",
         "numbers as the sizes of pictures: rlx_onnx.load(file, inputs=…)",
     )
 
 
-def _by_policy(node: OnnxNode, own: list[Any], wanted: list[Any]) -> tuple[list[float], list[Any]]:
+def _by_policy(node: OnnxNode, sizes: list[Any], required: list[Any]) -> tuple[list[float], list[Any]]:
     """Scales for sizes, which may be the same for all axes."""
     policy = node.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
-    scales = [_scale(node, n, m) for m, n in zip(wanted, own, strict=True)]
+    scales = [_scale(node, n, m) for m, n in zip(required, sizes, strict=True)]
     if policy == "stretch":
-        return scales, wanted
-    if not all(isinstance(n, int) for n in own):
-        node.refuse(f"the policy {policy} for sizes {own}", "the policy stretch")
+        return scales, required
+    if not all(isinstance(n, int) for n in sizes):
+        node.refuse(f"the policy {policy} for sizes {sizes}", "the policy stretch")
     scale = min(scales) if policy == "not_larger" else max(scales)
-    return [scale] * len(own), [int(np.floor(scale * n + 0.5)) for n in own]
+    return [scale] * len(sizes), [int(np.floor(scale * n + 0.5)) for n in sizes]
 
 
 def _places(node: OnnxNode, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
@@ -103,19 +109,19 @@ def _places(node: OnnxNode, size: int, count: int, scale: float, region: tuple[f
         *("half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"),
         *("tf_crop_and_resize", "half_pixel"),
     )
-    at, long = np.arange(count, dtype=np.float64), scale * size
+    position, long = np.arange(count, dtype=np.float64), scale * size
     if mode == "asymmetric":
-        return at / scale
+        return position / scale
     if mode == "tf_half_pixel_for_nn":
-        return (at + 0.5) / scale
+        return (position + 0.5) / scale
     if mode == "align_corners":
-        return at * (size - 1) / (long - 1) if long != 1 else np.zeros(count)
+        return position * (size - 1) / (long - 1) if long != 1 else np.zeros(count)
     if mode == "tf_crop_and_resize":
         start, end = region
         if count == 1:
             return np.full(1, (end + start) * (size - 1) / 2)
-        return start * (size - 1) + at * (end - start) * (size - 1) / (count - 1)
-    half = (at + 0.5) / scale - 0.5
+        return start * (size - 1) + position * (end - start) * (size - 1) / (count - 1)
+    half = (position + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
         return half if long > 1 else np.full(count, 0.0)
     return half + (size / 2) * (1 - count / long) if mode == "half_pixel_symmetric" else half
@@ -125,13 +131,13 @@ def _along(node: OnnxNode, x: Any, axis: int, size: int, count: int, scale: floa
     places = _places(node, size, count, scale, region)
     mode = node.choice("mode", "nearest", "linear", "cubic", "bilinear")
     if mode == "nearest":
-        found = rlx.take(x, np.clip(_rounding(node)(places), 0, size - 1).astype(np.int64), axis=axis)
+        result = rlx.take(x, np.clip(_rounding(node)(places), 0, size - 1).astype(np.int64), axis=axis)
     else:
-        found = _weighted(node, x, axis, size, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
+        result = _weighted(node, x, axis, size, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
     if not _crops(node):
-        return found
+        return result
     inside = ((places >= 0) & (places <= size - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
-    return rlx.where(inside, found, np.asarray(node.get("extrapolation_value", 0.0), dtype_of(x.dtype).numpy))
+    return rlx.where(inside, result, np.asarray(node.get("extrapolation_value", 0.0), dtype_of(x.dtype).numpy))
 
 
 def _by_phases(node: OnnxNode, x: Any, axis: int, scale: int) -> Any:
@@ -166,8 +172,8 @@ def _by_phases(node: OnnxNode, x: Any, axis: int, scale: int) -> Any:
         pairs = [(read(step), float(w)) for step, w in zip(steps[number], weights[number], strict=True) if w]
         return sum(cell if w == 1 else cell * w for cell, w in pairs)
 
-    found = rlx.stack([phase(number) for number in range(scale)], axis=axis + 1)
-    return rlx.reshape(found, (*x.shape[:axis], x.shape[axis] * scale, *x.shape[axis + 1 :]))
+    result = rlx.stack([phase(number) for number in range(scale)], axis=axis + 1)
+    return rlx.reshape(result, (*x.shape[:axis], x.shape[axis] * scale, *x.shape[axis + 1 :]))
 
 
 def _rounding(node: OnnxNode) -> Callable[[np.ndarray], np.ndarray]:
@@ -197,14 +203,14 @@ def _taps(
 def _cubic(t: np.ndarray, a: float) -> np.ndarray:
     """Keys 1981: the cubic convolution kernel at distances t."""
     near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+    distance = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, distance, 0))
 
 
 def _weighted(node: OnnxNode, x: Any, axis: int, size: int, cells: np.ndarray, weights: np.ndarray) -> Any:
     """The weighted cells of each place: a few slices, or a product where many are read (much smaller pictures)."""
-    own = dtype_of(x.dtype)
-    wide = x if own.is_float else rlx.astype(x, rlx.f32)
+    dtype = dtype_of(x.dtype)
+    wide = x if dtype.is_float else rlx.astype(x, rlx.f32)
     weights = weights.astype(dtype_of(wide.dtype).numpy)
     used = np.flatnonzero(np.any(weights, axis=0))
     if 0 < len(used) <= MOST_SLICES:
@@ -222,15 +228,15 @@ def _weighted(node: OnnxNode, x: Any, axis: int, size: int, cells: np.ndarray, w
 @handles("GridSample")
 def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
     """x `[n, c, ..]` sampled at positions in -1 .. 1 from a grid `[n, .., axes]`, the last axis of x first."""
-    own = dtype_of(x.dtype)
-    wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x
+    dtype = dtype_of(x.dtype)
+    wide = rlx.astype(x, rlx.f32) if not dtype.is_float or dtype.is_narrow else x
     is_aligned = bool(node.get("align_corners", 0))
     padding: Any = node.choice("padding_mode", "zeros", "border", "reflection")
     mode: Any = node.choice("mode", "linear", "nearest", "cubic", "bilinear", "bicubic").removeprefix("bi")
     last = x.ndim - 3
-    at = [cell_at(grid[..., last - i], size, is_aligned) for i, size in enumerate(x.shape[2:])]
+    cells = [cell_at(grid[..., last - i], size, is_aligned) for i, size in enumerate(x.shape[2:])]
     if mode == "nearest":
-        at = [
-            rlx.round(each) for each in at
+        cells = [
+            rlx.round(each) for each in cells
         ]  # before out-of-range positions are reflected, which matters halfway between two cells
-    return rlx.astype(read_cells(wide, at, mode, padding, is_aligned), own)
+    return rlx.astype(read_cells(wide, cells, mode, padding, is_aligned), dtype)

@@ -36,16 +36,16 @@ def at(node: OnnxNode, sequence: Any, place: Any) -> Any:
 
 @handles("SequenceInsert", takes_sizes=True)
 def insert(node: OnnxNode, sequence: Any, value: Any, place: Any = None) -> Any:
-    found = list(_sequence(node, sequence))
-    found.insert(len(found) if place is None else _place(node, [*sequence, None], 2), value)
-    return found
+    result = list(_sequence(node, sequence))
+    result.insert(len(result) if place is None else _place(node, [*sequence, None], 2), value)
+    return result
 
 
 @handles("SequenceErase", takes_sizes=True)
 def erase(node: OnnxNode, sequence: Any, place: Any = None) -> Any:
-    found = list(_sequence(node, sequence))
-    del found[-1 if place is None else _place(node, sequence, 1)]
-    return found
+    result = list(_sequence(node, sequence))
+    del result[-1 if place is None else _place(node, sequence, 1)]
+    return result
 
 
 def _sequence(node: OnnxNode, value: Any) -> list[Any]:
@@ -55,10 +55,10 @@ def _sequence(node: OnnxNode, value: Any) -> list[Any]:
 
 
 def _place(node: OnnxNode, sequence: list[Any], number: int) -> int:
-    found = int(node.scalar(number, "position"))
-    if not -len(sequence) <= found < len(sequence):
-        raise FormatError(f"{node}: there is no place {found} in a sequence of {len(sequence)}")
-    return found % len(sequence)
+    result = int(node.scalar(number, "position"))
+    if not -len(sequence) <= result < len(sequence):
+        raise FormatError(f"{node}: there is no place {result} in a sequence of {len(sequence)}")
+    return result % len(sequence)
 
 
 @handles("SplitToSequence", takes_sizes=True)
@@ -70,13 +70,13 @@ def split(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
         node.refuse(f"an axis of {total}", "a size that is known")
     if sizes is None:
         node.counted(total * 1000, "number of parts, a thousand times")
-        found = pieces(x, [1] * total, axis)
-        return found if node.get("keepdims", 1) else [rlx.squeeze(each, axis=axis) for each in found]
-    given = node.ints(1, "split") or []
+        result = pieces(x, [1] * total, axis)
+        return result if node.get("keepdims", 1) else [rlx.squeeze(each, axis=axis) for each in result]
+    values = node.ints(1, "split") or []
     if np.ndim(sizes) == 0:
-        each = given[0]
-        given = [each] * (total // each) + ([total % each] if total % each else [])
-    return pieces(x, given, axis)
+        each = values[0]
+        values = [each] * (total // each) + ([total % each] if total % each else [])
+    return pieces(x, values, axis)
 
 
 @handles("ConcatFromSequence")

@@ -53,15 +53,15 @@ def reshaped(x: Any, dims: Any) -> Any:
 @handles("Reshape", takes_sizes=True, takes_coded=True)
 def reshape(node: OnnxNode, x: Any, dims: Any) -> Any:
     """0 keeps the size of that axis, -1 is whatever is left."""
-    wanted = node.dims(1, "shape")
-    own = tuple(x.shape)
+    required = node.dims(1, "shape")
+    old_shape = tuple(x.shape)
     if not node.get("allowzero", 0):
-        if any(not isinstance(n, Expr) and n == 0 and i >= len(own) for i, n in enumerate(wanted)):
-            raise FormatError(f"{node}: {wanted} keeps an axis that {list(own)} does not have")
-        wanted = [own[i] if not isinstance(n, Expr) and n == 0 else n for i, n in enumerate(wanted)]
-    if any(not isinstance(n, Expr) and n < -1 for n in wanted):
-        raise FormatError(f"{node}: {wanted} are no sizes")
-    return reshaped(x, wanted)
+        if any(not isinstance(n, Expr) and n == 0 and i >= len(old_shape) for i, n in enumerate(required)):
+            raise FormatError(f"{node}: {required} keeps an axis that {list(old_shape)} does not have")
+        required = [old_shape[i] if not isinstance(n, Expr) and n == 0 else n for i, n in enumerate(required)]
+    if any(not isinstance(n, Expr) and n < -1 for n in required):
+        raise FormatError(f"{node}: {required} are no sizes")
+    return reshaped(x, required)
 
 
 @handles("Flatten", takes_coded=True)
@@ -73,12 +73,12 @@ def flatten(node: OnnxNode, x: Any) -> Any:
 
 @handles("Squeeze", takes_sizes=True, takes_coded=True)
 def squeeze(node: OnnxNode, x: Any, axes: Any = None) -> Any:
-    given = node.ints(1, "axes")
+    values = node.ints(1, "axes")
     rank = len(x.shape)
-    if given is None:
+    if values is None:
         dropped = {i for i, n in enumerate(x.shape) if _is_one(node, n)}
     else:
-        dropped = {_axis(node, a, rank) for a in given}
+        dropped = {_axis(node, a, rank) for a in values}
     if is_sizes(x):
         return settled(np.squeeze(x, axis=tuple(dropped)))
     for i in sorted(dropped):
@@ -96,13 +96,13 @@ def _is_one(node: OnnxNode, size: Any) -> bool:
 
 @handles("Unsqueeze", takes_sizes=True, takes_coded=True)
 def unsqueeze(node: OnnxNode, x: Any, axes: Any) -> Any:
-    given = node.ints(1, "axes") or []
-    rank = len(x.shape) + len(given)
-    added = {_axis(node, a, rank) for a in given}
-    if len(added) != len(given):
-        raise FormatError(f"{node}: axes {given} name one axis twice")
-    rest = iter(x.shape)
-    return reshaped(x, [1 if i in added else next(rest) for i in range(rank)])
+    values = node.ints(1, "axes") or []
+    rank = len(x.shape) + len(values)
+    added = {_axis(node, a, rank) for a in values}
+    if len(added) != len(values):
+        raise FormatError(f"{node}: axes {values} name one axis twice")
+    remaining = iter(x.shape)
+    return reshaped(x, [1 if i in added else next(remaining) for i in range(rank)])
 
 
 def _axis(node: OnnxNode, axis: int, rank: int) -> int:
@@ -113,10 +113,10 @@ def _axis(node: OnnxNode, axis: int, rank: int) -> int:
 
 @handles("Expand", takes_coded=True, grows=True)
 def expand(node: OnnxNode, x: Any, dims: Any) -> Any:
-    wanted = node.dims(1, "shape")
-    own = tuple(x.shape)
-    rank = max(len(wanted), len(own))
-    left, right = [1] * (rank - len(own)) + list(own), [1] * (rank - len(wanted)) + wanted
+    required = node.dims(1, "shape")
+    old_shape = tuple(x.shape)
+    rank = max(len(required), len(old_shape))
+    left, right = [1] * (rank - len(old_shape)) + list(old_shape), [1] * (rank - len(required)) + required
     for axis, (a, b) in enumerate(zip(left, right, strict=True)):
         if 1 not in (a, b):
             node.expect("==", a, b, f"axis {axis}, which is expanded")
@@ -139,13 +139,13 @@ def concat(node: OnnxNode, *parts: Any) -> Any:
 def split(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
     """Parts of given sizes, or as equal ones as there are results; of those the last may be smaller."""
     axis = _axis(node, node.get("axis", 0), len(x.shape))
-    given = node.dims(1, "split") if sizes is not None else None
-    if given is None:
+    values = node.dims(1, "split") if sizes is not None else None
+    if values is None:
         count = int(node.get("num_outputs", node.count))
         if count < 1 or count > max(node.count, 1):
             raise FormatError(f"{node}: it has {count} parts and {node.count} results")
-        given = equal_parts(x.shape[axis], count)
-    return tuple(pieces(x, given, axis))
+        values = equal_parts(x.shape[axis], count)
+    return tuple(pieces(x, values, axis))
 
 
 def equal_parts(total: Any, count: int) -> list[Any]:
@@ -160,11 +160,11 @@ def pieces(x: Any, sizes: list[Any], axis: int) -> list[Any]:
         return [settled(each) for each in np.split(x, np.cumsum(sizes)[:-1], axis=axis)]
     if isinstance(x.shape[axis], int) and all(isinstance(n, int) for n in sizes) and sum(sizes) != x.shape[axis]:
         raise FormatError(f"parts of {sizes} are not an axis of {x.shape[axis]}")
-    found, start = [], 0
+    result, start = [], 0
     for n in sizes:
-        found.append(x[(slice(None),) * axis + (slice(start, start + n),)])
+        result.append(x[(slice(None),) * axis + (slice(start, start + n),)])
         start = start + n
-    return found
+    return result
 
 
 @handles("Transpose", takes_coded=True)
@@ -180,11 +180,11 @@ def blocks(node: OnnxNode, x: Any) -> Any:
     n, c, *sizes = x.shape
     rank = len(sizes)
     if node.op == "SpaceToDepth":
-        apart = rlx.reshape(x, (n, c, *(part for s in sizes for part in (s // side, side))))
+        separate = rlx.reshape(x, (n, c, *(part for s in sizes for part in (s // side, side))))
         order = (0, *(3 + 2 * i for i in range(rank)), 1, *(2 + 2 * i for i in range(rank)))
         if node.choice("mode", "DCR", "CRD") == "CRD":
             order = (0, 1, *(3 + 2 * i for i in range(rank)), *(2 + 2 * i for i in range(rank)))
-        return rlx.reshape(rlx.permute_dims(apart, order), (n, c * side**rank, *(s // side for s in sizes)))
+        return rlx.reshape(rlx.permute_dims(separate, order), (n, c * side**rank, *(s // side for s in sizes)))
     depth = c // side**rank
     if node.choice("mode", "DCR", "CRD") == "CRD":
         return _shuffled(x, side, depth, crd=True)
@@ -195,28 +195,28 @@ def _shuffled(x: Any, side: int, depth: Any, *, crd: bool) -> Any:
     n, _, *sizes = x.shape
     rank = len(sizes)
     if crd:
-        apart = rlx.reshape(x, (n, depth, *(side,) * rank, *sizes))
+        separate = rlx.reshape(x, (n, depth, *(side,) * rank, *sizes))
         between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
         order = (0, 1, *between)
     else:
-        apart = rlx.reshape(x, (n, *(side,) * rank, depth, *sizes))
+        separate = rlx.reshape(x, (n, *(side,) * rank, depth, *sizes))
         between = (axis for i in range(rank) for axis in (2 + rank + i, 1 + i))
         order = (0, 1 + rank, *between)
-    return rlx.reshape(rlx.permute_dims(apart, order), (n, depth, *(s * side for s in sizes)))
+    return rlx.reshape(rlx.permute_dims(separate, order), (n, depth, *(s * side for s in sizes)))
 
 
 @handles("CenterCropPad", grows=True)
 def center_crop_pad(node: OnnxNode, x: Any, dims: Any) -> Any:
     """Each axis cut or padded with zeros to a size, around its middle."""
-    wanted = node.ints(1, "shape") or []
+    required = node.ints(1, "shape") or []
     axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]
     widths = [(0, 0)] * x.ndim
-    for axis, n in zip(axes, wanted, strict=True):
-        own = x.shape[axis]
-        if n < own:
-            start = (own - n) // 2
+    for axis, n in zip(axes, required, strict=True):
+        size = x.shape[axis]
+        if n < size:
+            start = (size - n) // 2
             x = x[(slice(None),) * axis + (slice(start, start + n),)]
         else:
-            low = (n - own) // 2
-            widths[axis] = (low, n - own - low)
+            low = (n - size) // 2
+            widths[axis] = (low, n - size - low)
     return rlx.pad(x, widths)

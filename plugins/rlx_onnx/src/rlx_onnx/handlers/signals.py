@@ -34,29 +34,29 @@ def dft(node: OnnxNode, x: Any, length: Any = None, axis: Any = None) -> Any:
         raise FormatError(f"{node}: the last axis is that of real and imaginary parts")
     count = node.ints(1, "dft_length")
     n = count[0] if count else x.shape[along]
-    own = dtype_of(x.dtype)
+    dtype = dtype_of(x.dtype)
     is_real = x.shape[-1] == 1
     # Reals in double precision: the same memory as complex numbers of single, and zeros come out as zeros.
-    wide = rlx.astype(x, rlx.f64) if is_real else rlx.astype(x, rlx.f32) if own.is_narrow else x
+    wide = rlx.astype(x, rlx.f64) if is_real else rlx.astype(x, rlx.f32) if dtype.is_narrow else x
     one_sided, back = bool(node.get("onesided", 0)), bool(node.get("inverse", 0))
     if one_sided and back:
         z = _complex(wide)
         n = count[0] if count else 2 * (x.shape[along] - 1)
-        found = rlx.expand_dims(rlx.fft.irfft(z, n=n, axis=along), axis=-1)
+        result = rlx.expand_dims(rlx.fft.irfft(z, n=n, axis=along), axis=-1)
     elif one_sided:
-        found = _pairs(rlx.fft.rfft(wide[..., 0], n=n, axis=along))
+        result = _pairs(rlx.fft.rfft(wide[..., 0], n=n, axis=along))
     else:
         z = _complex(wide)
-        found = _pairs(rlx.fft.ifft(z, n=n, axis=along) if back else rlx.fft.fft(z, n=n, axis=along))
-    return rlx.astype(found, own)
+        result = _pairs(rlx.fft.ifft(z, n=n, axis=along) if back else rlx.fft.fft(z, n=n, axis=along))
+    return rlx.astype(result, dtype)
 
 
 @handles("STFT")
 def stft(node: OnnxNode, signal: Any, hop: Any, window: Any = None, length: Any = None) -> Any:
     """Fourier transforms of frames that overlap: `[batch, frames, bins, 2]`."""
     step = int(node.scalar(1, "frame_step"))
-    given = node.scalar(3, "frame_length")
-    size = int(given) if given is not None else window.shape[0] if window is not None else None
+    values = node.scalar(3, "frame_length")
+    size = int(values) if values is not None else window.shape[0] if window is not None else None
     if not isinstance(size, int) or size < 1 or step < 1:
         raise FormatError(f"{node}: frames of {size} every {step}")
     total = signal.shape[1]
@@ -71,14 +71,14 @@ def stft(node: OnnxNode, signal: Any, hop: Any, window: Any = None, length: Any 
         frames = frames * rlx.reshape(window, (-1, 1))
     if node.get("onesided", 1) and data.shape[-1] == 1:
         return _pairs(rlx.fft.rfft(frames[..., 0], axis=2))
-    found = _pairs(rlx.fft.fft(_complex(frames), axis=2))
-    return found[:, :, : size // 2 + 1] if node.get("onesided", 1) else found
+    result = _pairs(rlx.fft.fft(_complex(frames), axis=2))
+    return result[:, :, : size // 2 + 1] if node.get("onesided", 1) else result
 
 
 @handles("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(node: OnnxNode, size: Any) -> Any:
     n = node.counted(int(node.scalar(0, "size")), "size of a window")
-    to = dtype_of(DTYPES[node.element("output_datatype", 1)])
+    to = DTYPES[node.element("output_datatype", 1)]
     parts = {
         "HannWindow": (0.5, 0.5, 0.0),
         "HammingWindow": (25 / 46, 21 / 46, 0.0),
@@ -97,13 +97,13 @@ def mel_weights(node: OnnxNode, bins: Any, length: Any, rate: Any, low: Any, hig
     points = 700 * (10 ** (lower + np.arange(count + 2) * (upper - lower) / (count + 2) / 2595) - 1)
     edges = ((n + 1) * points // hz).astype(int)
     node.counted((n // 2 + 1) * count, "size of a matrix")
-    found = np.zeros((n // 2 + 1, count))
+    result = np.zeros((n // 2 + 1, count))
     for i in range(count):
         first, centre, last = edges[i : i + 3]
         if first == centre:
-            found[centre, i] = 1
+            result[centre, i] = 1
         else:
-            found[first : centre + 1, i] = np.arange(centre - first + 1) / (centre - first)
+            result[first : centre + 1, i] = np.arange(centre - first + 1) / (centre - first)
         if last > centre:
-            found[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
-    return found.astype(dtype_of(DTYPES[node.element("output_datatype", 1)]).numpy)
+            result[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
+    return result.astype(DTYPES[node.element("output_datatype", 1)].numpy)

@@ -15,13 +15,13 @@ __all__ = ["suppressed"]
 
 @handles("NonMaxSuppression", finds_sizes=True)
 def non_max_suppression(
-    node: OnnxNode, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None
+    node: OnnxNode, boxes: Any, scores: Any, maximum: Any = None, overlap: Any = None, least: Any = None
 ) -> Any:
     """Rows of batch, class and box; their number is determined on the host unless everything is known."""
     centred = bool(node.get("center_point_box", 0))
 
-    def step(boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[np.ndarray, ...]:
-        count = 0 if most is None else int(most.item())
+    def step(boxes: Any, scores: Any, maximum: Any, overlap: Any, least: Any) -> tuple[np.ndarray, ...]:
+        count = 0 if maximum is None else int(maximum.item())
         edge = 0.0 if overlap is None else float(overlap.item())
         floor = None if least is None else float(least.item())
         return (suppressed(boxes, scores, count, edge, floor, centred=centred),)
@@ -53,23 +53,23 @@ def suppressed(
         values = scores[batch, number]
         chosen = np.arange(values.size) if floor is None else np.flatnonzero(values > floor)
         order = chosen[np.argsort(-values[chosen], kind="stable")]
-        kept = _kept(corners[batch], areas[batch], order, count, edge)
-        rows.append(np.stack([np.full_like(kept, batch), np.full_like(kept, number), kept], axis=1))
+        retained = _kept(corners[batch], areas[batch], order, count, edge)
+        rows.append(np.stack([np.full_like(retained, batch), np.full_like(retained, number), retained], axis=1))
     return np.concatenate(rows)
 
 
 def _kept(corners: np.ndarray, areas: np.ndarray, order: np.ndarray, count: int, edge: float) -> np.ndarray:
     """Return the boxes that remain, from boxes sorted by score: each overlaps no earlier remaining one."""
-    kept: list[int] = []
-    while order.size and len(kept) < count:
+    retained: list[int] = []
+    while order.size and len(retained) < count:
         best, order = order[0], order[1:]
-        kept.append(best)
+        retained.append(best)
         low = np.maximum(corners[order, :2], corners[best, :2])
         high = np.minimum(corners[order, 2:], corners[best, 2:])
         shared = np.prod(np.maximum(high - low, 0), axis=1)
         union = areas[order] + areas[best] - shared
         order = order[shared <= edge * union]
-    return np.array(kept, np.int64)
+    return np.array(retained, np.int64)
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:

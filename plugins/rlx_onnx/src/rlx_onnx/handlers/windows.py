@@ -74,34 +74,34 @@ def _same(node: OnnxNode, size: Dim, span: int, stride: int, how: str) -> tuple[
     if not isinstance(size, int) and stride != 1:
         node.refuse(f"auto_pad={how} with strides on an axis of {size}", "pads as numbers, or a size that is known")
     total: Any = max((-(-size // stride) - 1) * stride + span - size, 0) if isinstance(size, int) else span - 1
-    small = total // 2
-    return (small, total - small) if how == "SAME_UPPER" else (total - small, small)
+    narrow = total // 2
+    return (narrow, total - narrow) if how == "SAME_UPPER" else (total - narrow, narrow)
 
 
 def _extra(node: OnnxNode, size: Dim, pads: tuple[Any, Any], span: int, stride: int) -> int:
     """Cells after the padding that a last window needs, which begins inside the axis or before it."""
     if not isinstance(size, int):
         return node.refuse(f"ceil_mode on an axis of {size}", "a size that is known")
-    room = size + sum(pads) - span
-    more = -room % stride
-    begins = room + more
+    capacity = size + sum(pads) - span
+    more = -capacity % stride
+    begins = capacity + more
     return more if more and begins < size + pads[0] else 0
 
 
-def cells(x: Any, at: Windows, fill: Any) -> Any:
+def cells(x: Any, windows: Windows, fill: Any) -> Any:
     """The cells of every window: `[n, c, ..]` to `[n, c, windows.., cells]`, `fill` around the edges."""
-    rank = len(at.kernel)
-    if np.prod(at.kernel, dtype=float) > MOST:
-        raise FormatError(f"a kernel of {list(at.kernel)} cells is larger than any")
-    data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], constant_values=fill)
+    rank = len(windows.kernel)
+    if np.prod(windows.kernel, dtype=float) > MOST:
+        raise FormatError(f"a kernel of {list(windows.kernel)} cells is larger than any")
+    data = rlx.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=fill)
     for i in range(rank):
         axis = 2 + i
-        count = (data.shape[axis] - at.dilation[i] * (at.kernel[i] - 1) - 1) // at.stride[i] + 1
-        places = np.arange(count)[:, None] * at.stride[i] + np.arange(at.kernel[i]) * at.dilation[i]
+        count = (data.shape[axis] - windows.dilation[i] * (windows.kernel[i] - 1) - 1) // windows.stride[i] + 1
+        places = np.arange(count)[:, None] * windows.stride[i] + np.arange(windows.kernel[i]) * windows.dilation[i]
         data = rlx.moveaxis(rlx.take(data, places, axis=axis), axis + 1, data.ndim)
     return rlx.reshape(data, (*data.shape[: 2 + rank], -1))
 
 
-def offsets(at: Windows) -> list[tuple[int, ...]]:
+def offsets(windows: Windows) -> list[tuple[int, ...]]:
     """The cells of a kernel in row-major order."""
-    return list(itertools.product(*map(range, at.kernel)))
+    return list(itertools.product(*map(range, windows.kernel)))

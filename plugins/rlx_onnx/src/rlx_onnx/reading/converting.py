@@ -6,7 +6,6 @@ that ONNX itself gives for an operation may use older ones, so those come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from onnx.defs import onnx_opset_version
 from rlx_core.errors import Fact, FormatError, UnsupportedError, unsupported
 from rlx_onnx.reading.structure import each_graph, node_words
 from rlx_onnx.reading.weights import taken_weights
+from rlx_onnx.walking.table import TABLE, operation_name
 
 __all__ = ["NEWEST", "converted", "version_of"]
 
@@ -42,19 +42,18 @@ def version_of(model: Any, domain: str = "") -> int | None:
     return next((each.version for each in model.opset_import if each.domain in names), None)
 
 
-def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, list[str], dict[str, np.ndarray]]:
+def converted(model: Any) -> tuple[Any, list[str], dict[str, np.ndarray]]:
     """The model in that form, what was done to it, in words, and the bytes of its large tensors, which were taken out of it.
 
     Args:
         model: A checked `ModelProto`, which is changed.
-        is_handled: Whether there is a handler for a domain and an operation.
 
     Raises:
         FormatError: The converter cannot read it.
     """
     done: list[str] = []
-    _moved(model, is_handled)
-    kept = taken_weights(model.graph)
+    _moved(model)
+    retained = taken_weights(model.graph)
     try:
         if model.functions:
             done.append(f"{len(model.functions)} functions of the model put in place")
@@ -66,23 +65,25 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         if version is not None and version < NEWEST:
             model = _with_new_versions(model)
             done.append(f"operations of version {version} brought to {NEWEST}")
-        model = _schema_functions(model, is_handled, done)
+        model = _schema_functions(model, done)
     except UnsupportedError:
         raise
     except FAULTS as error:
-        said = str(error).strip().splitlines()
-        raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
-    return model, done, kept
+        message = str(error).strip().splitlines()
+        raise FormatError(
+            "ONNX's converter cannot read it", Fact("it said", message[0] if message else error)
+        ) from error
+    return model, done, retained
 
 
-def _moved(model: Any, is_handled: Callable[[str, str], bool]) -> None:
+def _moved(model: Any) -> None:
     """Contributed operations that were written into ONNX's own domain, in theirs: the converter refuses them else."""
-    found = False
+    result = False
     for graph in each_graph(model.graph):
         for node in graph.node:
-            if node.domain == "" and is_handled(CONTRIBUTED, node.op_type) and not defs.has(node.op_type):
-                node.domain, found = CONTRIBUTED, True
-    if found and version_of(model, CONTRIBUTED) is None:
+            if node.domain == "" and operation_name(CONTRIBUTED, node.op_type) in TABLE and not defs.has(node.op_type):
+                node.domain, result = CONTRIBUTED, True
+    if result and version_of(model, CONTRIBUTED) is None:
         model.opset_import.add(domain=CONTRIBUTED, version=1)
 
 
@@ -103,22 +104,22 @@ def _with_new_versions(model: Any) -> Any:
             IR_OF_FREE_TENSORS  # some files of older formats have tensors that are no inputs, as onnxruntime allows
         )
     model = version_converter.convert_version(model, NEWEST)
-    for part, kept in zip((model.graph.input, model.graph.output), declared, strict=True):
+    for part, retained in zip((model.graph.input, model.graph.output), declared, strict=True):
         del part[:]
-        part.extend(kept)
+        part.extend(retained)
     return model
 
 
 def _copied(message: Any) -> Any:
-    found = type(message)()
-    found.CopyFrom(message)
-    return found
+    result = type(message)()
+    result.CopyFrom(message)
+    return result
 
 
-def _schema_functions(model: Any, is_handled: Callable[[str, str], bool], done: list[str]) -> Any:
+def _schema_functions(model: Any, done: list[str]) -> Any:
     """Operations without a handler, for which ONNX gives a function, as that function."""
     used = {(node.domain, node.op_type) for graph in each_graph(model.graph) for node in graph.node}
-    missing = [each for each in sorted(used) if not is_handled(*each) and _has_function(*each)]
+    missing = [each for each in sorted(used) if operation_name(*each) not in TABLE and _has_function(*each)]
     if not missing:
         return model
     keep = [each for each in used if each not in missing]

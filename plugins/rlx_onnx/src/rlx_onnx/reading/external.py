@@ -65,19 +65,19 @@ class Neighbours:
         Raises:
             FormatError: It names no file of the folder, or bytes that the file does not have.
         """
-        said = {each.key: each.value for each in tensor.external_data}
+        message = {each.key: each.value for each in tensor.external_data}
         where = f"tensor {tensor.name}"
-        whole = self._file(said.get("location", ""), where)
+        full = self._file(message.get("location", ""), where)
         try:
-            offset = _number(said.get("offset", "0"))
-            length = _number(said["length"]) if "length" in said else len(whole) - offset
+            offset = _number(message.get("offset", "0"))
+            length = _number(message["length"]) if "length" in message else len(full) - offset
         except ValueError as error:
             raise FormatError(f"{where}: offset and length are numbers ({error})") from None
-        if offset < 0 or length < 0 or offset + length > len(whole):
+        if offset < 0 or length < 0 or offset + length > len(full):
             raise FormatError(
-                f"{where}: bytes {offset} to {offset + length} are not in {said['location']}, which has {len(whole)}"
+                f"{where}: bytes {offset} to {offset + length} are not in {message['location']}, which has {len(full)}"
             )
-        return whole[offset : offset + length]
+        return full[offset : offset + length]
 
     def _file(self, location: str, where: str) -> np.ndarray:
         if location not in self._mapped:
@@ -98,27 +98,27 @@ class Neighbours:
                 hint="links are not followed" if self._is_link(parts) else None,
             ) from None
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                kind = "has several names" if stat.S_ISREG(found.st_mode) else "is no regular file"
+            result = os.fstat(file.fileno())
+            if not stat.S_ISREG(result.st_mode) or result.st_nlink > 1:
+                kind = "has several names" if stat.S_ISREG(result.st_mode) else "is no regular file"
                 raise FormatError(f"{where}: {location} {kind}", Fact("folder", self.folder))
             work = current_work()
             if work is not None:
-                work.read(found.st_size, location)
-            if found.st_size == 0:
+                work.read(result.st_size, location)
+            if result.st_size == 0:
                 return np.zeros(0, np.uint8)
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
     def _opened(self, parts: tuple[str, ...]) -> int:
         """The file, each folder on the way opened from the one before it, so that none can be exchanged meanwhile."""
-        at = os.open(self.folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        directory = os.open(self.folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         for step, part in enumerate(parts):
             try:
-                below = os.open(part, _FILE if step == len(parts) - 1 else _DIRECTORY, dir_fd=at)
+                below = os.open(part, _FILE if step == len(parts) - 1 else _DIRECTORY, dir_fd=directory)
             finally:
-                os.close(at)
-            at = below
-        return at
+                os.close(directory)
+            directory = below
+        return directory
 
     def _is_link(self, parts: tuple[str, ...]) -> bool:
         ways = (self.folder.joinpath(*parts[:n]) for n in range(1, len(parts) + 1))

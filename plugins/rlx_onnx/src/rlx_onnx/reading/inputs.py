@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onnx import TensorProto
 
 import rlx_core as rlx
-from rlx_core.errors import FormatError, ShapeError, UnsupportedError
+from rlx_core.errors import FormatError, UnsupportedError
+from rlx_core.importing.symbols import SymbolTable
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.system.records import frozen
-from rlx_onnx.reading.tensors import HELD, element_type
+from rlx_onnx.reading.tensors import DTYPES, HELD
 from rlx_onnx.walking.values import Coded
 
 __all__ = ["ModelInput", "inputs_of"]
@@ -53,17 +53,17 @@ def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[ModelIn
     Raises:
         FormatError, UnsupportedError: An input has a type that rlx does not have, or no type.
     """
-    symbols: dict[str, str] = {}
+    symbols = SymbolTable()
     return [_input(each, types.get(each.name), symbols) for each in declared]
 
 
-def _input(declared: Any, said: Any, symbols: dict[str, str]) -> ModelInput:
+def _input(declared: Any, message: Any, symbols: SymbolTable) -> ModelInput:
     name, kind = declared.name, declared.type
     tensor = kind.tensor_type
     element = tensor.elem_type if kind.HasField("tensor_type") and tensor.elem_type in HELD else 0
-    if said is not None:
-        is_list = isinstance(said, list | tuple)
-        return ModelInput(name, [rlx.spec(each) for each in said] if is_list else rlx.spec(said), element)
+    if message is not None:
+        is_list = isinstance(message, list | tuple)
+        return ModelInput(name, [rlx.spec(each) for each in message] if is_list else rlx.spec(message), element)
     hint = f'rlx_onnx.load(file, inputs={{"{name}": "f32[n, 3]"}}) says it'
     if not kind.HasField("tensor_type"):
         what = kind.WhichOneof("value") or "nothing"
@@ -72,27 +72,16 @@ def _input(declared: Any, said: Any, symbols: dict[str, str]) -> ModelInput:
         )
     if not tensor.HasField("shape"):
         raise UnsupportedError(f"input {name}: the model does not say how many axes it has", hint=hint)
-    dtype = dtype_of(HELD[element].replace("float", "f").replace("uint", "u").replace("int", "i")) if element else None
     if tensor.elem_type == TensorProto.STRING:
         raise UnsupportedError(f"input {name}: texts are not supported", hint="texts outside of the model")
-    dtype = element_type(tensor.elem_type, f"input {name}") if dtype is None else dtype
+    dtype = dtype_of(HELD[element]) if element else DTYPES.dtype(tensor.elem_type, f"input {name}")
     dims = [_dim(name, axis, each, symbols) for axis, each in enumerate(tensor.shape.dim)]
     return ModelInput(name, rlx.TensorType(dtype, tuple(dims)), element)
 
 
-def _dim(name: str, axis: int, dim: Any, symbols: dict[str, str]) -> Any:
+def _dim(name: str, axis: int, dim: Any, symbols: SymbolTable) -> Any:
     if dim.HasField("dim_value") and dim.dim_value != UNKNOWN_SIZE:
         if dim.dim_value < 0:
             raise FormatError(f"input {name}: a size is at least 0, not {dim.dim_value}")
         return int(dim.dim_value)
-    said = f"{name}_{axis}" if dim.dim_param in UNKNOWN_NAMES else dim.dim_param
-    if said not in symbols:
-        plain = re.sub(r"\W", "_", said, flags=re.ASCII)
-        plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"n_{plain}"
-        while plain in symbols.values():
-            plain += "_"
-        symbols[said] = plain
-    try:
-        return rlx.symbol(symbols[said])
-    except ShapeError as error:
-        raise FormatError(f"input {name}: {said!r} is no name of a size ({error.message})") from error
+    return symbols[f"{name}_{axis}" if dim.dim_param in UNKNOWN_NAMES else dim.dim_param]

@@ -16,22 +16,22 @@ from google.protobuf.message import DecodeError
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameError, UnsupportedError, nearest
-from rlx_core.errors import unsupported as unsupported_error
 from rlx_core.files.reading import mapped
 from rlx_core.functions.model import Model, argument_names
+from rlx_core.importing.report import expect_handlers
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.pipeline.set_up import working_on
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import bytes_in
 from rlx_onnx.reading.inputs import ModelInput, inputs_of
-from rlx_onnx.reading.parts import Walked, parted, result_of
+from rlx_onnx.reading.parts import WalkedModel, partitioned, result_of, results_of
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.reading.weights import mapped_weights
 from rlx_onnx.specialised import Specialising
-from rlx_onnx.walking.table import INSTEAD, handler_for
+from rlx_onnx.walking.table import TABLE, operation_name
 from rlx_onnx.walking.walk import ModelWalk, NeedsKnown, NeedsSizes, entered
 
 __all__ = ["import_file", "load", "prepared", "read_proto"]
@@ -121,17 +121,9 @@ def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:
     Raises:
         UnsupportedError: Operations are left for which there is no handler.
     """
-    proto, _, taken = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
-    uses: dict[str, list[str]] = {}
-    for graph in each_graph(proto.graph):
-        for node in graph.node:
-            if handler_for(node.domain, node.op_type) is None:
-                domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
-                uses.setdefault(domain + node.op_type, []).append(node_words(node))
-    if uses:
-        raise unsupported_error(
-            "", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
-        )
+    proto, _, taken = converted(proto)
+    nodes = (node for graph in each_graph(proto.graph) for node in graph.node)
+    expect_handlers("", TABLE, ((operation_name(node.domain, node.op_type), node_words(node)) for node in nodes))
     return proto, taken
 
 
@@ -164,19 +156,18 @@ class _Reading:
 
     def model(self) -> Model:
         try:
-            walked = self._settle()
+            parameters, walked = self._verified()
         except NeedsSizes as error:
             return self._specialised(error.said)
         if walked.steps:
-            return parted(walked)
+            return partitioned(walked, parameters)
         specs, results = self._arguments(), walked.results
 
         def function(parameters: Mapping[str, Any], *values: Any) -> Any:
             scope = self._walk(parameters, values)[0]
-            found = {name: result_of(scope[name]) for name in results}
-            return found if len(found) != 1 else next(iter(found.values()))
+            return results_of({name: result_of(scope[name]) for name in results})
 
-        return Model(name=walked.name, function=function, parameters=walked.parameters, inputs=specs)
+        return Model(name=walked.name, function=function, parameters=parameters, inputs=specs)
 
     def _arguments(self) -> dict[str, Any]:
         """The inputs as arguments of a function, with their types."""
@@ -194,8 +185,7 @@ class _Reading:
                 specialising.refuse("a transformation or a file takes one program")
             except NeedsKnown as error:
                 raise UnsupportedError(error.said, hint="inputs= with all sizes, when the model is read") from None
-            found = {each.name: result_of(scope[each.name]) for each in self.proto.graph.output}
-            return found if len(found) != 1 else next(iter(found.values()))
+            return results_of({each.name: result_of(scope[each.name]) for each in self.proto.graph.output})
 
         return Model(
             name=specialising.name,
@@ -218,8 +208,12 @@ class _Reading:
         except RlxError as error:
             raise error.about(self.name) from error.__cause__
 
-    def _settle(self) -> Walked:
-        """Walk until every tensor that must be known is a constant; this also detects errors of the model."""
+    def _verified(self) -> tuple[dict[str, Any], WalkedModel]:
+        """Walk until every tensor that must be known is a constant; this also detects errors of the model.
+
+        Returns:
+            The parameters, and the walked model.
+        """
         while True:
             parameters = {name: value for name, value in self.tensors.items() if name not in self.constants}
             seen: list[Any] = []
@@ -231,7 +225,8 @@ class _Reading:
             try:
                 types = {name: _type_of(each) for name, each in parameters.items()}
                 rlx.eval_shape(function, types, *(each.spec for each in self.inputs))
-                return self._walked(parameters, *seen)
+                name = self.name.removesuffix(".onnx")
+                return parameters, WalkedModel(name, self.proto.graph, self.inputs, *seen)
             except NeedsKnown as error:
                 inputs = error.names - self.tensors.keys()
                 if inputs:
@@ -241,18 +236,6 @@ class _Reading:
                         hint=f'rlx_onnx.load(file, known={{"{min(inputs)}": …}}) compiles it for one value',
                     ).with_fact(Fact("inputs", InputsNeeded(inputs))) from None
                 self.constants |= error.names
-
-    def _walked(self, parameters: Mapping[str, Any], scope: Mapping[str, Any], walk: ModelWalk) -> Walked:
-        return Walked(
-            name=self.name.removesuffix(".onnx"),
-            nodes=self.proto.graph.node,
-            results=tuple(dict.fromkeys(each.name for each in self.proto.graph.output)),
-            inputs=tuple(self.inputs),
-            parameters=parameters,
-            scope=scope,
-            steps=walk.steps,
-            outside=self.outside,
-        )
 
     def _walk(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], ModelWalk]:
         """Return every value of the graph by its name, and the walk that computed them."""

@@ -11,7 +11,7 @@ from typing import Any
 from onnx import AttributeProto, defs
 
 from rlx_core.errors import FormatError
-from rlx_onnx.reading.structure import each_graph, node_words
+from rlx_onnx.reading.structure import each_graph, node_label
 
 __all__ = ["check_signatures"]
 
@@ -27,13 +27,13 @@ def check_signatures(model: Any) -> None:
         for node in graph.node:
             _check(node, versions)
     for function in model.functions:
-        own = versions | {_domain(each.domain): each.version for each in function.opset_import}
+        function_versions = versions | {_domain(each.domain): each.version for each in function.opset_import}
         for node in function.node:
-            _check(node, own)
+            _check(node, function_versions)
             for inner in (each.g for each in node.attribute if each.type == AttributeProto.GRAPH):
                 for graph in each_graph(inner):
                     for nested in graph.node:
-                        _check(nested, own)
+                        _check(nested, function_versions)
 
 
 def _domain(domain: str) -> str:
@@ -42,7 +42,7 @@ def _domain(domain: str) -> str:
 
 def _check(node: Any, versions: dict[str, int]) -> None:
     domain = _domain(node.domain)
-    where = f"{node_words(node)} ({node.op_type})"
+    where = node_label(node)
     if domain not in versions:
         raise FormatError(f"{where}: the model names no version of {domain or 'ai.onnx'}")
     schema = _schema(node.op_type, versions[domain], domain)
@@ -61,8 +61,10 @@ def _check(node: Any, versions: dict[str, int]) -> None:
         kind = int(known[name].type.value) if hasattr(known[name].type, "value") else int(known[name].type)
         if attribute.type != kind:
             words = AttributeProto.AttributeType.Name
-            found = words(attribute.type) if attribute.type in AttributeProto.AttributeType.values() else attribute.type
-            raise FormatError(f"{where}: its attribute {name} is {words(kind)}, not {found}")
+            result = (
+                words(attribute.type) if attribute.type in AttributeProto.AttributeType.values() else attribute.type
+            )
+            raise FormatError(f"{where}: its attribute {name} is {words(kind)}, not {result}")
         if not attribute.ref_attr_name and not _is_whole(attribute):
             raise FormatError(f"{where}: its attribute {name} has no value of its kind")
     for name, each in known.items():

@@ -11,12 +11,17 @@ from rlx_core.errors import CycleError, Fact, FormatError
 from rlx_core.system.budget import current_work
 from rlx_onnx.reading.tensors import check_tensor
 
-__all__ = ["check_structure", "each_graph", "nested_graphs", "node_words"]
+__all__ = ["check_structure", "each_graph", "nested_graphs", "node_label", "node_words"]
 
 
 def node_words(node: Any) -> str:
     """A node as errors call it: by its name, or by its first result."""
     return f"node {node.name or next(iter(node.output), '')}".rstrip()
+
+
+def node_label(node: Any) -> str:
+    """A node with its operation, as errors call it."""
+    return f"{node_words(node)} ({node.op_type})"
 
 
 def nested_graphs(node: Any) -> Iterator[Any]:
@@ -74,30 +79,32 @@ def _beside_elements(tensor: Any) -> Iterator[tuple[Any, Any]]:
 
 def _check_graph(graph: Any, around: frozenset[str]) -> None:
     where = f"graph {graph.name}"
-    made: set[str] = set()
+    created: set[str] = set()
     for tensor in graph.initializer:
         check_tensor(tensor, f"tensor {tensor.name}")
     for each in graph.input:
-        _make(each.name, made, where)
+        _make(each.name, created, where)
     initial = [each.name for each in graph.initializer] + [each.values.name for each in graph.sparse_initializer]
     tensors: set[str] = set()
     for name in initial:
         _make(name, tensors, where)
-    made |= tensors  # a tensor may have the name of an input, whose default it is
-    known = _check_nodes(graph.node, made, where, around)
+    created |= tensors  # a tensor may have the name of an input, whose default it is
+    known = _check_nodes(graph.node, created, where, around)
     for each in graph.output:
         if each.name not in known and each.name not in around:
             raise FormatError(f"{where}: nothing makes its result {each.name!r}")
 
 
 def _check_nodes(
-    nodes: Iterable[Any], made: set[str], where: str, around: frozenset[str] = frozenset()
+    nodes: Iterable[Any], defined: set[str], where: str, around: frozenset[str] = frozenset()
 ) -> frozenset[str]:
-    later = {name for node in nodes for name in node.output}
+    following = {name for node in nodes for name in node.output}
     for node in nodes:
         for name in node.input:
-            if name and name not in made and name not in around:
-                fault = "only made later: nodes must be in order, without a cycle" if name in later else "made nowhere"
+            if name and name not in defined and name not in around:
+                fault = (
+                    "only made later: nodes must be in order, without a cycle" if name in following else "made nowhere"
+                )
                 raise FormatError(
                     f"{where}: {name!r} is {fault}", Fact("used by", f"{node_words(node)} ({node.op_type})")
                 )
@@ -106,17 +113,17 @@ def _check_nodes(
                 if attribute.type in (AttributeProto.TENSOR, AttributeProto.TENSORS):
                     check_tensor(tensor, f"{node_words(node)}: {attribute.name}")
         for nested in nested_graphs(node):
-            _check_graph(nested, around | frozenset(made))
+            _check_graph(nested, around | frozenset(defined))
         for name in node.output:
             if name:
-                _make(name, made, where)
-    return frozenset(made)
+                _make(name, defined, where)
+    return frozenset(defined)
 
 
-def _make(name: str, made: set[str], where: str) -> None:
-    if not name or name in made:
+def _make(name: str, defined: set[str], where: str) -> None:
+    if not name or name in defined:
         raise FormatError(f"{where}: {name!r} is made twice" if name else f"{where}: a value has no name")
-    made.add(name)
+    defined.add(name)
 
 
 def _check_calls(model: Any) -> None:

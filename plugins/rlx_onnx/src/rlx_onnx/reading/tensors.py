@@ -11,28 +11,39 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from rlx_core.errors import Fact, FormatError
-from rlx_core.ir.dtypes import DType
-from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_core.importing.dtypes import DtypeMap
+from rlx_core.ir import dtypes
 
-__all__ = ["DTYPES", "HELD", "array_of", "check_tensor", "element_name", "element_type", "numpy_dtype"]
+__all__ = ["DTYPES", "HELD", "array_of", "check_tensor", "element_name", "numpy_dtype"]
 
-DTYPES: Final[dict[int, str]] = {
-    TensorProto.FLOAT: "f32",
-    TensorProto.UINT8: "u8",
-    TensorProto.INT8: "i8",
-    TensorProto.UINT16: "u16",
-    TensorProto.INT16: "i16",
-    TensorProto.INT32: "i32",
-    TensorProto.INT64: "i64",
-    TensorProto.BOOL: "bool",
-    TensorProto.FLOAT16: "f16",
-    TensorProto.DOUBLE: "f64",
-    TensorProto.UINT32: "u32",
-    TensorProto.UINT64: "u64",
-    TensorProto.COMPLEX64: "c64",
-    TensorProto.COMPLEX128: "c128",
-    TensorProto.BFLOAT16: "bf16",
-}
+
+def element_name(element: int) -> str:
+    """Return ONNX's name of an element type: `FLOAT16`."""
+    known: dict[int, str] = {number: name for name, number in TensorProto.DataType.items()}
+    return known.get(element, f"type {element}")
+
+
+DTYPES: Final[DtypeMap[int]] = DtypeMap(
+    {
+        TensorProto.FLOAT: dtypes.f32,
+        TensorProto.UINT8: dtypes.u8,
+        TensorProto.INT8: dtypes.i8,
+        TensorProto.UINT16: dtypes.u16,
+        TensorProto.INT16: dtypes.i16,
+        TensorProto.INT32: dtypes.i32,
+        TensorProto.INT64: dtypes.i64,
+        TensorProto.BOOL: dtypes.bool_,
+        TensorProto.FLOAT16: dtypes.f16,
+        TensorProto.DOUBLE: dtypes.f64,
+        TensorProto.UINT32: dtypes.u32,
+        TensorProto.UINT64: dtypes.u64,
+        TensorProto.COMPLEX64: dtypes.c64,
+        TensorProto.COMPLEX128: dtypes.c128,
+        TensorProto.BFLOAT16: dtypes.bf16,
+    },
+    label=element_name,
+    error=FormatError,
+)
 """ONNX's element types that are dtypes of rlx."""
 
 BITS: Final[dict[int, int]] = {
@@ -60,23 +71,6 @@ HELD: Final[dict[int, str]] = {
 
 _LARGEST: Final = 2**40
 """Elements: more than any memory holds, so that a larger size is certainly wrong."""
-
-
-def element_name(element: int) -> str:
-    """Return ONNX's name of an element type: `FLOAT16`."""
-    known: dict[int, str] = {number: name for name, number in TensorProto.DataType.items()}
-    return known.get(element, f"type {element}")
-
-
-def element_type(element: int, where: str) -> DType:
-    """Return the dtype of rlx for an element type.
-
-    Raises:
-        FormatError: No such dtype exists; the message begins with `where`.
-    """
-    if element not in DTYPES:
-        raise FormatError(f"{where}: rlx has no dtype for elements of {element_name(element)}")
-    return dtype_of(DTYPES[element])
 
 
 def numpy_dtype(element: int) -> np.dtype:
@@ -128,12 +122,12 @@ def _of_bytes(tensor: Any, raw: np.ndarray, where: str) -> np.ndarray:
     element, dims = tensor.data_type, tuple(tensor.dims)
     if element == TensorProto.STRING:
         raise FormatError(f"{where}: texts are not written as bytes")
-    wanted = (math.prod(dims) * BITS.get(element, 8 * numpy_dtype(element).itemsize) + 7) // 8
-    if len(raw) != wanted:
-        raise FormatError(f"{where}: {list(dims)} of {element_name(element)} are {wanted} bytes, not {len(raw)}")
+    required = (math.prod(dims) * BITS.get(element, 8 * numpy_dtype(element).itemsize) + 7) // 8
+    if len(raw) != required:
+        raise FormatError(f"{where}: {list(dims)} of {element_name(element)} are {required} bytes, not {len(raw)}")
     if element in BITS:
-        whole = TensorProto(data_type=element, dims=dims, raw_data=raw.tobytes())
-        return np.asarray(numpy_helper.to_array(whole))
+        full = TensorProto(data_type=element, dims=dims, raw_data=raw.tobytes())
+        return np.asarray(numpy_helper.to_array(full))
     little = numpy_dtype(element)
     if little.byteorder == "=":
         little = little.newbyteorder("<")

@@ -25,14 +25,14 @@ _FIXED: Final = {_EIGHT: 8, _FOUR: 4}
 
 def taken_weights(graph: Any) -> dict[str, np.ndarray]:
     """The same of a model in memory, which is changed."""
-    kept = {}
+    retained = {}
     for tensor in graph.initializer:
         data = tensor.raw_data  # a copy at every access
         if len(data) > _LARGE and tensor.data_location != TensorProto.EXTERNAL:
-            kept[tensor.name] = np.frombuffer(data, np.uint8)
+            retained[tensor.name] = np.frombuffer(data, np.uint8)
             tensor.ClearField("raw_data")
             _say_elsewhere(tensor)
-    return kept
+    return retained
 
 
 def mapped_weights(data: np.ndarray) -> tuple[bytes, dict[str, np.ndarray]]:
@@ -51,37 +51,37 @@ def mapped_weights(data: np.ndarray) -> tuple[bytes, dict[str, np.ndarray]]:
 
 
 def _model(data: memoryview, taken: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
-    for number, whole, inner in _fields(data):
+    for number, full, inner in _fields(data):
         is_graph = number == ModelProto.GRAPH_FIELD_NUMBER and inner is not None
-        yield from _rewritten(number, list(_graph(inner, taken))) if is_graph and inner is not None else (whole,)
+        yield from _rewritten(number, list(_graph(inner, taken))) if is_graph and inner is not None else (full,)
 
 
 def _graph(data: memoryview, taken: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
-    for number, whole, inner in _fields(data):
+    for number, full, inner in _fields(data):
         is_tensor = number == GraphProto.INITIALIZER_FIELD_NUMBER and inner is not None and len(inner) > _LARGE
-        rest = _tensor(inner, taken) if is_tensor and inner is not None else None
-        yield from (whole,) if rest is None else _rewritten(number, rest)
+        remaining = _tensor(inner, taken) if is_tensor and inner is not None else None
+        yield from (full,) if remaining is None else _rewritten(number, remaining)
 
 
 def _tensor(data: memoryview, taken: dict[str, np.ndarray]) -> list[bytes | memoryview] | None:
     """A tensor without its bytes; `None` where it keeps them."""
-    found: dict[int, list[Any]] = {}
-    rest: list[bytes | memoryview] = []
-    for number, whole, inner in _fields(data):
-        found.setdefault(number, []).append(inner)
+    result: dict[int, list[Any]] = {}
+    remaining: list[bytes | memoryview] = []
+    for number, full, inner in _fields(data):
+        result.setdefault(number, []).append(inner)
         if number != TensorProto.RAW_DATA_FIELD_NUMBER:
-            rest.append(whole)
-    raw, names = found.get(TensorProto.RAW_DATA_FIELD_NUMBER, []), found.get(TensorProto.NAME_FIELD_NUMBER, [])
+            remaining.append(full)
+    raw, names = result.get(TensorProto.RAW_DATA_FIELD_NUMBER, []), result.get(TensorProto.NAME_FIELD_NUMBER, [])
     is_plain = len(raw) == len(names) == 1 and raw[0] is not None and names[0] is not None
-    if not is_plain or len(raw[0]) <= _LARGE or TensorProto.DATA_LOCATION_FIELD_NUMBER in found:
+    if not is_plain or len(raw[0]) <= _LARGE or TensorProto.DATA_LOCATION_FIELD_NUMBER in result:
         return None
     name = bytes(names[0]).decode()
     if name in taken:  # twice, which is refused later
         return None
     taken[name] = np.frombuffer(raw[0], np.uint8)
-    said = TensorProto()
-    _say_elsewhere(said)
-    return [*rest, said.SerializeToString()]
+    message = TensorProto()
+    _say_elsewhere(message)
+    return [*remaining, message.SerializeToString()]
 
 
 def _say_elsewhere(tensor: Any) -> None:
@@ -95,32 +95,32 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | No
     Raises:
         IndexError: The data are no message, or have fields of an obsolete kind.
     """
-    at = 0
-    while at < len(data):
-        start = at
-        key, at = _varint(data, at)
+    position = 0
+    while position < len(data):
+        start = position
+        key, position = _varint(data, position)
         number, kind = key >> 3, key & 7
         inner = None
         if kind == _VARINT:
-            _, at = _varint(data, at)
+            _, position = _varint(data, position)
         elif kind == _BYTES:
-            count, at = _varint(data, at)
-            inner, at = data[at : at + count], at + count
+            count, position = _varint(data, position)
+            inner, position = data[position : position + count], position + count
         else:
-            at += _FIXED.get(kind, len(data) + 1)
-        if number == 0 or at > len(data):
+            position += _FIXED.get(kind, len(data) + 1)
+        if number == 0 or position > len(data):
             raise IndexError
-        yield number, data[start:at], inner
+        yield number, data[start:position], inner
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(data: memoryview, offset: int) -> tuple[int, int]:
     """A number of seven bits a byte, least first, and where it ends."""
-    found = 0
+    result = 0
     for shift in range(0, 64, 7):
-        found |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return found, at
+        result |= (data[offset] & 0x7F) << shift
+        offset += 1
+        if data[offset - 1] < 0x80:
+            return result, offset
     raise IndexError
 
 
@@ -131,8 +131,8 @@ def _rewritten(number: int, parts: list[bytes | memoryview]) -> Iterator[bytes |
 
 
 def _number(value: int) -> bytes:
-    found = bytearray()
+    result = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        result.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*result, value])

@@ -9,10 +9,11 @@ import numpy as np
 from onnx import AttributeProto
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, FormatError, ShapeError, UnsupportedError
-from rlx_core.ir.dims import Dim, Expr, Relation, SizeGuard, holds
-from rlx_core.ir.graph import Value, ambient_builder
-from rlx_onnx.reading.structure import node_words
+from rlx_core.errors import Fact, FormatError, UnsupportedError
+from rlx_core.importing.symbols import expect_relation
+from rlx_core.ir.dims import Dim, Expr, Relation
+from rlx_core.ir.graph import Value
+from rlx_onnx.reading.structure import node_label
 from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
 
@@ -41,7 +42,7 @@ class OnnxNode:
         self._attributes = {each.name: each for each in proto.attribute}
 
     def __str__(self) -> str:
-        return f"{node_words(self.proto)} ({self.op})"
+        return node_label(self.proto)
 
     def wants(self, result: int) -> bool:
         """Return whether a result of this number is used."""
@@ -90,10 +91,10 @@ class OnnxNode:
         Raises:
             UnsupportedError: It is another.
         """
-        found = str(self.get(name, default))
-        if found not in (default, *known):
-            self.refuse(f"{name}={found!r}", f"{name} as one of {', '.join((default, *known))}")
-        return found
+        result = str(self.get(name, default))
+        if result not in (default, *known):
+            self.refuse(f"{name}={result!r}", f"{name} as one of {', '.join((default, *known))}")
+        return result
 
     def body(self, name: str) -> Callable[..., list[Any]]:
         """Return a graph attribute as a function of its inputs; it can use the values of the surrounding scope.
@@ -105,7 +106,7 @@ class OnnxNode:
         if attribute is None or attribute.type != AttributeProto.GRAPH:
             raise FormatError(f"{self}: it has no graph {name}")
         graph = attribute.g
-        return lambda *given: self.walk.run(graph, given, self.scope)
+        return lambda *values: self.walk.run(graph, values, self.scope)
 
     def graph(self, name: str) -> Any:
         """The `GraphProto` itself."""
@@ -137,8 +138,8 @@ class OnnxNode:
             UnsupportedError: It depends on inputs of the program.
         """
         value = self.operands[number] if number < len(self.operands) else None
-        found = value if is_sizes(value) else self.known(number, what)
-        return [each if isinstance(each, Expr) else int(each) for each in np.asarray(found).ravel()]
+        result = value if is_sizes(value) else self.known(number, what)
+        return [each if isinstance(each, Expr) else int(each) for each in np.asarray(result).ravel()]
 
     def ints(self, number: int, what: str) -> list[int] | None:
         """Return an operand that is a list of integers, or `None` if it is omitted.
@@ -148,10 +149,10 @@ class OnnxNode:
         """
         if number >= len(self.operands) or self.operands[number] is None:
             return None
-        found = self.dims(number, what)
-        if any(isinstance(each, Expr) for each in found):
-            self.refuse(f"{what} {found}", f"numbers for {what}")
-        return [int(each) for each in found]
+        result = self.dims(number, what)
+        if any(isinstance(each, Expr) for each in result):
+            self.refuse(f"{what} {result}", f"numbers for {what}")
+        return [int(each) for each in result]
 
     def scalar(self, number: int, what: str, default: Any = None) -> Any:
         """An operand of one element as a Python number, or the default where it is left out."""
@@ -160,10 +161,10 @@ class OnnxNode:
         value = self.operands[number]
         if is_sizes(value) and value.size == 1:
             return value.ravel()[0]
-        found = self.known(number, what)
-        if found.size != 1:
-            raise FormatError(f"{self}: {what} is one number, not {list(found.shape)}")
-        return found.ravel()[0].item()
+        result = self.known(number, what)
+        if result.size != 1:
+            raise FormatError(f"{self}: {what} is one number, not {list(result.shape)}")
+        return result.ravel()[0].item()
 
     def dim(self, number: int, what: str) -> Dim:
         """Return an operand that is a size: known, an expression of sizes, or a symbol for the result of a step on the host.
@@ -173,8 +174,8 @@ class OnnxNode:
         """
         if self.is_computed(number):
             (each,) = self.on_host(_as_a_size, lambda n: [rlx.TensorType(rlx.bool_, (n,))], number)
-            found: Dim = each.shape[0]
-            return found
+            result: Dim = each.shape[0]
+            return result
         known = self.scalar(number, what)
         return known if isinstance(known, Expr) else int(known)
 
@@ -226,13 +227,7 @@ class OnnxNode:
         Raises:
             ShapeError: It does not hold.
         """
-        known = holds(relation, left, right)
-        if known is False:
-            raise ShapeError(f"{self}: {what}: {left} {relation} {right} does not hold")
-        if known is None:
-            builder = ambient_builder()
-            assert builder is not None, "sizes with symbols are there in a trace only"
-            builder.add_guards([SizeGuard(relation, left, right, f"{self}: {what}")])
+        expect_relation(relation, left, right, f"{self}: {what}")
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Report that this node requires an unsupported feature.

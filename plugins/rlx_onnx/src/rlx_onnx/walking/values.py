@@ -84,11 +84,11 @@ def dims_array(dims: Sequence[Dim] | Dim) -> np.ndarray:
     scalar = isinstance(dims, int | Expr | np.integer)
     listed: list[Any] = [dims] if scalar else list(dims)  # type: ignore[arg-type]
     if not any(isinstance(each, Expr) for each in listed):
-        found = np.array(listed, np.int64)
+        result = np.array(listed, np.int64)
     else:
-        found = np.empty(len(listed), object)
-        found[:] = listed
-    return found.reshape(()) if scalar else found
+        result = np.empty(len(listed), object)
+        result[:] = listed
+    return result.reshape(()) if scalar else result
 
 
 def settled(sizes: np.ndarray) -> np.ndarray:
@@ -112,10 +112,10 @@ def decided(relation: str, a: Any, b: Any) -> bool:
         return decided(">=", a, b + 1)
     if relation == "==" and True in (holds(">=", a, b + 1), holds(">=", b, a + 1)):
         return False
-    found = holds(relation, a, b)  # type: ignore[arg-type]
-    if found is None:
+    result = holds(relation, a, b)  # type: ignore[arg-type]
+    if result is None:
         raise Undecided
-    return found
+    return result
 
 
 def traced(value: Any) -> Any:

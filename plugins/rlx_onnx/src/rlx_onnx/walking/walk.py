@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -11,18 +10,21 @@ import numpy as np
 import optree
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, FormatError, OutOfMemoryError, RlxError, UnsupportedError
+from rlx_core.errors import FormatError, UnsupportedError
+from rlx_core.importing.host_steps import HostStep
+from rlx_core.importing.symbols import fresh_name
+from rlx_core.importing.walk import GraphWalk
 from rlx_core.ir.dims import Dim, free_symbols
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_core.ir.graph import Value
 from rlx_core.system.budget import current_work
+from rlx_onnx.reading.structure import node_label
 from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
-from rlx_onnx.walking.host import HostStep, step_key
 from rlx_onnx.walking.node import OnnxNode
-from rlx_onnx.walking.table import Handler, handler_for
+from rlx_onnx.walking.table import TABLE, OnnxHandler, operation_name
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
 
-__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered"]
+__all__ = ["ModelWalk", "NeedsKnown", "NeedsSizes", "entered", "leaves"]
 
 SMALL: Final = 1 << 20
 """Elements: up to so many are made at once by operations whose results grow beyond their operands."""
@@ -35,20 +37,20 @@ LARGE: Final = 1 << 16
 class NeedsKnown(Exception):
     """A value must be known now and comes from parameters or inputs alone: the walk begins again with those known."""
 
-    def __init__(self, names: frozenset[str], said: str, what: str) -> None:
-        super().__init__(said)
-        self.names, self.said, self.what = names, said, what
+    def __init__(self, names: frozenset[str], message: str, what: str) -> None:
+        super().__init__(message)
+        self.names, self.said, self.what = names, message, what
 
 
 class NeedsSizes(Exception):
     """The structure of the graph depends on sizes that are symbols: the model is read again for each binding of them."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.said = message
 
 
-class ModelWalk:
+class ModelWalk(GraphWalk[Any]):
     """One walk through a model, in a trace or outside of one.
 
     Attributes:
@@ -58,20 +60,23 @@ class ModelWalk:
         steps: First result of a node → its step on the host, between two programs.
     """
 
+    invalid = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
+
     def __init__(
         self,
         outside: Callable[[Any], np.ndarray] | None = None,
         parameters: Collection[str] = (),
-        given: Mapping[str, Sequence[Any]] | None = None,
+        computed: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        """`given` has the results of steps that have run on the host, by their keys."""
-        self.outside, self.parameters, self._given = outside, parameters, given or {}
+        """`computed` has the results of steps that have run on the host, by their keys."""
+        super().__init__("", TABLE)
+        self.outside, self.parameters, self._computed = outside, parameters, computed or {}
         self.sources: dict[int, frozenset[str]] = {}
         self.steps: dict[str, HostStep] = {}
         self._alive: list[Any] = []
         self._symbols: set[str] = set()  # of inputs
         self._found: set[str] = set()  # of steps on the host
-        self._depth = self._walked = 0
+        self._depth = 0
 
     @property
     def is_outermost(self) -> bool:
@@ -97,10 +102,10 @@ class ModelWalk:
             node: The node with results that depend on sizes in more than their own sizes.
             what: The property that depends on them.
         """
-        said = f"{node}: {what} depends on sizes"
+        message = f"{node}: {what} depends on sizes"
         if not self._symbols:
-            raise UnsupportedError(f"{said} that are found when the model runs", hint="sizes of inputs")
-        raise NeedsSizes(said)
+            raise UnsupportedError(f"{message} that are found when the model runs", hint="sizes of inputs")
+        raise NeedsSizes(message)
 
     def follows_from_sizes(self, value: Any) -> bool:
         """Return whether a traced value is computed from sizes alone."""
@@ -127,24 +132,24 @@ class ModelWalk:
             self._depth -= 1
         return [scope[each.name] for each in graph.output]
 
-    def nodes(self, nodes: Sequence[Any], scope: dict[str, Any]) -> None:
-        """Walk nodes, entering their results into the scope."""
-        work = current_work()
-        for proto in nodes:
-            self._walked += 1
-            if work is not None:
-                work.expect_nodes(self._walked, "the model with its loops written out")
-            operands = [scope[name] if name else None for name in proto.input]
-            results = self._results(proto, operands, scope)
-            scope.update((name, value) for name, value in zip(proto.output, results, strict=False) if name)
+    def operation(self, node: Any) -> str:
+        return operation_name(node.domain, node.op_type)
+
+    def location(self, node: Any) -> str:
+        return node_label(node)
+
+    def step(self, node: Any, values: dict[str, Any]) -> None:
+        operands = [values[name] if name else None for name in node.input]
+        results = self._results(OnnxNode(self, node, operands, values))
+        values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
 
     def known(self, value: Any, node: OnnxNode, number: int, what: str) -> np.ndarray:
         """Refuse, or begin again: a value is not known that must be."""
-        said = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
+        message = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
         names = self._sources([value])
         if not names or is_sizes(value):
-            raise UnsupportedError(said, hint=f"a constant, or a size of an input, as {what}")
-        raise NeedsKnown(names, said, what)
+            raise UnsupportedError(message, hint=f"a constant, or a size of an input, as {what}")
+        raise NeedsKnown(names, message, what)
 
     def on_host(
         self,
@@ -155,9 +160,9 @@ class ModelWalk:
         operands: Sequence[Any],
     ) -> tuple[Any, ...]:
         """Return the results of a step that runs on the host; they are zeros while the parts of a model are determined."""
-        key = step_key(node.proto)
-        if key in self._given:
-            return tuple(self._given[key])
+        key = next(name for name in node.proto.output if name)
+        if key in self._computed:
+            return tuple(self._computed[key])
         sources = self._sources(operands)
         if sources and sources <= frozenset(self.parameters):
             raise NeedsKnown(sources, f"{node}: its operands must be known when the program is compiled", "operand")
@@ -165,52 +170,37 @@ class ModelWalk:
             node.refuse(
                 "a result whose size is found when it runs, in a graph that is part of a node", "the node outside of it"
             )
-        step = self.steps[key] = HostStep(str(node), key, tuple(names), tuple(types(self._unknown(key))), function)
+        operand_keys = tuple(name or None for name in names)
+        step = self.steps[key] = HostStep(str(node), key, operand_keys, tuple(types(self._unknown(key))), function)
         return tuple(rlx.zeros(each.shape, dtype=each.dtype) for each in step.types)
 
     def _unknown(self, key: str) -> Dim:
         """Return a new symbol for a data-dependent size."""
-        plain = "n_" + re.sub(r"\W", "_", key, flags=re.ASCII)
-        while plain in self._symbols | self._found:
-            plain += "_"
-        self._found.add(plain)
-        return rlx.symbol(plain)
+        name = fresh_name(f"n_{key}", self._symbols | self._found)
+        self._found.add(name)
+        return rlx.symbol(name)
 
     # ----------------------------------------------------------------------------------------------
 
     def _sources(self, values: Iterable[Any]) -> frozenset[str]:
-        found = (self.sources.get(id(leaf)) for each in values for leaf in leaves(each))
-        return frozenset[str]().union(*(each for each in found if each))
+        result = (self.sources.get(id(leaf)) for each in values for leaf in leaves(each))
+        return frozenset[str]().union(*(each for each in result if each))
 
-    def _results(self, proto: Any, operands: list[Any], scope: Mapping[str, Any]) -> Sequence[Any]:
-        handler = handler_for(proto.domain, proto.op_type)
-        assert handler is not None, f"{proto.op_type}: operations without a handler are refused before a walk"
-        node = OnnxNode(self, proto, operands, scope)
-        try:
-            found = self._handled(handler, node)
-        except RlxError as error:
-            if not _names_node(error, node):
-                error.with_fact(Fact("node", node))
-            raise
-        except MemoryError as error:
-            raise OutOfMemoryError(
-                f"{node}: the machine has no memory left for its results", Fact("cause", error)
-            ) from error
-        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError) as error:
-            raise FormatError(f"{node}: its operands and attributes do not fit ({error})") from error
-        results = found if isinstance(found, tuple) else (found,)
-        if sum(map(bool, proto.output)) > len(results):
-            raise UnsupportedError(f"{node}: it has {len(results)} results here, not {len(proto.output)}")
-        names = self._sources(operands)
+    def _results(self, node: OnnxNode) -> Sequence[Any]:
+        computed = self._handled(TABLE[self.operation(node.proto)], node)
+        results = computed if isinstance(computed, tuple) else (computed,)
+        if sum(map(bool, node.proto.output)) > len(results):
+            raise UnsupportedError(f"{node}: it has {len(results)} results here, not {len(node.proto.output)}")
+        names = self._sources(node.operands)
         if names:
             for leaf in (leaf for each in results for leaf in leaves(each)):
                 self._note(leaf, names)
         return results
 
-    def _handled(self, handler: Handler, node: OnnxNode) -> Any:
+    def _handled(self, handler: OnnxHandler, node: OnnxNode) -> Any:
         operands = list(node.operands)
-        if handler.most is not None and len(operands) > handler.most:
-            raise FormatError(f"{node}: it takes {handler.most} operands, not {len(operands)}")
+        if handler.max_operands is not None and len(operands) > handler.max_operands:
+            raise FormatError(f"{node}: it takes {handler.max_operands} operands, not {len(operands)}")
         if not handler.takes_sizes:
             operands = [traced(each) for each in operands]
         if not handler.takes_coded:
@@ -260,12 +250,12 @@ def is_sizes_of_dims(value: np.ndarray) -> bool:
     return value.dtype == object and not any(isinstance(each, str | bytes) for each in value.ravel()[:1])
 
 
-def _is_large(handler: Handler, node: OnnxNode, operands: list[Any]) -> bool:
+def _is_large(handler: OnnxHandler, node: OnnxNode, operands: list[Any]) -> bool:
     """Return whether results are too large to be made before the program runs."""
     return any(isinstance(each.size, int) and each.size > SMALL for each in _result_types(handler, node, operands))
 
 
-def _expect_foldable(handler: Handler, node: OnnxNode, operands: list[Any]) -> None:
+def _expect_foldable(handler: OnnxHandler, node: OnnxNode, operands: list[Any]) -> None:
     """Count the bytes of results that are about to be computed, if they may be many: no operation has more elements than its
     operands have pairs, except handlers that grow, which are small here.
 
@@ -280,15 +270,15 @@ def _expect_foldable(handler: Handler, node: OnnxNode, operands: list[Any]) -> N
             work.fold(each.size * each.dtype.itemsize, str(node))
 
 
-def _result_types(handler: Handler, node: OnnxNode, operands: list[Any]) -> list[Any]:
+def _result_types(handler: OnnxHandler, node: OnnxNode, operands: list[Any]) -> list[Any]:
     """The types of results. Large operands are types too, because a trace copies constants; small ones may decide sizes."""
     large = [
         n for n, each in enumerate(operands) if isinstance(each, np.ndarray) and each.size > LARGE and is_known(each)
     ]
 
     def function(*traced: Any) -> Any:
-        given = dict(zip(large, traced, strict=True))
-        return handler.function(node, *(given.get(n, each) for n, each in enumerate(operands)))
+        values = dict(zip(large, traced, strict=True))
+        return handler.function(node, *(values.get(n, each) for n, each in enumerate(operands)))
 
     types = [rlx.TensorType(dtype_of(operands[n].dtype), operands[n].shape) for n in large]
     return optree.tree_leaves(at_once(lambda: rlx.eval_shape(function, *types)))
@@ -299,7 +289,3 @@ def _arrays(value: Any) -> list[np.ndarray]:
     if isinstance(value, list | tuple):
         return [array for each in value for array in _arrays(each)]
     return _arrays(value.value) if isinstance(value, Coded) else [value] if isinstance(value, np.ndarray) else []
-
-
-def _names_node(error: RlxError, node: OnnxNode) -> bool:
-    return str(node) in error.message or any(fact.label == "node" for fact in error.facts)

@@ -16,8 +16,8 @@ from rlx_torch.aten.table import aten, rows
 def _softmax(function: Any) -> Any:
     def over(x: Any, dim: int, half_to_float: Any = False, dtype: Any = None) -> Any:
         """`softmax(x, dim, dtype)` and `_softmax(x, dim, half_to_float)`, whose third parameters are two things."""
-        wanted = half_to_float if half_to_float not in (False, True, None) else dtype
-        x = convert(x, wanted or (rlx.f32 if half_to_float is True else floating(x).dtype))
+        required = half_to_float if half_to_float not in (False, True, None) else dtype
+        x = convert(x, required or (rlx.f32 if half_to_float is True else floating(x).dtype))
         if not x.ndim:
             return rlx.reshape(function(rlx.reshape(x, (1,)), axis=0), ())
         return function(x, axis=dim % x.ndim)
@@ -37,8 +37,8 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 
 @aten("elu")
 def elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    found = rlx.where(rlx.greater(x, as_value(0, x.dtype)), x, rlx.expm1(x * input_scale) * alpha)
-    return found if scale == 1 else found * scale
+    result = rlx.where(rlx.greater(x, as_value(0, x.dtype)), x, rlx.expm1(x * input_scale) * alpha)
+    return result if scale == 1 else result * scale
 
 
 @aten("hardtanh")
@@ -116,8 +116,8 @@ def native_dropout(x: Any, p: float, train: bool | None = True) -> Any:
         return x, rlx.ones(x.shape, dtype=rlx.bool_)
     if p == 1:
         return rlx.zeros_like(x), rlx.zeros(x.shape, dtype=rlx.bool_)
-    kept = random.bernoulli(fresh_key(), 1 - p, x.shape)
-    return rlx.where(kept, x * (1 / (1 - p)), as_value(0, x.dtype)), kept
+    mask = random.bernoulli(fresh_key(), 1 - p, x.shape)
+    return rlx.where(mask, x * (1 / (1 - p)), as_value(0, x.dtype)), mask
 
 
 @aten("dropout", "feature_dropout_in_eval")
@@ -146,8 +146,8 @@ def _absolute_or_square(difference: Any, beta: float) -> Any:
 
 @aten("binary_cross_entropy_with_logits")
 def bce_with_logits(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
-    rest = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    loss = (1 - target) * x + rest * softplus(-x, threshold=math.inf)
+    remaining = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * x + remaining * softplus(-x, threshold=math.inf)
     return _reduction(loss if weight is None else loss * weight, reduction)
 
 
@@ -202,18 +202,18 @@ def _picked(logs: Any, target: Any, weight: Any, ignore_index: int, axis: int) -
     one = rlx.take_along_axis(logs, rlx.expand_dims(labels, axis=axis), axis=axis)
     share = rlx.ones(labels.shape, dtype=logs.dtype) if weight is None else rlx.take(weight, labels, axis=0)
     share = rlx.where(ignored, as_value(0, logs.dtype), share)
-    found = rlx.squeeze(one, axis=axis)
-    return rlx.where(ignored, as_value(0, logs.dtype), -found) * share, share
+    result = rlx.squeeze(one, axis=axis)
+    return rlx.where(ignored, as_value(0, logs.dtype), -result) * share, share
 
 
 @aten("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     """The loss, and the sum of weights that a mean divides by."""
     loss, share = _picked(x, target, weight, ignore_index, 1 if x.ndim > 1 else 0)
-    whole = rlx.sum(share)
+    full = rlx.sum(share)
     if reduction == 0:
         return loss, as_value(0.0, x.dtype)
-    return rlx.sum(loss) / whole if reduction == 1 else rlx.sum(loss), whole
+    return rlx.sum(loss) / full if reduction == 1 else rlx.sum(loss), full
 
 
 @aten("nll_loss_nd", "nll_loss", "nll_loss2d")

@@ -30,8 +30,8 @@ def check_errors(info: Any, name: str, *, is_matrix: bool) -> None:
 def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
     """x of `a·x = b` from the Cholesky factor of `a`: two triangular systems."""
     part = rlx.triu(factor) if upper else rlx.tril(factor)
-    turned = rlx.conj(rlx.matrix_transpose(part))
-    first, second = (turned, part) if upper else (part, turned)
+    transposed = rlx.conj(rlx.matrix_transpose(part))
+    first, second = (transposed, part) if upper else (part, transposed)
     return _solve(second, _solve(first, b))
 
 
@@ -58,10 +58,10 @@ def eigh(x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
     """Eigenvalues and eigenvectors of the Hermitian matrix given by a triangle of `x`."""
     part = rlx.tril(x) if UPLO == "L" else rlx.triu(x)
     strict = rlx.tril(x, k=-1) if UPLO == "L" else rlx.triu(x, k=1)
-    whole = part + rlx.conj(rlx.matrix_transpose(strict))
+    full = part + rlx.conj(rlx.matrix_transpose(strict))
     if not compute_v:
-        return linalg.eigvalsh(whole), rlx.zeros((0,), dtype=x.dtype)
-    return tuple(linalg.eigh(whole))
+        return linalg.eigvalsh(full), rlx.zeros((0,), dtype=x.dtype)
+    return tuple(linalg.eigh(full))
 
 
 @aten("linalg_cholesky_ex")

@@ -31,21 +31,21 @@ def embedding_bag(
     starts = convert(offsets[:bags] if include_last_offset else offsets, rlx.i64)
     begun = rlx.greater_equal(rlx.reshape(rlx.arange(n), (n, 1)), starts)
     bag = rlx.sum(convert(begun, rlx.i64), axis=1) - 1
-    kept = rlx.not_equal(indices, as_value(padding_idx, indices.dtype))
-    found = rlx.take(weight, indices, axis=0)
+    mask = rlx.not_equal(indices, as_value(padding_idx, indices.dtype))
+    result = rlx.take(weight, indices, axis=0)
     if per_sample_weights is not None:
-        found = found * rlx.expand_dims(per_sample_weights, axis=-1)
-    lost = as_value(-math.inf if mode == 2 else 0, found.dtype)
-    found = rlx.where(rlx.expand_dims(kept, axis=-1), found, lost)
-    counts = scatter_add(convert(kept, found.dtype), bag, bags)
-    sizes = scatter_add(convert(kept, rlx.i64), bag, bags)
+        result = result * rlx.expand_dims(per_sample_weights, axis=-1)
+    lost = as_value(-math.inf if mode == 2 else 0, result.dtype)
+    result = rlx.where(rlx.expand_dims(mask, axis=-1), result, lost)
+    counts = scatter_add(convert(mask, result.dtype), bag, bags)
+    sizes = scatter_add(convert(mask, rlx.i64), bag, bags)
     some = rlx.expand_dims(rlx.greater(counts, as_value(0, counts.dtype)), axis=-1)
     if mode == 2:
         expect_unread(3, instead="mode='mean' or 'sum' where a gradient is needed, or rlx.grad of the module")
         start = rlx.broadcast_to(lost, (bags, weight.shape[1]))
-        y = rlx.where(some, rlx.scatter(start, bag, found, mode="max"), as_value(0, found.dtype))
+        y = rlx.where(some, rlx.scatter(start, bag, result, mode="max"), as_value(0, result.dtype))
     else:
-        y = scatter_add(found, bag, bags)
+        y = scatter_add(result, bag, bags)
         if mode == 1:
             y = y / rlx.expand_dims(rlx.maximum(counts, as_value(1, counts.dtype)), axis=-1)
     return y, bag, sizes, rlx.zeros((bags,), dtype=rlx.i64)
@@ -63,5 +63,5 @@ def embedding_bag_backward(
     rows_ = rlx.take(g, bag, axis=0)
     if per_sample_weights is not None:
         rows_ = rows_ * rlx.expand_dims(per_sample_weights, axis=-1)
-    kept = rlx.expand_dims(rlx.not_equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
-    return scatter_add(rlx.where(kept, rows_, as_value(0, g.dtype)), indices, count)
+    mask = rlx.expand_dims(rlx.not_equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
+    return scatter_add(rlx.where(mask, rows_, as_value(0, g.dtype)), indices, count)

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
+
+import numpy as np
 
 from rlx_core import random
-from rlx_core.errors import ShapeError
-from rlx_core.ir.dims import Dim, Relation, collecting_guards, require
-from rlx_core.ir.graph import ambient_builder
+from rlx_core.importing.symbols import expect_relation
+from rlx_core.importing.walk import refuse
+from rlx_core.ir.dims import Dim, Relation
 
-__all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "is_read", "refuse"]
-
-
-class Refused(Exception):
-    """A handler does not support these operands; the walk adds the node.
-
-    Args:
-        instead: A supported alternative.
-    """
-
-    def __init__(self, instead: str) -> None:
-        super().__init__(instead)
-        self.instead = instead
+__all__ = ["Here", "expect", "expect_unread", "fresh_key", "here", "is_read", "on_host", "refuse"]
 
 
 class Here:
-    """The state of a walk: the current node, and the key for random numbers."""
+    """The state of a walk: the current node, the key for random numbers, and a function that adds a step on the host."""
 
-    def __init__(self, key: random.Key | None = None) -> None:
+    def __init__(self, key: random.Key | None = None, on_host: Callable[..., Any] | None = None) -> None:
         self.node: Any = None
+        self.on_host = on_host
         self._key = key
         self._drawn = 0
 
     def fresh_key(self) -> random.Key:
         """A key that nothing else is drawn from."""
-        assert self._key is not None, f"{self.node} draws, and whoever walks gave no key"
+        assert self._key is not None, f"{self.node} draws, and the caller passed no key"
         self._drawn += 1
         return random.fold_in(self._key, self._drawn)
 
@@ -48,9 +40,19 @@ def fresh_key() -> random.Key:
     return here.get().fresh_key()
 
 
-def refuse(instead: str) -> NoReturn:
-    """Say that these operands have no translation, and what would serve."""
-    raise Refused(instead)
+def on_host(function: Callable[..., np.ndarray], *operands: Any, instead: str) -> Any:
+    """Return the result of the node, whose size is data-dependent, computed by a function of arrays between two programs.
+
+    Args:
+        function: A function of arrays, and of `None` for omitted operands.
+        operands: Operands of the node.
+        instead: An alternative, where the caller of the walk compiles one program.
+
+    Raises:
+        OperandRefusal: The caller compiles one program, or the node is in a graph inside of another.
+    """
+    add_step = here.get().on_host
+    return refuse(instead) if add_step is None else add_step(function, operands, instead)
 
 
 def expect(relation: Relation, left: Dim, right: Dim) -> None:
@@ -59,12 +61,7 @@ def expect(relation: Relation, left: Dim, right: Dim) -> None:
     Raises:
         ShapeError: It does not hold.
     """
-    with collecting_guards() as guards:
-        if not require(relation, left, right):
-            raise ShapeError(f"torch: the program requires {left} {relation} {right}")
-    builder = ambient_builder()
-    assert builder is not None, "sizes are required of a program, while it is traced"
-    builder.add_guards(guards)
+    expect_relation(relation, left, right, f"node {here.get().node}")
 
 
 def expect_unread(*places: int, instead: str) -> None:

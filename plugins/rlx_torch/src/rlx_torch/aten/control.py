@@ -15,14 +15,16 @@ Body = Callable[..., Any]
 def cond(condition: Any, then: Body, otherwise: Body, operands: Sequence[Any] = ()) -> Any:
     if isinstance(condition, bool):
         return (then if condition else otherwise)(*operands)
-    return rlx.cond(condition, lambda *given: tuple(then(*given)), lambda *given: tuple(otherwise(*given)), *operands)
+    return rlx.cond(
+        condition, lambda *values: tuple(then(*values)), lambda *values: tuple(otherwise(*values)), *operands
+    )
 
 
 @aten("higher_order::while_loop")
 def while_loop(condition: Body, body: Body, carried: Sequence[Any], more: Sequence[Any] = ()) -> Any:
     def goes_on(state: Any) -> Any:
-        found = condition(*state, *more)
-        return found[0] if isinstance(found, tuple | list) else found
+        result = condition(*state, *more)
+        return result[0] if isinstance(result, tuple | list) else result
 
     return rlx.while_loop(goes_on, lambda state: tuple(body(*state, *more)), tuple(carried))
 
@@ -37,8 +39,8 @@ def scan(body: Body, carried: Sequence[Any], along: Sequence[Any], more: Sequenc
     count = len(carried)
 
     def step(state: Any, each: Any) -> Any:
-        found = tuple(body(*state, *each, *more))
-        return found[:count], found[count:]
+        result = tuple(body(*state, *each, *more))
+        return result[:count], result[count:]
 
     end, results = rlx.scan(step, tuple(carried), tuple(along))
     return (*end, *results)

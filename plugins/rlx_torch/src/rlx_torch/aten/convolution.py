@@ -14,9 +14,9 @@ from rlx_torch.aten.table import aten, rows
 Steps = int | Sequence[int]
 
 
-def steps(given: Steps | None, axes: int) -> tuple[int, ...]:
+def steps(values: Steps | None, axes: int) -> tuple[int, ...]:
     """One number an axis; torch writes a single one, or a list of one, for all."""
-    listed = [given] if isinstance(given, int) else list(given or ())
+    listed = [values] if isinstance(values, int) else list(values or ())
     return tuple(listed * axes if len(listed) == 1 else listed)
 
 
@@ -26,10 +26,10 @@ def batched(function: Any, axes: int) -> Any:
     def lifted(x: Any, *args: Any, **named: Any) -> Any:
         if x.ndim == axes + 2:
             return function(x, *args, **named)
-        found = function(rlx.expand_dims(x, axis=0), *args, **named)
-        parts = found if isinstance(found, tuple) else (found,)
+        result = function(rlx.expand_dims(x, axis=0), *args, **named)
+        parts = result if isinstance(result, tuple) else (result,)
         single = (None if each is None else rlx.squeeze(each, axis=0) for each in parts)
-        return tuple(single) if isinstance(found, tuple) else next(single)
+        return tuple(single) if isinstance(result, tuple) else next(single)
 
     return lifted
 
@@ -48,7 +48,7 @@ def convolution(
 ) -> Any:
     axes = weight.ndim - 2
     named: dict[str, Any] = {
-        name: steps(given, axes) for name, given in (("stride", stride), ("padding", padding), ("dilation", dilation))
+        name: steps(values, axes) for name, values in (("stride", stride), ("padding", padding), ("dilation", dilation))
     }
     if x.dtype.kind == "complex":
         refuse("the convolutions of the real and the imaginary part")

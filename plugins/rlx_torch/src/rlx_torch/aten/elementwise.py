@@ -258,9 +258,9 @@ rows(
 @aten("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other")
 def to_copy(x: Any, *args: Any, dtype: Any = None, **where: Any) -> Any:
     """`x` in another dtype, wherever torch would hold it. A complex value becomes real by its real part."""
-    wanted = [each for each in args if isinstance(each, type(rlx.f32))]
-    wanted += [each.dtype for each in args if isinstance(each, rlx.Value)]
-    dtype = wanted[0] if wanted else dtype
+    required = [each for each in args if isinstance(each, type(rlx.f32))]
+    required += [each.dtype for each in args if isinstance(each, rlx.Value)]
+    dtype = required[0] if required else dtype
     return x if dtype is None else convert(x, dtype)
 
 

@@ -31,8 +31,8 @@ def _lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
 
 def _factored(x: Any) -> tuple[Any, Any]:
     """Return the factors that torch saves of an operand for the backward pass: of its transpose if it is stored by rows."""
-    given = here.get().node.args[0].meta["val"]
-    is_turned = given.is_contiguous() and not x.dtype.is_complex
+    values = here.get().node.args[0].meta["val"]
+    is_turned = values.is_contiguous() and not x.dtype.is_complex
     packed, pivots, _ = _lu(rlx.matrix_transpose(x) if is_turned else x)
     return packed, pivots + 1
 
@@ -45,7 +45,8 @@ def _order(pivots: Any) -> Any:
     def swapped(number: Any, order: Any) -> Any:
         other = rlx.take(pivots, rlx.reshape(number, (1,)), axis=-1) - 1
         first, second = (
-            rlx.sum(rlx.where(at, order, 0), axis=-1, keepdims=True) for at in (places == number, places == other)
+            rlx.sum(rlx.where(position, order, 0), axis=-1, keepdims=True)
+            for position in (places == number, places == other)
         )
         return rlx.astype(rlx.where(places == number, second, rlx.where(places == other, first, order)), rlx.i32)
 
@@ -91,8 +92,8 @@ def lu_unpack(packed: Any, pivots: Any, unpack_data: bool = True, unpack_pivots:
 def lu_solve(packed: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     """x of `a x = b`, of `aᴴ x = b`, or of `x a = b`, from the factors of `a`."""
     if not left:
-        turned = lu_solve(packed, pivots, rlx.conj(rlx.matrix_transpose(b)), adjoint=not adjoint)
-        return rlx.conj(rlx.matrix_transpose(turned))
+        transposed = lu_solve(packed, pivots, rlx.conj(rlx.matrix_transpose(b)), adjoint=not adjoint)
+        return rlx.conj(rlx.matrix_transpose(transposed))
     triangular = cast(Any, factorisation("triangular_solve"))
     permuting = _permuting(_order(pivots), packed.dtype)
     b = rlx.astype(b, packed.dtype, copy=False)

@@ -14,13 +14,13 @@ from rlx_torch.aten.table import aten
 def grouped_mm(x: Any, matrices: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """f[s, k] · f[groups, k, n] -> f[s, n], where `offs` are the ends of the groups in order."""
     if offs is None and x.ndim == matrices.ndim == 3:
-        found = rlx.matmul(x, matrices)
+        result = rlx.matmul(x, matrices)
     elif offs is not None and (x.ndim, matrices.ndim) == (2, 3):
-        found = products_of_groups(x, matrices, offs)
+        result = products_of_groups(x, matrices, offs)
     else:
         refuse("a product for each group: groups of rows times a matrix for each are the ones that are known")
-    found = found if bias is None else found + bias
-    return found if out_dtype is None else convert(found, out_dtype)
+    result = result if bias is None else result + bias
+    return result if out_dtype is None else convert(result, out_dtype)
 
 
 @aten("transformers::grouped_mm_fallback")
@@ -28,8 +28,8 @@ def products_of_groups(input: Any, weight: Any, offs: Any) -> Any:
     """Rows behind the last group are zeros."""
     group = rlx.searchsorted(offs, rlx.arange(input.shape[0], dtype=offs.dtype), side="right")
     groups = weight.shape[0]
-    found = rlx.grouped_matmul(input, weight, rlx.minimum(group, groups - 1))
-    return rlx.where((group < groups)[:, None], found, 0)
+    result = rlx.grouped_matmul(input, weight, rlx.minimum(group, groups - 1))
+    return rlx.where((group < groups)[:, None], result, 0)
 
 
 @aten("transformers::grouped_mm_fallback_backward")

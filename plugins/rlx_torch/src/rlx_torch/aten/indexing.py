@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ops import scatter_add
-from rlx_torch.aten.context import refuse
+from rlx_torch.aten.context import on_host, refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, is_complex, is_float
 from rlx_torch.aten.shapes import insert_window, window
@@ -20,11 +22,11 @@ def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
     """Rows of a table; the row `padding_idx` is read like any other and gets no derivative."""
-    found = rlx.take(weight, indices, axis=0)
+    result = rlx.take(weight, indices, axis=0)
     if padding_idx < 0:
-        return found
+        return result
     hidden = rlx.expand_dims(rlx.equal(indices, as_value(padding_idx, indices.dtype)), axis=-1)
-    return rlx.where(hidden, rlx.stop_gradient(found), found)
+    return rlx.where(hidden, rlx.stop_gradient(result), result)
 
 
 @aten("embedding_dense_backward")
@@ -49,13 +51,38 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(x: Any, indices: Sequence[Any]) -> Any:
-    """Advanced indexing; masks are refused, because the number of elements would be data-dependent."""
-    _expect_places(indices)
+    """Advanced indexing; with masks, the number of elements is data-dependent."""
+    if any(map(_is_mask, indices)):
+        return on_host(_selected, x, *indices, instead="torch.where(mask, x, other), or an index of integers")
     return x[tuple(slice(None) if i is None else _place(i) for i in indices)]
 
 
+def _is_mask(i: Any) -> bool:
+    return i is not None and i.dtype in (rlx.bool_, rlx.u8)
+
+
+def _selected(x: np.ndarray, *indices: np.ndarray | None) -> np.ndarray:
+    masks = (i.astype(bool) if i is not None and i.dtype == np.uint8 else i for i in indices)
+    return x[tuple(slice(None) if i is None else i for i in masks)]
+
+
+@aten("nonzero")
+def nonzero(x: Any) -> Any:
+    """Positions of the elements that are not 0, a row each."""
+    return on_host(np.argwhere, x, instead="torch.where(condition, a, b), whose size is known before it runs")
+
+
+@aten("masked_select")
+def masked_select(x: Any, mask: Any) -> Any:
+    def select(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        x, mask = np.broadcast_arrays(x, mask)
+        return x[mask]
+
+    return on_host(select, x, mask, instead="torch.where(mask, x, other), whose size is known before it runs")
+
+
 def _expect_places(indices: Sequence[Any]) -> None:
-    if any(i is not None and i.dtype in (rlx.bool_, rlx.u8) for i in indices):
+    if any(map(_is_mask, indices)):
         refuse("torch.where(mask, x, other), whose size is known, or an index of integers")
 
 
@@ -67,13 +94,13 @@ def _place(i: Any) -> Any:
 def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
     """`x` with values written, or added, at index tuples; a mask over leading axes is a choice between the two."""
     values = convert(values, x.dtype)
-    given = [i for i in indices if i is not None]
-    if len(given) == 1 and given[0].dtype == rlx.bool_:
-        return _masked_put(x, indices, given[0], values, accumulate)
+    arguments = [i for i in indices if i is not None]
+    if len(arguments) == 1 and arguments[0].dtype == rlx.bool_:
+        return _masked_put(x, indices, arguments[0], values, accumulate)
     _expect_places(indices)
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     others = [axis for axis in range(x.ndim) if axis not in axes]
-    places = rlx.broadcast_arrays(*(_place(i) for i in given))
+    places = rlx.broadcast_arrays(*(_place(i) for i in arguments))
     count = places[0].ndim
     # The result of reading has the indexed axes in front, or where the only run of them stands.
     together = axes == list(range(axes[0], axes[0] + len(axes)))
@@ -84,8 +111,8 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     values = rlx.moveaxis(values, tuple(range(front, front + count)), tuple(range(count)))
     sizes = [x.shape[axis] for axis in axes]
     where = rlx.stack([_counted(p, n) for p, n in zip(places, sizes, strict=True)], axis=-1)
-    turned = rlx.permute_dims(x, (*axes, *others))
-    written = rlx.scatter_nd(turned, where, values, mode="add" if accumulate else "set")
+    transposed = rlx.permute_dims(x, (*axes, *others))
+    written = rlx.scatter_nd(transposed, where, values, mode="add" if accumulate else "set")
     back = sorted(range(x.ndim), key=lambda axis: (*axes, *others)[axis])
     return rlx.permute_dims(written, tuple(back))
 
@@ -181,12 +208,12 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     dim %= x.ndim
     hit = rlx.not_equal(counts := _counts(x, dim, index), as_value(0, counts.dtype))
     start = x if include_self else rlx.where(hit, as_value(_identity(reduce, x.dtype), x.dtype), x)
-    found = _put(start, dim, index, src, _MODES[reduce])
+    result = _put(start, dim, index, src, _MODES[reduce])
     if reduce != "mean":
-        return found
+        return result
     parts = rlx.maximum(counts + int(include_self), as_value(1, counts.dtype))
-    whole = convert(parts, x.dtype)
-    return found / whole if is_float(x) or is_complex(x) else rlx.floor_divide(found, whole)
+    full = convert(parts, x.dtype)
+    return result / full if is_float(x) or is_complex(x) else rlx.floor_divide(result, full)
 
 
 @aten("index_reduce")

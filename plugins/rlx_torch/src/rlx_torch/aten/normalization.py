@@ -17,14 +17,16 @@ __all__ = ["pulled"]
 
 def pulled(forward: Any, g: Any, operands: Sequence[Any], mask: Sequence[bool] | None = None) -> tuple[Any, ...]:
     """Return the cotangents of operands that are present and selected; `None` for the others."""
-    wanted = [i for i, x in enumerate(operands) if x is not None and (mask is None or mask[i])]
+    required = [i for i, x in enumerate(operands) if x is not None and (mask is None or mask[i])]
 
     def of_wanted(*values: Any) -> Any:
-        given = dict(zip(wanted, values, strict=True))
-        return forward(*(given.get(i, x) for i, x in enumerate(operands)))
+        arguments = dict(zip(required, values, strict=True))
+        return forward(*(arguments.get(i, x) for i, x in enumerate(operands)))
 
-    found = dict(zip(wanted, rlx.vjp(of_wanted, *(operands[i] for i in wanted))[1](g), strict=True)) if wanted else {}
-    return tuple(found.get(i) for i in range(len(operands)))
+    result = (
+        dict(zip(required, rlx.vjp(of_wanted, *(operands[i] for i in required))[1](g), strict=True)) if required else {}
+    )
+    return tuple(result.get(i) for i in range(len(operands)))
 
 
 def _wide(x: Any) -> Any:
@@ -43,10 +45,10 @@ def layer_norm(
 def native_layer_norm(x: Any, shape: Sequence[Dim], weight: Any, bias: Any, eps: float) -> Any:
     """The result, and the mean and 1/deviation of each row, in the dtype of the weight, as torch's CPU kernel has them."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    wide, kept = _wide(x), x.dtype if weight is None else weight.dtype
+    wide, result_dtype = _wide(x), x.dtype if weight is None else weight.dtype
     mean = rlx.mean(wide, axis=axes, keepdims=True)
     rstd = rlx.rsqrt(rlx.var(wide, axis=axes, keepdims=True) + eps)
-    return layer_norm(x, shape, weight, bias, eps), convert(mean, kept), convert(rstd, kept)
+    return layer_norm(x, shape, weight, bias, eps), convert(mean, result_dtype), convert(rstd, result_dtype)
 
 
 @aten("native_layer_norm_backward")
@@ -63,8 +65,8 @@ def native_layer_norm_backward(
     of_x = rstd * (centred - x_hat * rlx.mean(g_hat * x_hat, axis=axes, keepdims=True))
     of_weight = convert(rlx.sum(wide_g * x_hat, axis=rows_) if rows_ else wide_g * x_hat, x.dtype)
     of_bias = rlx.sum(g, axis=rows_) if rows_ else g
-    found = (convert(of_x, x.dtype), of_weight if weight is not None else None, of_bias if bias is not None else None)
-    return tuple(each if wanted else None for each, wanted in zip(found, mask, strict=True))
+    result = (convert(of_x, x.dtype), of_weight if weight is not None else None, of_bias if bias is not None else None)
+    return tuple(each if required else None for each, required in zip(result, mask, strict=True))
 
 
 @aten("rms_norm")
@@ -93,9 +95,9 @@ def native_group_norm(
     x: Any, weight: Any, bias: Any, n: Dim, channels: Dim, cells: Dim, groups: int, eps: float
 ) -> Any:
     """The result, and the mean and 1/deviation of each group, `[n, groups]`."""
-    apart = rlx.reshape(_wide(x), (n, groups, (channels // groups) * cells))
-    mean = rlx.mean(apart, axis=-1)
-    rstd = rlx.rsqrt(rlx.var(apart, axis=-1) + eps)
+    separate = rlx.reshape(_wide(x), (n, groups, (channels // groups) * cells))
+    mean = rlx.mean(separate, axis=-1)
+    rstd = rlx.rsqrt(rlx.var(separate, axis=-1) + eps)
     return group_norm(x, groups, weight, bias, eps), convert(mean, x.dtype), convert(rstd, x.dtype)
 
 
@@ -123,8 +125,8 @@ def native_group_norm_backward(
     g_hat = wide_g if weight is None else wide_g * rlx.reshape(_wide(weight), (groups, channels // groups, 1))
     centred = g_hat - rlx.mean(g_hat, axis=(2, 3), keepdims=True)
     of_x = of_groups(rstd) * (centred - x_hat * rlx.mean(g_hat * x_hat, axis=(2, 3), keepdims=True))
-    found = (rlx.reshape(of_x, x.shape), _of_channels(wide_g * x_hat, channels), _of_channels(wide_g, channels))
-    return tuple(convert(each, x.dtype) if wanted else None for each, wanted in zip(found, mask, strict=True))
+    result = (rlx.reshape(of_x, x.shape), _of_channels(wide_g * x_hat, channels), _of_channels(wide_g, channels))
+    return tuple(convert(each, x.dtype) if required else None for each, required in zip(result, mask, strict=True))
 
 
 def _of_channels(x: Any, channels: Dim) -> Any:
@@ -162,8 +164,8 @@ def _trained(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]
     return _normalised(x, weight, bias, mean, var, eps), mean, var
 
 
-def _moved(x: Any, running: Any, found: Any, momentum: float) -> Any:
-    return convert(running * (1 - momentum) + convert(found, running.dtype) * momentum, running.dtype)
+def _moved(x: Any, running: Any, result: Any, momentum: float) -> Any:
+    return convert(running * (1 - momentum) + convert(result, running.dtype) * momentum, running.dtype)
 
 
 @aten("_native_batch_norm_legit_functional")
@@ -173,11 +175,11 @@ def batch_norm_functional(
     """The result, the statistics that were used, and the running ones to go on with."""
     if not training:
         return *batch_norm_eval(x, weight, bias, mean, var, momentum, eps), mean, var
-    y, found, biased = _trained(x, weight, bias, eps)
+    y, result, biased = _trained(x, weight, bias, eps)
     cells = product([x.shape[axis] for axis in _others(x)])
     unbiased = biased * (as_value(cells, biased.dtype) / as_value(cells - 1, biased.dtype))
     rstd = rlx.rsqrt(biased + eps)
-    return y, found, rstd, _moved(x, mean, found, momentum), _moved(x, var, unbiased, momentum)
+    return y, result, rstd, _moved(x, mean, result, momentum), _moved(x, var, unbiased, momentum)
 
 
 @aten("_native_batch_norm_legit", "native_batch_norm")
@@ -248,10 +250,10 @@ def native_batch_norm_backward(
     if train:
         over: dict[str, Any] = {"axis": _others(x), "keepdims": True}
         g_hat = g_hat - rlx.mean(g_hat, **over) - x_hat * rlx.mean(g_hat * x_hat, **over)
-    found = (
+    result = (
         g_hat * _channels(_wide(rstd), x),
         rlx.sum(wide_g * x_hat, axis=_others(x)),
         rlx.sum(wide_g, axis=_others(x)),
     )
     dtypes = (x.dtype, *[x.dtype if weight is None else weight.dtype] * 2)
-    return tuple(convert(each, d) if wanted else None for each, d, wanted in zip(found, dtypes, mask, strict=True))
+    return tuple(convert(each, d) if required else None for each, d, required in zip(result, dtypes, mask, strict=True))

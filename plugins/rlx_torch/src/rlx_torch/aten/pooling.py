@@ -82,7 +82,7 @@ def _first_places(x: Any, values: Any, w: _Windows) -> Any:
     axes = len(w.kernel)
     cells = x.shape[-axes:]
     best: Any = None
-    found: Any = None
+    result: Any = None
     for offsets in _each(w.kernel):
         place: Any = as_value(0, rlx.i64)
         inside: Any = as_value(True, rlx.bool_)
@@ -101,13 +101,13 @@ def _first_places(x: Any, values: Any, w: _Windows) -> Any:
         if x.dtype.kind == "float":
             hit = rlx.logical_or(hit, rlx.logical_and(rlx.isnan(picked), inside))
         place = rlx.broadcast_to(place, values.shape)
-        found = place if found is None else rlx.where(rlx.logical_and(hit, rlx.logical_not(best)), place, found)
+        result = place if result is None else rlx.where(rlx.logical_and(hit, rlx.logical_not(best)), place, result)
         best = hit if best is None else rlx.logical_or(best, hit)
-    return found
+    return result
 
 
 def _each(kernel: Sequence[int]) -> Any:
-    return [()] if not kernel else [(i, *rest) for i in range(kernel[0]) for rest in _each(kernel[1:])]
+    return [()] if not kernel else [(i, *remaining) for i in range(kernel[0]) for remaining in _each(kernel[1:])]
 
 
 for _axes in (1, 2, 3):
@@ -154,10 +154,10 @@ def _avg_pool(axes: int) -> Any:
         w = _Windows(x, kernel, stride, padding, 1, ceil_mode, axes)
         if divisor_override is None and not (w.extra and count_include_pad):
             return nn.avg_pool(x, w.kernel, count_include_pad=count_include_pad, **w.named)
-        whole = nn.avg_pool(x, w.kernel, **w.named)
+        full = nn.avg_pool(x, w.kernel, **w.named)
         for k in w.kernel:
-            whole = whole * k
-        return whole / (divisor_override or _counted_cells(x, w, axes))
+            full = full * k
+        return full / (divisor_override or _counted_cells(x, w, axes))
 
     return batched(pool, axes)
 
@@ -185,8 +185,8 @@ def avg_pool_backward(g: Any, x: Any, *window: Any) -> Any:
 
 def _adaptive(function: Any, axes: int) -> Any:
     def pool(x: Any, sizes: Sequence[Any]) -> Any:
-        wanted = tuple(x.shape[i - axes] if size is None else size for i, size in enumerate(steps(sizes, axes)))
-        return function(x, wanted)
+        required = tuple(x.shape[i - axes] if size is None else size for i, size in enumerate(steps(sizes, axes)))
+        return function(x, required)
 
     return batched(pool, axes)
 
@@ -201,14 +201,14 @@ def _adaptive_max(axes: int) -> Any:
     """Return a handler for the largest element of each window and, if it is used, its position in the channel."""
 
     def pool(x: Any, sizes: Sequence[int]) -> Any:
-        wanted = steps(sizes, axes)
-        values = nn.adaptive_max_pool(x, wanted)
+        required = steps(sizes, axes)
+        values = nn.adaptive_max_pool(x, required)
         if not is_read(1):
             return values, None
         cells = x.shape[-axes:]
         if not all(isinstance(n, int) for n in cells):
             refuse("sizes that are known where the places of the largest are needed")
-        inside = _windows_of(cells, wanted)
+        inside = _windows_of(cells, required)
         flat = rlx.reshape(x, (*x.shape[:-axes], 1, inside.shape[1]))
         hidden = as_value(-math.inf if is_float(x) else rlx.iinfo(x.dtype).min, x.dtype)
         places = rlx.argmax(rlx.where(inside, flat, hidden), axis=-1)
@@ -219,11 +219,11 @@ def _adaptive_max(axes: int) -> Any:
 
 def _windows_of(cells: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     """Return whether a cell is in a window: [windows, cells], both in row-major order."""
-    whole = np.ones((1, 1), bool)
+    full = np.ones((1, 1), bool)
     for n, m in zip(cells, sizes, strict=True):
-        i, at = np.arange(m)[:, None], np.arange(n)
-        whole = np.kron(whole, (at >= i * n // m) & (at < -(-(i + 1) * n // m)))
-    return whole
+        i, position = np.arange(m)[:, None], np.arange(n)
+        full = np.kron(full, (position >= i * n // m) & (position < -(-(i + 1) * n // m)))
+    return full
 
 
 def _adaptive_max_backward(axes: int) -> Any:

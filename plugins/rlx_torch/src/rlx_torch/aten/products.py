@@ -21,10 +21,10 @@ def _scaled(x: Any, factor: Any) -> Any:
     return x if not isinstance(factor, rlx.Value) and factor == 1 else x * as_value(factor, x.dtype)
 
 
-def _plus(beta: Any, bias: Any, alpha: Any, found: Any) -> Any:
-    """Return `beta·bias + alpha·found`; with a beta of 0 the bias is not read."""
-    found = _scaled(found, alpha)
-    return found if beta == 0 else rlx.add(found, _scaled(bias, beta))
+def _plus(beta: Any, bias: Any, alpha: Any, result: Any) -> Any:
+    """Return `beta·bias + alpha·product`; with a beta of 0 the bias is not read."""
+    result = _scaled(result, alpha)
+    return result if beta == 0 else rlx.add(result, _scaled(bias, beta))
 
 
 rows(
@@ -46,8 +46,8 @@ def einsum(equation: str, tensors: Sequence[Any], *, path: Any = None) -> Any:
 
 @aten("bilinear")
 def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
-    found = rlx.einsum("...i,oij,...j->...o", a, weight, b)
-    return found if bias is None else found + bias
+    result = rlx.einsum("...i,oij,...j->...o", a, weight, b)
+    return result if bias is None else result + bias
 
 
 @aten("scaled_dot_product_attention")
@@ -74,8 +74,8 @@ def attention(
     if dropout_p:
         return rlx.reshape(_dropped(q, k, v, mask, dropout_p, is_causal, scale), (*lead, queries, value.shape[-1]))
     shown = {} if mask is None else {"mask" if mask.dtype == rlx.bool_ else "bias": mask}
-    found = nn.attention(q, k, v, layout="bhsd", is_causal=is_causal, scale=scale, **shown)
-    return rlx.reshape(found, (*lead, queries, value.shape[-1]))
+    result = nn.attention(q, k, v, layout="bhsd", is_causal=is_causal, scale=scale, **shown)
+    return rlx.reshape(result, (*lead, queries, value.shape[-1]))
 
 
 def _four_axes(x: Any) -> Any:
@@ -93,8 +93,8 @@ def _lifted(mask: Any, lead: int) -> Any:
 
 def _repeated(x: Any, heads: Any) -> Any:
     """Keys or values with as many heads as the queries have: each head of `x` is read by several (`enable_gqa`)."""
-    own = x.shape[-3]
-    return x if holds("==", own, heads) else rlx.repeat(x, heads // own, axis=-3)
+    initial = x.shape[-3]
+    return x if holds("==", initial, heads) else rlx.repeat(x, heads // initial, axis=-3)
 
 
 def _dropped(q: Any, k: Any, v: Any, mask: Any, rate: float, causal: bool, scale: float | None) -> Any:
@@ -133,8 +133,8 @@ def flash_attention(
 ) -> Any:
     if dropout_p:
         refuse("scaled_dot_product_attention where its backward is not another op, which would drop other weights")
-    found = attention(query, key, value, attn_mask, 0.0, is_causal, scale=scale)
-    return found, _weights_sum(query, key, attn_mask, is_causal, scale)
+    result = attention(query, key, value, attn_mask, 0.0, is_causal, scale=scale)
+    return result, _weights_sum(query, key, attn_mask, is_causal, scale)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")

@@ -29,22 +29,22 @@ def _stacked(
         refuse("an LSTM without proj_size")
     ends = []
     for layer in range(layers):
-        found = []
+        result = []
         for direction in range(count[1]):
             n = layer * count[1] + direction
-            given = params[n * count[0] : (n + 1) * count[0]]
-            y, end = step(x, given, states(n, is_single), direction == 1)
-            found.append(y)
+            values = params[n * count[0] : (n + 1) * count[0]]
+            y, end = step(x, values, states(n, is_single), direction == 1)
+            result.append(y)
             ends.append(end)
-        x = rlx.concat(found, axis=-1) if both else found[0]
+        x = rlx.concat(result, axis=-1) if both else result[0]
         if rate and train and layer < layers - 1:
             x = dropout(x, rate, train)
     return (rlx.squeeze(x, axis=0) if is_single else x if batch_first else rlx.moveaxis(x, 0, 1)), ends
 
 
 def _joined(ends: Sequence[Any], is_single: bool) -> Any:
-    found = rlx.stack(list(ends), axis=0)
-    return rlx.squeeze(found, axis=1) if is_single else found
+    result = rlx.stack(list(ends), axis=0)
+    return rlx.squeeze(result, axis=1) if is_single else result
 
 
 def _of(states: Any) -> Callable[[int, bool], Any]:
@@ -56,9 +56,9 @@ def lstm(
     x: Any, hx: Sequence[Any], params: Sequence[Any], has_biases: bool, num_layers: int, rate: float, train: bool,
     bidirectional: bool, batch_first: bool,
 ) -> Any:  # fmt: skip
-    def step(x: Any, given: Sequence[Any], state: Any, reverse: bool) -> Any:
-        bias = given[2] + given[3] if has_biases else None
-        return nn.lstm(x, given[0].T, given[1].T, bias, state=state, reverse=reverse)
+    def step(x: Any, values: Sequence[Any], state: Any, reverse: bool) -> Any:
+        bias = values[2] + values[3] if has_biases else None
+        return nn.lstm(x, values[0].T, values[1].T, bias, state=state, reverse=reverse)
 
     h, c = (_of(each) for each in hx)
     y, ends = _stacked(
@@ -91,25 +91,25 @@ def _plain(step: Callable[[bool], Step]) -> Callable[..., Any]:
 
 
 def _gru(has_biases: bool) -> Step:
-    def step(x: Any, given: Sequence[Any], state: Any, reverse: bool) -> Any:
-        biases = given[2:4] if has_biases else (None, None)
-        return nn.gru(x, given[0].T, given[1].T, *biases, state=state, reverse=reverse)
+    def step(x: Any, values: Sequence[Any], state: Any, reverse: bool) -> Any:
+        biases = values[2:4] if has_biases else (None, None)
+        return nn.gru(x, values[0].T, values[1].T, *biases, state=state, reverse=reverse)
 
     return step
 
 
 def _rnn(activation: Callable[[Any], Any]) -> Callable[[bool], Step]:
     def of_biases(has_biases: bool) -> Step:
-        def step(x: Any, given: Sequence[Any], state: Any, reverse: bool) -> Any:
+        def step(x: Any, values: Sequence[Any], state: Any, reverse: bool) -> Any:
             """h ← f(x·w + h·u + b); what does not depend on h is one product before."""
-            bias = given[2] + given[3] if has_biases else None
-            whole = rlx.moveaxis(nn.linear(x, given[0].T, bias), 1, 0)
+            bias = values[2] + values[3] if has_biases else None
+            full = rlx.moveaxis(nn.linear(x, values[0].T, bias), 1, 0)
 
             def one(h: Any, part: Any) -> Any:
-                h = activation(part + rlx.matmul(h, given[1].T))
+                h = activation(part + rlx.matmul(h, values[1].T))
                 return h, h
 
-            end, y = rlx.scan(one, state, whole, reverse=reverse)
+            end, y = rlx.scan(one, state, full, reverse=reverse)
             return rlx.moveaxis(y, 0, 1), end
 
         return step

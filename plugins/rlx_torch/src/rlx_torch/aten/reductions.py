@@ -33,8 +33,8 @@ def reduced(function: Any, x: Any, dim: Axes, keepdim: bool, **options: Any) -> 
 
 @aten("sum", "sum.dim_IntList")
 def total(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.sum, convert(x, wanted), dim, keepdim, dtype=wanted)
+    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return reduced(rlx.sum, convert(x, required), dim, keepdim, dtype=required)
 
 
 @aten("mean", "mean.dim")
@@ -44,8 +44,8 @@ def mean(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) 
 
 @aten("prod", "prod.dim_int")
 def prod(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return reduced(rlx.prod, convert(x, wanted), dim, keepdim, dtype=wanted)
+    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return reduced(rlx.prod, convert(x, required), dim, keepdim, dtype=required)
 
 
 @aten("var.correction")
@@ -89,8 +89,8 @@ def _extreme(function: Any, of_bools: Any, x: Any, dim: Axes, keepdim: bool) -> 
 
 def _claim(function: Any, x: Any, dim: Axes, keepdim: bool) -> Any:
     """`any` and `all`, which of bytes are bytes."""
-    found = reduced(function, convert(x, rlx.bool_), dim, keepdim)
-    return convert(found, rlx.u8) if x.dtype == rlx.u8 else found
+    result = reduced(function, convert(x, rlx.bool_), dim, keepdim)
+    return convert(result, rlx.u8) if x.dtype == rlx.u8 else result
 
 
 def _place(function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -123,14 +123,14 @@ def _running(function: Any, x: Any, dim: int, **options: Any) -> Any:
 
 @aten("cumsum")
 def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_sum, convert(x, wanted), dim, dtype=wanted)
+    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return _running(rlx.cumulative_sum, convert(x, required), dim, dtype=required)
 
 
 @aten("cumprod")
 def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
-    return _running(rlx.cumulative_prod, convert(x, wanted), dim, dtype=wanted)
+    required = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return _running(rlx.cumulative_prod, convert(x, required), dim, dtype=required)
 
 
 @aten("logcumsumexp")
@@ -153,9 +153,9 @@ def _cumulative_extreme(function: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x, rlx.zeros((), dtype=rlx.i64)
     numbers = convert(x, rlx.u8) if x.dtype == rlx.bool_ else x
-    found = function(numbers, axis=dim)
+    result = function(numbers, axis=dim)
     axis = dim % x.ndim
-    same = rlx.equal(numbers, found)
+    same = rlx.equal(numbers, result)
     if is_float(x):
         same = rlx.logical_or(same, rlx.isnan(numbers))
     places = rlx.where(same, rlx.iota(axis, x.shape, rlx.i64), rlx.zeros(x.shape, dtype=rlx.i64))

@@ -28,10 +28,10 @@ def _is_ratio(x: Any, sizes: Sequence[Any], factors: Any) -> bool:
 
 
 def _resized(x: Any, sizes: Any, factors: Any, method: Any, coordinates: Any) -> Any:
-    wanted = _resized_sizes(x, sizes, factors)
-    if not _is_ratio(x, wanted, factors):
+    required = _resized_sizes(x, sizes, factors)
+    if not _is_ratio(x, required, factors):
         refuse("a factor that gives a whole size, or recompute_scale_factor=True")
-    return nn.resize(x, wanted, method=method, coordinates=coordinates)
+    return nn.resize(x, required, method=method, coordinates=coordinates)
 
 
 def _nearest(x: Any, sizes: Any, factors: Any = None) -> Any:
@@ -48,11 +48,11 @@ def _smooth(method: str) -> Any:
 def _by_sizes(function: Any) -> Any:
     """Return a handler for the overloads with one factor per axis as separate arguments."""
 
-    def resize(x: Any, sizes: Any, *rest: Any) -> Any:
-        aligned = () if function is _nearest else rest[:1]
-        scales = rest[len(aligned) :]
-        given = None if not scales or all(s is None for s in scales) else list(scales)
-        return function(x, sizes, *aligned, given)
+    def resize(x: Any, sizes: Any, *remaining: Any) -> Any:
+        aligned = () if function is _nearest else remaining[:1]
+        scales = remaining[len(aligned) :]
+        values = None if not scales or all(s is None for s in scales) else list(scales)
+        return function(x, sizes, *aligned, values)
 
     return resize
 

@@ -135,11 +135,11 @@ def select(x: Any, dim: int, index: Any) -> Any:
 
 @aten("split_with_sizes", "split_with_sizes_copy", "split.sizes")
 def split_with_sizes(x: Any, sizes: Sequence[Dim], dim: int = 0) -> list[Any]:
-    found, start = [], 0
+    result, start = [], 0
     for size in sizes:
-        found.append(narrow(x, dim, start, size))
+        result.append(narrow(x, dim, start, size))
         start = start + size  # type: ignore[assignment]
-    return found
+    return result
 
 
 @aten("split.Tensor", "split_copy.Tensor")
@@ -170,8 +170,8 @@ def repeat(x: Any, repeats: Sequence[int]) -> Any:
     for axis, times in enumerate(repeats):
         if isinstance(times, int) and times == 1:
             continue
-        apart = rlx.broadcast_to(rlx.expand_dims(x, axis=axis), (*x.shape[:axis], times, *x.shape[axis:]))
-        x = rlx.reshape(apart, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
+        separate = rlx.broadcast_to(rlx.expand_dims(x, axis=axis), (*x.shape[:axis], times, *x.shape[axis:]))
+        x = rlx.reshape(separate, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
     return x
 
 
@@ -180,9 +180,9 @@ def repeat_interleave(x: Any, repeats: int, dim: int | None = None, *, output_si
     if dim is None or not x.ndim:
         x, dim = rlx.reshape(x, (-1,)), 0
     dim %= x.ndim
-    apart = rlx.expand_dims(x, axis=dim + 1)
-    apart = rlx.broadcast_to(apart, (*x.shape[: dim + 1], repeats, *x.shape[dim + 1 :]))
-    return rlx.reshape(apart, (*x.shape[:dim], x.shape[dim] * repeats, *x.shape[dim + 1 :]))
+    separate = rlx.expand_dims(x, axis=dim + 1)
+    separate = rlx.broadcast_to(separate, (*x.shape[: dim + 1], repeats, *x.shape[dim + 1 :]))
+    return rlx.reshape(separate, (*x.shape[:dim], x.shape[dim] * repeats, *x.shape[dim + 1 :]))
 
 
 @aten("roll")
@@ -206,8 +206,8 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 @aten("diagonal_scatter")
 def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    turned = rlx.moveaxis(x, (dim1, dim2), (-2, -1))
-    return rlx.moveaxis(set_diagonal(turned, source, offset), (-2, -1), (dim1 % x.ndim, dim2 % x.ndim))
+    transposed = rlx.moveaxis(x, (dim1, dim2), (-2, -1))
+    return rlx.moveaxis(set_diagonal(transposed, source, offset), (-2, -1), (dim1 % x.ndim, dim2 % x.ndim))
 
 
 @aten("diagonal_backward")
@@ -227,8 +227,8 @@ def set_diagonal(x: Any, diagonal: Any, offset: int) -> Any:
 @aten("as_strided", "as_strided_copy")
 def as_strided(x: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: int | None = None) -> Any:
     """Elements by where they lie, in the order of a dense tensor; another order is not known here."""
-    given = here.get().node.args[0].meta.get("val")
-    if given is not None and not given.is_contiguous():
+    values = here.get().node.args[0].meta.get("val")
+    if values is not None and not values.is_contiguous():
         refuse("x.contiguous() before it is seen with strides of its own")
     if not all(isinstance(n, int) for n in (*size, *stride, *x.shape)):
         refuse("sizes and strides that are known")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import rlx_core as rlx
 from rlx_core.ir.dims import product, smaller
 from rlx_torch.aten.context import expect, here, refuse
 from rlx_torch.aten.table import rows
 
-__all__ = ["PYTHON", "SizeClaim"]
+__all__ = ["SizeClaim"]
 
 
 class SizeClaim:
@@ -46,25 +46,25 @@ def _asserted(condition: Any, *message: Any) -> None:
 
 def _smaller(a: Any, b: Any) -> Any:
     """The smaller of two sizes; where the bounds that torch has of its symbols decide, under a guard that it is."""
-    found = smaller(a, b)
-    if found in (a, b):
-        return found
+    result = smaller(a, b)
+    if result in (a, b):
+        return result
     node = here.get().node
     val = node.meta.get("val")
     if val is None or not hasattr(val, "node"):
-        return found
+        return result
     left, right = (_expression(each) for each in node.args)
-    apart = val.node.shape_env.bound_sympy(left - right)
-    for first, second, holds in ((a, b, apart.upper <= 0), (b, a, apart.lower >= 0)):
+    separate = val.node.shape_env.bound_sympy(left - right)
+    for first, second, holds in ((a, b, separate.upper <= 0), (b, a, separate.lower >= 0)):
         if holds:
             expect(">=", second, first)
             return first
-    return found
+    return result
 
 
-def _expression(given: Any) -> Any:
+def _expression(values: Any) -> Any:
     """An operand of a node as torch's expression of its symbols."""
-    size = given.meta["val"] if hasattr(given, "meta") else given
+    size = values.meta["val"] if hasattr(values, "meta") else values
     return size.node.expr if hasattr(size, "node") else size
 
 
@@ -72,31 +72,33 @@ def _truncated(x: Any) -> Any:
     return int(x) if isinstance(x, float) else x
 
 
-PYTHON: Final[dict[str, Callable[..., Any]]] = {
-    "operator.add": operator.add,
-    "operator.sub": operator.sub,
-    "operator.mul": operator.mul,
-    "operator.neg": operator.neg,
-    "operator.floordiv": operator.floordiv,
-    "operator.mod": operator.mod,
-    "operator.pow": operator.pow,
-    "operator.truediv": lambda a, b: a / b if isinstance(a, int | float) else refuse("a whole quotient of sizes"),
-    "operator.getitem": operator.getitem,
-    "operator.eq": _compared("=="),
-    "operator.ge": _compared(">="),
-    "operator.gt": _compared(">"),
-    "operator.le": _compared(">=", flipped=True),
-    "operator.lt": _compared(">", flipped=True),
-    "math.trunc": _truncated,
-    "math.floor": lambda x: math.floor(x) if isinstance(x, float) else x,
-    "math.ceil": lambda x: math.ceil(x) if isinstance(x, float) else x,
-    "torch.sym_int": _truncated,
-    "torch.sym_max": lambda a, b: a + b - _smaller(a, b),
-    "torch.sym_min": lambda a, b: _smaller(a, b),
-    "torch.sym_float": lambda x: float(x) if isinstance(x, int | float) else x,
-    "torch.sym_sum": lambda sizes: sum(sizes[1:], sizes[0]),
-}
-"""Callables in graphs other than ops: Python's operators on sizes, and torch's names for them."""
+# Callables in graphs other than ops: Python's operators on sizes, and torch's names for them.
+rows(
+    {
+        "operator.add": operator.add,
+        "operator.sub": operator.sub,
+        "operator.mul": operator.mul,
+        "operator.neg": operator.neg,
+        "operator.floordiv": operator.floordiv,
+        "operator.mod": operator.mod,
+        "operator.pow": operator.pow,
+        "operator.truediv": lambda a, b: a / b if isinstance(a, int | float) else refuse("a whole quotient of sizes"),
+        "operator.getitem": operator.getitem,
+        "operator.eq": _compared("=="),
+        "operator.ge": _compared(">="),
+        "operator.gt": _compared(">"),
+        "operator.le": _compared(">=", flipped=True),
+        "operator.lt": _compared(">", flipped=True),
+        "math.trunc": _truncated,
+        "math.floor": lambda x: math.floor(x) if isinstance(x, float) else x,
+        "math.ceil": lambda x: math.ceil(x) if isinstance(x, float) else x,
+        "torch.sym_int": _truncated,
+        "torch.sym_max": lambda a, b: a + b - _smaller(a, b),
+        "torch.sym_min": lambda a, b: _smaller(a, b),
+        "torch.sym_float": lambda x: float(x) if isinstance(x, int | float) else x,
+        "torch.sym_sum": lambda sizes: sum(sizes[1:], sizes[0]),
+    }
+)
 
 
 def _stride(x: Any, dim: int) -> Any:
@@ -105,8 +107,8 @@ def _stride(x: Any, dim: int) -> Any:
 
 
 def _is_contiguous(x: Any) -> bool:
-    given = here.get().node.args[0].meta.get("val")
-    return True if given is None else bool(given.is_contiguous())
+    values = here.get().node.args[0].meta.get("val")
+    return True if values is None else bool(values.is_contiguous())
 
 
 rows(

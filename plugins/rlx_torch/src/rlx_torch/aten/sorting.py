@@ -47,8 +47,8 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         return values, places
     axis = dim % x.ndim
     one = (*[slice(None)] * axis, slice(k - 1, k))
-    found = values[one], places[one]
-    return found if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in found)
+    result = values[one], places[one]
+    return result if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in result)
 
 
 @aten("median.dim")
@@ -81,8 +81,8 @@ def nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
     values, places = sort(x, axis)
     count = rlx.sum(convert(rlx.logical_not(rlx.isnan(x)), rlx.i64), axis=axis, keepdims=True)
     middle = rlx.floor_divide(rlx.maximum(count, 1) - 1, 2)
-    found = tuple(rlx.take_along_axis(each, middle, axis=axis) for each in (values, places))
-    return found if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in found)
+    result = tuple(rlx.take_along_axis(each, middle, axis=axis) for each in (values, places))
+    return result if keepdim else tuple(rlx.squeeze(each, axis=axis) for each in result)
 
 
 @aten("nanmedian")
@@ -95,9 +95,9 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """A histogram in the dtype of `x`; by default the limits are the extremes, extended by 1 if equal."""
     if min == max:
         low, high = rlx.min(x), rlx.max(x)
-        apart = convert(low == high, x.dtype)
+        separate = convert(low == high, x.dtype)
         shares = rlx.linspace(0, 1, bins + 1, dtype=x.dtype)
-        return convert(rlx.histogram(x, (low - apart) * (1 - shares) + (high + apart) * shares)[0], x.dtype)
+        return convert(rlx.histogram(x, (low - separate) * (1 - shares) + (high + separate) * shares)[0], x.dtype)
     return convert(rlx.histogram(x, bins, (min, max))[0], x.dtype)
 
 

@@ -22,8 +22,8 @@ def _norm(normalization: int, forward: bool) -> Any:
 def fft_r2c(x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
     if not onesided:
         return fft_c2c(rlx.make_complex(x, rlx.zeros_like(x)), dim, normalization, True)
-    found = fft.rfft(x, axis=dim[-1], norm=_norm(normalization, True))
-    return fft_c2c(found, dim[:-1], normalization, True) if len(dim) > 1 else found
+    result = fft.rfft(x, axis=dim[-1], norm=_norm(normalization, True))
+    return fft_c2c(result, dim[:-1], normalization, True) if len(dim) > 1 else result
 
 
 @aten("_fft_c2c")

@@ -1,42 +1,51 @@
 """The table of handlers: one function of rlx values for each overload of an ATen op, by the overload's name.
 
 A handler has the parameters of the op's schema. Arguments that only describe the storage of a result (device, layout, memory
-format) are removed before, and torch's dtypes are converted to rlx's.
+format) are removed before, and torch's dtypes are converted to rlx's. Python's operators on sizes are in the table too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["DRAWS", "TABLE", "aten", "rows"]
+from rlx_core.importing.table import Handler, HandlerTable
+from rlx_core.system.records import frozen
 
-Handler: TypeAlias = Callable[..., Any]
-F = TypeVar("F", bound=Handler)
+__all__ = ["TABLE", "AtenHandler", "aten", "rows"]
 
-TABLE: Final[dict[str, Handler]] = {}
-"""Overload (`add.Tensor`) → what computes it."""
+F = TypeVar("F", bound=Callable[..., Any])
 
-DRAWS: Final[set[str]] = set()
-"""Overloads that generate random numbers, so that their caller passes a key."""
+
+@frozen
+class AtenHandler(Handler):
+    """The implementation of an overload.
+
+    Attributes:
+        draws: Whether it generates random numbers, so that the caller passes a key.
+    """
+
+    draws: bool = False
+
+
+TABLE: Final = HandlerTable(
+    AtenHandler,
+    package="rlx_torch.aten",
+    registration='@rlx_torch.aten.table.aten("{}") registers a function of the parameters of its schema',
+    alternatives={
+        "_local_scalar_dense.default": "the value as a tensor of rank 0: .item() is only known when the program runs",
+        "resize_.default": "torch.zeros(shape) or reshape",
+    },
+)
+"""Overload (`add.Tensor`, `prims::iota.default`) or callable (`operator.add`) → handler."""
 
 
 def aten(*overloads: str, draws: bool = False) -> Callable[[F], F]:
-    """Register a function as the handler of overloads; a name without a dot is that of the overload `default`."""
-
-    def register(function: F) -> F:
-        for overload in overloads:
-            name = overload if "." in overload else f"{overload}.default"
-            assert name not in TABLE, f"{name} has two handlers: {TABLE[name]} and {function}"
-            TABLE[name] = function
-            if draws:
-                DRAWS.add(name)
-        return function
-
-    return register
+    """Register a function as the handler of overloads; a name without a dot means the overload `default`."""
+    return TABLE.register(*(each if "." in each else f"{each}.default" for each in overloads), draws=draws)
 
 
-def rows(handlers: Mapping[str, Handler]) -> None:
+def rows(handlers: Mapping[str, Callable[..., Any]]) -> None:
     """Register handlers that are one expression each; a key may list several overloads."""
     for overloads, function in handlers.items():
         aten(*overloads.split())(function)

@@ -134,14 +134,14 @@ def gemm(
 def matmul_to_float(
     node: OnnxNode, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
 ) -> Any:
-    found = rlx.astype(matmul_integer(node, a, b, a_zero, b_zero), dtype_of(b_scale.dtype)) * (a_scale * b_scale)
-    return found if bias is None else found + bias
+    result = rlx.astype(matmul_integer(node, a, b, a_zero, b_zero), dtype_of(b_scale.dtype)) * (a_scale * b_scale)
+    return result if bias is None else result + bias
 
 
 @handles("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(node: OnnxNode, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None) -> Any:
-    whole, scale, zero = dynamic_quantize(node, a)
-    return matmul_to_float(node, whole, b, scale, b_scale, zero, b_zero, bias)
+    full, scale, zero = dynamic_quantize(node, a)
+    return matmul_to_float(node, full, b, scale, b_scale, zero, b_zero, bias)
 
 
 @handles("DynamicQuantizeLSTM", domain=MICROSOFT)
@@ -172,8 +172,8 @@ def dynamic_lstm(
     def products(direction: int) -> tuple[Product, Product, Any]:
         size = w.shape[2]
         bias = rlx.zeros((size,), dtype=rlx.f32) if b is None else b[direction, :size] + b[direction, size:]
-        own = ((w, w_scale, w_zero), (r, r_scale, r_zero))
-        of_inputs, of_states = (of(*(each[direction] for each in operands)) for operands in own)
+        quantised_weights = ((w, w_scale, w_zero), (r, r_scale, r_zero))
+        of_inputs, of_states = (of(*(each[direction] for each in operands)) for operands in quantised_weights)
         return of_inputs, of_states, bias
 
     return lstm_by(node, x, r.shape[1], products, lengths, state, cell, peepholes)

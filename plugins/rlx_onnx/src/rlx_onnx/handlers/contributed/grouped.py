@@ -50,8 +50,8 @@ def group_query_attention(
     before = rlx.maximum(rlx.reshape(rlx.astype(traced(ends), rlx.i64), (batch, 1)) + 1 - length, 0)
     steps = before + rlx.expand_dims(rlx.arange(length), axis=0)
     if node.get("do_rotary", 0):
-        at, pairs = steps if places is None else places, bool(node.get("rotary_interleaved", 0))
-        q, k = (turned_by(each, at, cos, sin, 2 * cos.shape[1], in_pairs=pairs) for each in (q, k))
+        position_ids, pairs = steps if places is None else places, bool(node.get("rotary_interleaved", 0))
+        q, k = (turned_by(each, position_ids, cos, sin, 2 * cos.shape[1], in_pairs=pairs) for each in (q, k))
     if past_k is not None:
         size = _room(past_k.shape[2], node.dims(6, "total_sequence_length")[0])
         k, v = (_written(old, new, steps, size) for old, new in ((past_k, k), (past_v, v)))
@@ -79,10 +79,10 @@ def _room(past: Dim, total: Dim) -> Dim:
 def _written(cache: Any, new: Any, steps: Any, size: Dim) -> Any:
     """Return a cache `[batch, heads, time, n]` of another size, with rows of each sequence at its own steps."""
     batch = new.shape[0]
-    whole = rlx.pad(cache, [(0, 0), (0, 0), (0, size - cache.shape[2]), (0, 0)])
+    full = rlx.pad(cache, [(0, 0), (0, 0), (0, size - cache.shape[2]), (0, 0)])
     rows = rlx.broadcast_to(rlx.expand_dims(rlx.arange(batch), axis=1), steps.shape)
     places = rlx.stack([rows, rlx.astype(steps, rlx.i64)], axis=-1)
-    found = rlx.scatter_nd(
-        rlx.moveaxis(whole, 2, 1), places, rlx.astype(rlx.moveaxis(new, 2, 1), dtype_of(cache.dtype))
+    result = rlx.scatter_nd(
+        rlx.moveaxis(full, 2, 1), places, rlx.astype(rlx.moveaxis(new, 2, 1), dtype_of(cache.dtype))
     )
-    return rlx.moveaxis(found, 1, 2)
+    return rlx.moveaxis(result, 1, 2)

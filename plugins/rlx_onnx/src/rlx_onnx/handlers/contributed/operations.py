@@ -65,15 +65,15 @@ def fused_matmul(node: OnnxNode, a: Any, b: Any) -> Any:
 def fused_gemm(node: OnnxNode, a: Any, b: Any, c: Any = None) -> Any:
     a = rlx.matrix_transpose(a) if node.get("transA", 0) else a
     b = rlx.matrix_transpose(b) if node.get("transB", 0) else b
-    found = rlx.matmul(a, b) * node.get("alpha", 1.0)
-    found = found if c is None else found + c * node.get("beta", 1.0)
-    return _activated(node, found, (node.get("activation_alpha", 0.01), node.get("activation_beta", 0.0)))
+    result = rlx.matmul(a, b) * node.get("alpha", 1.0)
+    result = result if c is None else result + c * node.get("beta", 1.0)
+    return _activated(node, result, (node.get("activation_alpha", 0.01), node.get("activation_beta", 0.0)))
 
 
 @handles("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
-    found = convolved(node, x, w, b)
-    return _activated(node, found if z is None else found + z, node.get("activation_params", ()))
+    result = convolved(node, x, w, b)
+    return _activated(node, result if z is None else result + z, node.get("activation_params", ()))
 
 
 # ------------------------------------------------------------------------------------------ norms
@@ -126,8 +126,8 @@ def embed_layer_norm(
     """The sum of embeddings of words, places and segments, normalised."""
     if node.wants(1) and mask is not None:
         node.refuse("the lengths that a mask comes to", "the mask itself")
-    at = rlx.arange(ids.shape[1]) if numbers is None else numbers
-    total = rlx.take(words, ids, axis=0) + rlx.take(places, at, axis=0)
+    position_ids = rlx.arange(ids.shape[1]) if numbers is None else numbers
+    total = rlx.take(words, ids, axis=0) + rlx.take(places, position_ids, axis=0)
     if segments is not None and kinds is not None:
         total = total + rlx.take(kinds, segments, axis=0)
     y = rlx.layer_norm(total, gamma, beta, eps=node.get("epsilon", 1e-12))
@@ -146,22 +146,22 @@ def rotary(node: OnnxNode, x: Any, places: Any, cos: Any, sin: Any) -> Any:
     width = node.get("rotary_embedding_dim", 0) or data.shape[-1]
     if places.ndim == 1:
         places = rlx.reshape(rlx.arange(data.shape[2]), (1, -1)) + places
-    found = turned_by(data, places, cos, sin, width, in_pairs=bool(node.get("interleaved", 0)))
-    return joined_heads(found) if is_flat else found
+    result = turned_by(data, places, cos, sin, width, in_pairs=bool(node.get("interleaved", 0)))
+    return joined_heads(result) if is_flat else result
 
 
 def turned_by(data: Any, places: Any, cos: Any, sin: Any, width: Any, *, in_pairs: bool) -> Any:
     """Return heads `[batch, heads, time, n]` whose first features are rotated by the angles of positions `[batch, time]`."""
     c, s = (rlx.expand_dims(rlx.take(each, places, axis=0)[..., : width // 2], axis=1) for each in (cos, sin))
-    turned, rest = data[..., :width], data[..., width:]
+    transposed, remaining = data[..., :width], data[..., width:]
     if in_pairs:
-        pairs = rlx.reshape(turned, (*turned.shape[:-1], width // 2, 2))
+        pairs = rlx.reshape(transposed, (*transposed.shape[:-1], width // 2, 2))
         a, b = pairs[..., 0], pairs[..., 1]
-        found = rlx.reshape(rlx.stack([a * c - b * s, b * c + a * s], axis=-1), turned.shape)
+        result = rlx.reshape(rlx.stack([a * c - b * s, b * c + a * s], axis=-1), transposed.shape)
     else:
-        a, b = turned[..., : width // 2], turned[..., width // 2 :]
-        found = rlx.concat([a * c - b * s, b * c + a * s], axis=-1)
-    return rlx.concat([found, rest], axis=-1) if width != data.shape[-1] else found
+        a, b = transposed[..., : width // 2], transposed[..., width // 2 :]
+        result = rlx.concat([a * c - b * s, b * c + a * s], axis=-1)
+    return rlx.concat([result, remaining], axis=-1) if width != data.shape[-1] else result
 
 
 def _attended(node: OnnxNode, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> Any:
@@ -235,8 +235,8 @@ def matmul_of_bits(
         middle = _unpacked(rlx.reshape(zeros, (n, -1)), bits)[:, :blocks, None]
     weight = (numbers - middle) * rlx.reshape(rlx.astype(scales, rlx.f32), (n, blocks, 1))
     weight = rlx.reshape(weight, (n, blocks * block))[:, :k]
-    found = rlx.matmul(x, rlx.astype(rlx.matrix_transpose(weight), dtype_of(x.dtype)))
-    return found if bias is None else found + bias
+    result = rlx.matmul(x, rlx.astype(rlx.matrix_transpose(weight), dtype_of(x.dtype)))
+    return result if bias is None else result + bias
 
 
 def _unpacked(codes: Any, bits: int) -> Any:
