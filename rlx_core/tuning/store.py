@@ -65,8 +65,8 @@ class StoredChoice:
     @property
     def times(self) -> str:
         """The measured times as text."""
-        own, default = (f"{t:.1f} ± {s:.1f} us" for t, s in self._pairs)
-        return own if self.candidate == self.default else f"{own}, default {default}"
+        selected, default = (f"{t:.1f} ± {s:.1f} us" for t, s in self._pairs)
+        return selected if self.candidate == self.default else f"{selected}, default {default}"
 
     @property
     def _pairs(self) -> tuple[tuple[float, float], ...]:
@@ -80,7 +80,7 @@ class ChoiceStore:
     programs that this one compiles.
 
     Args:
-        path: The file; by default that of this user's cache directory.
+        path: The file; by default the one in this user's cache directory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
