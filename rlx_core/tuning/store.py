@@ -101,9 +101,9 @@ class ChoiceStore:
 
         A file that cannot be written is reported by a warning; the choice then serves this process.
         """
-        loaded = self._loaded()
         with self._lock:
-            loaded[choice.key] = choice
+            # A new dictionary, because other threads may be iterating over the present one.
+            self._choices = {**self._loaded(), choice.key: choice}
         try:
             with self._exclusive():
                 current = {each.key: each for each in read_records(self.path, StoredChoice)}

@@ -22,6 +22,7 @@ from rlx_cpu import tier
 from rlx_cpu.native.llvm.host import assuming_host
 from rlx_cpu.native.llvm.isa import available, host_isa
 from rlx_cpu.native.machine import assuming
+from rlx_cpu.native.runtime import steps
 from rlx_cpu.native.sharing import SHARING
 
 RNG = np.random.default_rng(0)
@@ -74,14 +75,65 @@ def origins(program: Any) -> list[str]:
     return [each.origin for each in program.report.tuned]
 
 
-def test_a_measured_schedule_gives_the_same_bits_and_other_code(prefers: FakeClock) -> None:
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The LLVM IR of the functions of each program that is compiled in the test, in the order of compilation."""
+    recorded: list[list[str]] = []
+    library = steps.library
+
+    def recording(functions: Any, isa: Any, emit: Any, packages: Any) -> Any:
+        modules = [emit(number) for number in range(len(functions))]
+        recorded.append([str(each[0]) for each in modules])
+        return library(functions, isa, emit, packages)
+
+    monkeypatch.setattr(steps, "library", recording)
+    return recorded
+
+
+def test_a_measured_schedule_gives_the_same_bits_and_other_code(prefers: FakeClock, texts: list[list[str]]) -> None:
     default, tuned = compiled("off"), compiled("measure")
-    assert bits(tuned) == bits(default)
+    expected = bits(default)
+    assert bits(tuned) == expected
     assert names(tuned) == [CHOSEN, CHOSEN]
     assert default.report.tuned == ()
+    assert {CHOSEN, "model"} < {*prefers.order}
+    before, *candidates, after = texts
+    assert len(before) == len(after) == 2
+    assert all(x != y for x, y in zip(before, after, strict=True))
+    assert all([text.replace("k1_", "k0_")] in candidates for text in after)  # what was measured is what runs
     step = "matmul"
     assert tuned.emit("llvm", step=step) != default.emit("llvm", step=step)
-    assert {CHOSEN, "model"} < {*prefers.order}
+
+
+def test_a_measured_epilogue_reads_operands_and_literals_as_in_the_program(
+    prefers: FakeClock, texts: list[list[str]]
+) -> None:
+    bias, mask = np.linspace(-1, 1, 320, dtype=np.float32), X[:, :1] > 0
+
+    def program(mode: str) -> Any:
+        config = {"options": {"cpu.tune": mode, "cpu.threads": 2}}
+        parameters = {"w": W, "b": bias}
+        types = rlx.spec("f32[160, 256]"), rlx.spec("bool[160, 1]")
+        return rlx.compile(masked, parameters, *types, target="cpu", config=config)
+
+    def masked(p: Any, x: Any, m: Any) -> Any:
+        return rlx.where(m, rlx.tanh(x @ p["w"] + p["b"]) * 2.5, 0.0)
+
+    default, tuned = program("off"), program("measure")
+    expected = np.asarray(default(X, mask)).tobytes()
+    assert np.asarray(tuned(X, mask)).tobytes() == expected
+    (problem,) = tuned.report.tuned
+    assert problem.candidate.name == CHOSEN
+    assert problem.problem.endswith("reads f32[320], bool[160, 1]")
+    (text,) = texts[-1]
+    assert [text] in texts[1:-1]
+
+
+def test_the_clock_of_the_host_selects_one_of_the_candidates() -> None:
+    program = compiled("measure")
+    assert bits(program) == bits(compiled("off"))
+    assert origins(program) == ["measured"] * 2
+    assert all(choice.median_us > 0 for choice in default_store().choices())
 
 
 def test_the_report_lists_problems_choices_defaults_and_times(prefers: FakeClock) -> None:
