@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.ir.graph import Builder, Graph
+from rlx_core.ir.graph import Builder, Graph, Value
 from rlx_core.pipeline.backend import Bindings, Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.planner import make_lir
@@ -91,7 +91,7 @@ class Preparation:
         builder, generator = Builder("tuning"), np.random.default_rng(0)
         inputs: list[np.ndarray] = []
         params: dict[str, np.ndarray] = {}
-        operands = []
+        operands: list[Value | None] = []
         for number, place in enumerate(self.function.layout.operands):
             name = f"x{number}"
             if place is None:
