@@ -22,7 +22,7 @@ CORE = ROOT / "rlx_core"
 LAYERS = (
     ("errors", "public", "hints", "system"),
     ("ir", "typing", "trees"),
-    ("device",),
+    ("device", "tuning"),
     ("models", "contributions", "hooks"),
     ("plugins",),
     ("ops", "linalg", "random", "fft"),
@@ -178,7 +178,7 @@ NATIVE = (
     ("products",),
     ("attention",),
     ("kernels",),
-    ("coverage", "listing", "replay", "sharing"),
+    ("coverage", "listing", "replay", "sharing", "tuning"),
 )
 """Folders and modules of the CPU's native tier, from the bottom up: each imports only itself and what is below it."""
 
@@ -278,7 +278,7 @@ def test_plugins_import_the_core_shared_libraries_and_the_emitter_api() -> None:
             )
 
 
-NEUTRAL = ("ir", "contributions", "hooks", "plugins", "transforms", "pipeline", "runtime")
+NEUTRAL = ("ir", "contributions", "hooks", "plugins", "transforms", "pipeline", "runtime", "tuning")
 
 
 def names_of_things() -> list[str]:

@@ -81,6 +81,7 @@ PROSE_LIMITS: dict[str, float] = {
     "rlx_core/testing": 0.2,
     "rlx_core/transforms": 1.3,
     "rlx_core/trees": 0.0,
+    "rlx_core/tuning": 0.0,
 }
 """Folder → words per 1,000 of its prose."""
 
@@ -124,6 +125,7 @@ NAME_LIMITS: dict[str, float] = {
     "rlx_core/testing": 53.3,
     "rlx_core/transforms": 46.6,
     "rlx_core/trees": 62.8,
+    "rlx_core/tuning": 0.0,
 }
 """Folder → names per 1,000 of its assigned names."""
 

@@ -18,6 +18,7 @@ COMMANDS = (
     CommandSpec("show", "rlx_core.cli.show:show", summary="Print a saved program as text."),
     CommandSpec("package", "rlx_core.cli.package:package", summary="Write a saved function with its code, to be deployed."),
     CommandSpec("trust", "rlx_core.cli.trust:trust", summary="Allow the code of a package, or list known packages."),
+    CommandSpec("tune", "rlx_core.cli.tune:tune", summary="List or clear schedules that were selected by measurement."),
     CommandSpec("new", "rlx_core.cli.new:new", summary="Write a package of your own: an op, a pass, a backend or a plugin."),
     CommandSpec("check", "rlx_core.cli.check:check", summary="Check a package: its plugin, contributions, laws and plans."),
     CommandSpec("conform", "rlx_core.cli.conforming.command:conform", summary="Show the conformance level of a target."),

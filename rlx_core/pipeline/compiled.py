@@ -150,7 +150,13 @@ class CompiledProgram:
             return evolve(self.report, lir=lir, stages=stages, code=None)
         checked = program.reason_without_entry
         return evolve(
-            self.report, lir=lir, stages=stages, code=program.code_origin, checked=checked, traffic=program.traffic
+            self.report,
+            lir=lir,
+            stages=stages,
+            code=program.code_origin,
+            checked=checked,
+            traffic=program.traffic,
+            tuned=program.tuned,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.select.dispatch import DispatchReport
     from rlx_core.pipeline.select.tiers import Tiers
     from rlx_core.plugins import ContributionFault
+    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["CompilationReport", "Expansion", "human_bytes"]
 
@@ -65,6 +66,8 @@ class CompilationReport(Shown):
         device: The target itself, which knows on which tier each kernel runs.
         traffic: Bytes transferred between the host and the device of the program, once it ran; `None` for a target in the
             host's memory.
+        tuned: The problems with several schedules, once this process compiled or read the machine code; empty unless the
+            target's option enables tuning.
         left_out: Contributions that could not be used, by kind and name; it grows while others are discovered.
     """
 
@@ -81,6 +84,7 @@ class CompilationReport(Shown):
     fusion: FusionReport | None = None
     device: Target | None = None
     traffic: Traffic | None = None
+    tuned: Sequence[TunedProblem] = ()
     left_out: Mapping[tuple[str, str], ContributionFault] = field(factory=dict)
 
     @cached_property
@@ -190,6 +194,7 @@ class CompilationReport(Shown):
             ],
             "traffic": None if self.traffic is None else self.traffic.to_json(),
             "tiers": None if self.tiers is None else self.tiers.to_json(),
+            "tuned": [each.to_json() for each in self.tuned],
             "left_out": [str(fault) for fault in self.left_out.values()],
         }
 
@@ -217,6 +222,7 @@ class CompilationReport(Shown):
             lines.append(f"  {self.traffic}")
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
+        lines += [f"  tuned: {each}" for each in self.tuned]
         lines += [f"  left out: {fault}" for fault in self.left_out.values()]
         return "\n".join(lines)
 
@@ -243,6 +249,9 @@ class CompilationReport(Shown):
             yield "expanded", str(expansion).removeprefix("expanded ")
         if self.traffic is not None:
             yield "traffic", str(self.traffic)
+        if self.tuned:
+            changed = sum(each.candidate.name != each.default for each in self.tuned)
+            yield "tuned", f"{changed} of {len(self.tuned)} schedules differ from the default"
         if self.checked:
             yield "calls", f"are checked in Python: {self.checked}"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.profile import Profile
     from rlx_core.run.frames import Frame
     from rlx_core.run.program import PlannedProgram
+    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["Calls", "Code", "HostCode"]
 
@@ -105,6 +106,11 @@ class Code(ABC):
     def origin(self) -> str | None:
         """See `Program.code_origin`."""
         return None
+
+    @property
+    def tuned(self) -> Sequence[TunedProblem]:
+        """See `Program.tuned`."""
+        return ()
 
 
 class HostCode(Code):

@@ -31,6 +31,7 @@ from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.run.poison import Guard
+    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["PlannedProgram"]
 
@@ -142,6 +143,10 @@ class PlannedProgram(Program):
     @property
     def code_origin(self) -> str | None:
         return self.compiled.origin
+
+    @property
+    def tuned(self) -> Sequence[TunedProblem]:
+        return self.compiled.tuned
 
     @property
     def traffic(self) -> Traffic | None:

@@ -36,6 +36,7 @@ Commands:
   show     Print a saved program as text.
   package  Write a saved function with its code, to be deployed.
   trust    Allow the code of a package, or list known packages.
+  tune     List or clear schedules that were selected by measurement.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
   check    Check a package: its plugin, contributions, laws and plans.
   conform  Show the conformance level of a target.

@@ -21,6 +21,7 @@ from rlx_core.system.records import frozen
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
+    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = [
     "ABSENT",
@@ -242,6 +243,11 @@ class Program(ABC):
     def code_origin(self) -> str | None:
         """Where the machine code came from, "compiled" or "cached"; `None` if the program has none."""
         return None
+
+    @property
+    def tuned(self) -> Sequence[TunedProblem]:
+        """The problems with several schedules, each with the one of this program; empty unless tuning is enabled."""
+        return ()
 
     @abstractmethod
     def clone(self) -> Program:

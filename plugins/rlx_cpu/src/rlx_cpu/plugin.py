@@ -54,6 +54,13 @@ def rlx_options() -> list[OptionSpec]:
             env="RLX_CPU_ISA",
         ),
         OptionSpec(
+            "cpu.tune",
+            str,
+            "off",
+            doc="Selects schedules by measurement: off, stored (only choices that `rlx tune` lists), or measure (what has none).",
+            env="RLX_CPU_TUNE",
+        ),
+        OptionSpec(
             "cpu.poison",
             bool,
             False,

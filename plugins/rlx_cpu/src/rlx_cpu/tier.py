@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,7 @@ from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_core.system.records import evolve
 
 if TYPE_CHECKING:
+    from rlx_core.tuning.tuner import Tuner
     from rlx_cpu.native.llvm.isa import Isa
     from rlx_cpu.native.runtime.compiled import Settings
 
@@ -45,6 +47,9 @@ __all__ = [
 ]
 
 TIERS = ("auto", "native", "numpy")
+
+TUNE_MODES: Final = ("off", "stored", "measure")
+"""The modes of tuning (`rlx_core.tuning`)."""
 
 
 @cache
@@ -130,7 +135,9 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties of the tier for reports, on which a compiled program depends."""
     isa = isa_of(options)
     if isa is not None:
-        return {"tier": "native", "isa": isa.name}
+        tuner = tuner_of(options, isa)
+        tuned = {} if tuner is None else {"tuning": f"{tuner.machine}: {tuner.state}"}
+        return {"tier": "native", "isa": isa.name, **tuned}
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
@@ -215,7 +222,12 @@ def listings(
     from rlx_cpu.native import listing
     from rlx_cpu.native.table import WithGuests, native
 
-    return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
+    if chosen.tuning is None:
+        return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
+    from rlx_cpu.native.runtime.program import tunable_functions
+
+    tuned = chosen.tuning.selected(tunable_functions(lir), table, chosen)
+    return listing.listings(lir, WithGuests(native, table), chosen, level, steps, tuned.machines)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
@@ -229,7 +241,12 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
         return None
     from rlx_cpu.native.runtime.compiled import Settings
 
-    return Settings(threads_of(options), spin_of(options), isa=isa)
+    tuner = tuner_of(options, isa)
+    if tuner is None:
+        return Settings(threads_of(options), spin_of(options), isa=isa)
+    from rlx_cpu.native.tuning import NativeTuning
+
+    return Settings(threads_of(options), spin_of(options), isa=isa, tuning=NativeTuning(tuner))
 
 
 def threads_of(options: Mapping[str, Any]) -> int:
@@ -256,16 +273,20 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
 
     Raises:
         ConfigError: A number of threads below 1 or above the maximum number of parts of a step, a negative spin, a tier or an
-            instruction set that this machine does not support.
+            instruction set that this machine does not support, a mode of tuning that does not exist.
     """
     if options.get("cpu.threads") is not None:
         threads_of(options)
     spin_of(options)
+    mode = tune_of(options)
     wanted = options.get("cpu.isa", "auto")
     if not is_native(options):
         if wanted != "auto":
             reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
+        if mode != "off":
+            reason = reason_without() or "cpu.tier is numpy"
+            raise ConfigError(f"cpu.tune: {mode} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.llvm.isa import named
 
@@ -282,3 +303,35 @@ def spin_of(options: Mapping[str, Any]) -> int:
     if spin < 0:
         raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
     return spin
+
+
+def tune_of(options: Mapping[str, Any]) -> str:
+    """Return the mode of tuning.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+    mode: str = options.get("cpu.tune", "off")
+    if mode not in TUNE_MODES:
+        raise ConfigError(f"cpu.tune: {mode!r} is none of {', '.join(TUNE_MODES)}", hint=nearest(mode, TUNE_MODES))
+    return mode
+
+
+def tuner_of(options: Mapping[str, Any], isa: Isa) -> Tuner | None:
+    """Return the tuner of native code; `None` if tuning is off."""
+    mode = tune_of(options)
+    if mode == "off":
+        return None
+    from rlx_core.tuning.store import default_store
+    from rlx_core.tuning.tuner import Tuner
+
+    return Tuner(machine_line(isa, threads_of(options)), default_store(), measures=mode == "measure")
+
+
+def machine_line(isa: Isa, threads: int) -> str:
+    """Return the machine's one-line form: everything but the problem that the time of a schedule depends on."""
+    from rlx_cpu.native.llvm.host import this_host
+    from rlx_cpu.native.machine import MACHINE
+
+    sizes = "" if isa.machine == MACHINE else f", sizes {sha256(repr(isa.machine).encode()).hexdigest()[:12]}"
+    return f"cpu {this_host()}, {isa.name}, {threads} {'thread' if threads == 1 else 'threads'}{sizes}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
-from rlx_core.codegen.places import Layout
+from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
 from rlx_core.run.listing import shared_listings
+from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitters, SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import Settings
 from rlx_cpu.native.runtime.sizing import module_of, sized_steps
 from rlx_cpu.native.runtime.steps import emit_step, layouts, reason_to_drive
@@ -23,8 +25,19 @@ LEVELS = (
 )
 
 
-def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
-    """Return the code of some steps at one of `LEVELS`; each function is in a separate module."""
+def listings(
+    lir: Lir,
+    table: Emitters,
+    settings: Settings,
+    level: str,
+    steps: Sequence[int],
+    machines: Mapping[Hashable, CpuMachine] | None = None,
+) -> list[Listing]:
+    """Return the code of some steps at one of `LEVELS`; each function is in a separate module.
+
+    Args:
+        machines: See `compile_steps`.
+    """
     selected = frozenset(steps)
     native = {number: layout for number, layout in layouts(lir) if number in selected}
     sized = sized_steps(lir, native, table, settings.isa)
@@ -33,8 +46,13 @@ def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: S
         return None if number in native else reason_to_drive(lir.steps[number]) or "runs with NumPy"
 
     def code_of(number: int) -> tuple[str, str]:
-        form = sized[number].form if number in sized else None
-        return code(lir, table, settings, level, number, native[number], form), ""
+        if number in sized:
+            return sized_code(lir, settings, level, number, sized[number].form), ""
+        step = lir.steps[number]
+        function = Function(step.kernel, step.node, native[number], step.nested, step.nested_offset)
+        if machines:
+            function = evolve(function, machine=machines.get(function.key))
+        return code(function, table, settings, level, number), ""
 
     def function_of(number: int) -> object:
         return lir.steps[number].node.op, lir.steps[number].kernel, native[number]
@@ -42,16 +60,20 @@ def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: S
     return shared_listings(steps, reason_without, function_of, code_of)
 
 
-def code(
-    lir: Lir, table: Emitters, settings: Settings, level: str, number: int, layout: Layout, form: SizedForm | None
-) -> str:
-    """Return the function of one step: that of its dynamic-shape form, if it has one."""
-    step = lir.steps[number]
-    title = step.node.op.name.rpartition(".")[2]
-    if form is not None:
-        made, _ = module_of(form, f"step{number}_{title}_of_all_sizes")
-        return str(made) if level == "llvm" else assembly(made, settings.isa)
-    function = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
+def code(function: Function, table: Emitters, settings: Settings, level: str, number: int) -> str:
+    """Return the function of one step, by its number."""
+    title = title_of(function.node)
     module = new_module(title)
     emit_step(module, f"step{number}_{title}", function, table, settings.isa)
     return str(module) if level == "llvm" else assembly(module, settings.isa)
+
+
+def sized_code(lir: Lir, settings: Settings, level: str, number: int, form: SizedForm) -> str:
+    """Return the function of a dynamic-shape form of one step."""
+    made, _ = module_of(form, f"step{number}_{title_of(lir.steps[number].node)}_of_all_sizes")
+    return str(made) if level == "llvm" else assembly(made, settings.isa)
+
+
+def title_of(node: Node) -> str:
+    """The name of an op without its domain."""
+    return node.op.name.rpartition(".")[2]

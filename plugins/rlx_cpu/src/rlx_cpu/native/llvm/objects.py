@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -32,6 +32,7 @@ from rlx_cpu.native.llvm.background import JobFuture, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
+from rlx_cpu.native.machine import CpuMachine
 
 __all__ = ["Function", "Library", "Making", "key_of", "library", "sized_library"]
 
@@ -43,13 +44,23 @@ CORE: Final = ("rlx_core", "rlx_cpu")
 
 @frozen(eq=False)
 class Function:
-    """The inputs from which a function is emitted."""
+    """The inputs from which a function is emitted.
+
+    Attributes:
+        machine: The machine parameters of its schedule, if they differ from those of the instruction set.
+    """
 
     kernel: str
     node: Node
     layout: Layout
     nested: Mapping[str, Lir] = field(factory=dict)
     nested_offset: int = 0
+    machine: CpuMachine | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for steps that share a function."""
+        return self.kernel, self.node.op, self.layout
 
 
 @frozen(eq=False)
@@ -158,6 +169,7 @@ def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = f
             [None if p is None else _place(p) for p in each.layout.operands],
             [_place(p) for p in each.layout.results],
             {name: encode_lir(plan, encoder) for name, plan in sorted(each.nested.items())},
+            None if each.machine is None else repr(each.machine),
         ]
         for each in functions
     ]

@@ -5,8 +5,8 @@ Importing this module takes no compiler, because programs from packages have non
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from attrs import field
@@ -18,11 +18,23 @@ from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.machine import CpuMachine, assumed
 
 if TYPE_CHECKING:
+    from rlx_core.pipeline.backend import Program
+    from rlx_core.pipeline.kernels import KernelTable
+    from rlx_core.tuning.tuner import TunedProblem
     from rlx_cpu.native.llvm import jit
     from rlx_cpu.native.llvm.isa import Isa
+    from rlx_cpu.native.llvm.objects import Function
     from rlx_cpu.native.runtime.code import ProgramCode
 
-__all__ = ["CompiledSteps", "NativeStep", "RunSettings", "Settings"]
+__all__ = [
+    "BuildProgram",
+    "CompiledSteps",
+    "NativeStep",
+    "RunSettings",
+    "Settings",
+    "TunedFunctions",
+    "Tuning",
+]
 
 
 @frozen
@@ -43,15 +55,49 @@ class RunSettings:
         return assumed()
 
 
+@frozen(eq=False)
+class TunedFunctions:
+    """The selected schedules of a program.
+
+    Attributes:
+        machines: The machine parameters of functions with another schedule than the default, by `Function.key`.
+        problems: The problems with several schedules in the order of the program's steps, each once.
+    """
+
+    machines: Mapping[Hashable, CpuMachine]
+    problems: tuple[TunedProblem, ...]
+
+
+BuildProgram = Callable[[Lir, "Settings"], "Program"]
+"""Builds the program of a plan under some settings."""
+
+
+class Tuning(Protocol):
+    """Selects the schedules of functions; `rlx_cpu.native.tuning` has the implementation, which few programs import."""
+
+    def selected(
+        self, functions: Iterable[Function], kernels: KernelTable, settings: Settings, build: BuildProgram | None = None
+    ) -> TunedFunctions:
+        """Return the schedules of a program's functions.
+
+        Args:
+            functions: The functions of its steps.
+            kernels: The kernels of its target.
+            build: For the measurement of candidates; without it nothing is measured.
+        """
+
+
 @frozen
 class Settings(RunSettings):
     """Settings with which a program is compiled and runs.
 
     Attributes:
         isa: The instruction set that it is compiled for.
+        tuning: Selects the schedules of functions; `None` for the default schedules.
     """
 
     isa: Isa = field(kw_only=True)
+    tuning: Tuning | None = field(default=None, kw_only=True)
 
     @property
     def machine(self) -> CpuMachine:
@@ -107,6 +153,7 @@ class CompiledSteps:
         codes: Code with the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
         for_all: The steps of a bound template, by number, whose functions another size calls too.
+        tuned: The problems with several schedules, each with the selected one.
     """
 
     codes: tuple[jit.JitCode, ...]
@@ -116,6 +163,7 @@ class CompiledSteps:
     settings: RunSettings
     packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
     for_all: frozenset[int] = frozenset()
+    tuned: Sequence[TunedProblem] = ()
 
     def flush(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""

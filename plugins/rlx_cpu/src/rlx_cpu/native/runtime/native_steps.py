@@ -37,6 +37,7 @@ from rlx_cpu.profile import add_native
 if TYPE_CHECKING:
     from rlx_core.ir.types import TensorType
     from rlx_core.run.program import PlannedProgram
+    from rlx_core.tuning.tuner import TunedProblem
 
 __all__ = ["Arguments", "NativeCode", "PackedOperand", "TakesLonger", "arguments_of", "packs_of"]
 
@@ -335,6 +336,10 @@ class NativeCode(Code):
     @property
     def origin(self) -> str | None:
         return self.native.origin
+
+    @property
+    def tuned(self) -> Sequence[TunedProblem]:
+        return self.native.tuned
 
 
 def _store(words: Any, arguments: Sequence[tuple[int, int]], at: At) -> None:

@@ -10,19 +10,26 @@ from rlx_core.run.build import planned_program
 from rlx_core.run.memory import CANARY, HostMemory
 from rlx_core.run.plan import Locations
 from rlx_core.run.program import PlannedProgram
+from rlx_core.system.records import evolve
 from rlx_cpu.native.contract import Emitters
+from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.runtime.compiled import CompiledSteps, Settings
 from rlx_cpu.native.runtime.native_steps import NativeCode, arguments_of, packs_of
-from rlx_cpu.native.runtime.steps import compile_steps, reason_to_drive
+from rlx_cpu.native.runtime.steps import compile_steps, functions_of, reason_to_drive
 from rlx_cpu.native.work import takes_longer
 
-__all__ = ["native_program"]
+__all__ = ["native_program", "tunable_functions"]
 
 
 def reason_on_host(step: Step) -> str:
     """Return why a step does not run as native code."""
     reason = reason_to_drive(step)
     return f"{step.kernel} runs with NumPy" if reason is None else f"{step.node.op.title} is driven: {reason}"
+
+
+def tunable_functions(lir: Lir) -> Sequence[Function]:
+    """Return the functions of a plan that may have several schedules; a template's serve all sizes and have one."""
+    return functions_of(lir)[0] if lir.origin is None else ()
 
 
 def native_program(
@@ -44,8 +51,16 @@ def native_program(
     def nested(number: int, name: str, plan: Lir) -> PlannedProgram:
         return native_program(plan, kernels, table, settings, poison=poison)
 
+    def build(plan: Lir, own: Settings) -> PlannedProgram:
+        return native_program(plan, kernels, table, own)
+
     def code(planned: Lir, locations: Locations) -> NativeCode:
-        native = compiled or compile_steps(planned, table, settings)
+        native = compiled
+        if native is None and settings.tuning is not None:
+            tuned = settings.tuning.selected(tunable_functions(planned), kernels, settings, build)
+            native = evolve(compile_steps(planned, table, settings, tuned.machines), tuned=tuned.problems)
+        elif native is None:
+            native = compile_steps(planned, table, settings)
 
         def steps_take_longer(numbers: Sequence[int], microseconds: float) -> bool:
             steps = (planned.steps[number] for number in numbers)

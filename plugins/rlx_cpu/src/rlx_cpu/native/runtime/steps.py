@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rlx_core.codegen.places import Layout
@@ -20,6 +20,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import JitCode
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.machine import CpuMachine
 from rlx_cpu.native.runtime.compiled import CompiledSteps, NativeStep, Settings
 from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import is_guest, is_native
@@ -85,6 +86,8 @@ def emit_function(module: ir.Module, number: int, function: Function, table: Emi
 
 def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """The same under a name; what holds graphs brings the functions of their steps."""
+    if function.machine is not None:
+        isa = evolve(isa, machine=function.machine)
     emit = table.emitter(function.kernel)
     if not isinstance(emit, EmitNested):
         if emit is None:
@@ -127,8 +130,14 @@ def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 
-def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledSteps:
-    """The native half of a program."""
+def compile_steps(
+    lir: Lir, table: Emitters, settings: Settings, machines: Mapping[Hashable, CpuMachine] | None = None
+) -> CompiledSteps:
+    """The native half of a program.
+
+    Args:
+        machines: The machine parameters of functions whose schedules are not the default, by `Function.key`.
+    """
 
     def emit(number: int) -> tuple[ir.Module, Emitted] | None:
         module = new_module("program")
@@ -143,6 +152,8 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> CompiledStep
         if kept.made is not None:
             native[number] = *kept.made, ()
     functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
+    if machines:
+        functions = [evolve(each, machine=machines.get(each.key)) for each in functions]
     made = library(functions, settings.isa, emit, guests(functions, table))
     for number, each in called(calls, made.emitted).items():
         assert made.code is not None, "what was emitted has code"
