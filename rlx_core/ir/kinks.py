@@ -44,8 +44,8 @@ class Kink:
     gives: tuple[np.ndarray, ...]
     attributes: Mapping[str, Any]
 
-    def __init__(self, *at: Any, takes: Takes, gives: float | Sequence[Any], **attributes: Any) -> None:
-        every = (gives,) if len(at) == 1 else gives
+    def __init__(self, *points: Any, takes: Takes, gives: float | Sequence[Any], **attributes: Any) -> None:
+        every = (gives,) if len(points) == 1 else gives
         assert isinstance(every, Sequence), "of several operands each has a derivative"
-        assert len(every) == len(at), "each operand has a derivative"
-        self.__attrs_init__(tuple(map(np.asarray, at)), takes, tuple(map(np.asarray, every)), attributes)
+        assert len(every) == len(points), "each operand has a derivative"
+        self.__attrs_init__(tuple(map(np.asarray, points)), takes, tuple(map(np.asarray, every)), attributes)
