@@ -32,10 +32,10 @@ def whole_of_slices(match: Match) -> Value | Declined | None:
     if len(parts) < 2:
         return None
     joining = Joining(match)
-    whole = joining.join(parts, normalize_axis(op.axis, match.root.type.rank))
-    if whole is None or whole.type != match.root.type:
+    joined = joining.join(parts, normalize_axis(op.axis, match.root.type.rank))
+    if joined is None or joined.type != match.root.type:
         return None
-    return declined_if_kept(match.graph, joining.chains, {*joining.chains, match.root}) or whole
+    return declined_if_kept(match.graph, joining.chains, {*joining.chains, match.root}) or joined
 
 
 @frozen(eq=False)
@@ -75,9 +75,9 @@ class Joining:
             if joined is None:
                 return None
             operands.append(joined)
-        made = parts[0].node.op(*operands)
-        assert isinstance(made, Value), "an element-wise op has one result"
-        return made
+        result = parts[0].node.op(*operands)
+        assert isinstance(result, Value), "an element-wise op has one result"
+        return result
 
     def of_slices(self, parts: Sequence[Value], axis: int) -> Value | None:
         """Slices of one value that follow one another: the value, or the slice that they are together."""
@@ -90,5 +90,5 @@ class Joining:
             if normalize_axis(cut.axis, source.ndim) != axis or cut.step != 1 or cut.start != end:
                 return None
             end = end + cut.length
-        whole = self.match.new(source)
-        return whole if start == 0 and end == source.shape[axis] else Narrow(axis, start, end - start)(whole)
+        full = self.match.new(source)
+        return full if start == 0 and end == source.shape[axis] else Narrow(axis, start, end - start)(full)

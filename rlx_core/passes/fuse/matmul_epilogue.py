@@ -106,14 +106,18 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
     start = len(operands) + len(first)
     if first:
         number[value] = start - 1  # the region reads the result of these steps on the product
-    rest = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
-    whole = ElementwiseRegion(
+    following = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
+    joined_region = ElementwiseRegion(
         shape=region.shape,
-        steps=(*first, *rest),
+        steps=(*first, *following),
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
-    op = evolve(product.op, region=whole) if isinstance(product.op, FoldedMatMul) else FusedMatMulEpilogue(whole)
+    op = (
+        evolve(product.op, region=joined_region)
+        if isinstance(product.op, FoldedMatMul)
+        else FusedMatMulEpilogue(joined_region)
+    )
     return Group((product, node), (x, w, *bias, *others), node.results, op, RULE)
 
 
