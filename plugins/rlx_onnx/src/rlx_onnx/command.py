@@ -138,7 +138,7 @@ def layout(found: Inventory) -> Iterator[Any]:
     yield facts(found.about.items(), indent=0)
     yield cell("")
     rows = [("input", *each) for each in found.inputs] + [("result", *each) for each in found.results]
-    yield listing(("", "name", "type"), rows, whole=2)
+    yield listing(("", "name", "type"), rows, unwrapped_columns=2)
     if found.done:
         yield cell("")
         yield facts([("before it is walked", "; ".join(found.done))], indent=0)
