@@ -52,14 +52,14 @@ def outlets(
         donations: Donated leaf → the output that is its next value, if one is.
         are_own: Whether outputs leave the arena at all; a nested program's are copied by its enclosing step.
     """
-    wanted = {index: leaf for leaf, index in donations.items() if index is not None}
-    own: dict[Value, Value | None] = {}
+    donors = {index: leaf for leaf, index in donations.items() if index is not None}
+    own_results: dict[Value, Value | None] = {}
     for index, value in enumerate(graph.outputs):
         root = root_of(value, aliases)
-        if are_own and not root.node.is_leaf and root not in own and covers_root(value, aliases):
-            own[root] = wanted.get(index)
+        if are_own and not root.node.is_leaf and root not in own_results and covers_root(value, aliases):
+            own_results[root] = donors.get(index)
     lasting = frozenset(root_of(v, aliases) for v in graph.outputs)
-    return Outlets(own, lasting, frozenset(donations), wanted)
+    return Outlets(own_results, lasting, frozenset(donations), donors)
 
 
 @define(eq=False)
@@ -122,23 +122,23 @@ class Reuse:
 
     def deliveries(self) -> tuple[OutputDelivery, ...]:
         """The delivery of each output to the caller."""
-        found: list[OutputDelivery] = []
+        deliveries: list[OutputDelivery] = []
         handed: set[Value] = set()
         for index, value in enumerate(self.graph.outputs):
             root = self.root_of(value)
             storage = self.storages.get(root)
-            wanted = self.outlets.wanted.get(index)
-            if wanted is not None:
-                found.append(OutputDelivery("donor", wanted))
+            donor = self.outlets.wanted.get(index)
+            if donor is not None:
+                deliveries.append(OutputDelivery("donor", donor))
             elif root not in self.outlets.own or root in handed or not covers_root(value, self.aliases):
-                found.append(OutputDelivery("copy"))
+                deliveries.append(OutputDelivery("copy"))
             elif storage is not None and storage.home is not None and storage.home in self.outlets.donors:
                 is_alike = storage.home.type == value.type
-                found.append(OutputDelivery("donor", storage.home) if is_alike else OutputDelivery("copy"))
+                deliveries.append(OutputDelivery("donor", storage.home) if is_alike else OutputDelivery("copy"))
             else:
-                found.append(OutputDelivery("own"))
+                deliveries.append(OutputDelivery("own"))
             handed.add(root)
-        return tuple(found)
+        return tuple(deliveries)
 
     # ------------------------------------------------------------------------------------ the conditions
 
@@ -212,15 +212,15 @@ class Reuse:
                 storage.home = target
 
     def _births(self) -> dict[Value, int]:
-        found: dict[Value, int] = {}
+        births: dict[Value, int] = {}
         for index, (node, _) in enumerate(self.steps):
             for value in node.results:
-                found.setdefault(self.root_of(value), index)
-        return found
+                births.setdefault(self.root_of(value), index)
+        return births
 
     def _last_reads(self) -> dict[Value, int]:
-        found: dict[Value, int] = {}
+        last_reads: dict[Value, int] = {}
         for index, (node, _) in enumerate(self.steps):
             for value in node.present():
-                found[self.root_of(value)] = index
-        return found
+                last_reads[self.root_of(value)] = index
+        return last_reads
