@@ -106,9 +106,11 @@ class custom_jvp(CustomFunction[P, R]):
         count = len(arguments)
 
         def pushed(leaves: list[Any]) -> list[Value]:
-            x, given, y = leaves[:count], iter(leaves[count:]), leaves[count + len(tangents) :]
+            x, supplied, y = leaves[:count], iter(leaves[count:]), leaves[count + len(tangents) :]
             # A value without a tangent gets a zero of its own type.
-            t = [next(given) if is_moving(leaf.type) else zeros_like(v) for leaf, v in zip(arguments, x, strict=True)]
+            t = [
+                next(supplied) if is_moving(leaf.type) else zeros_like(v) for leaf, v in zip(arguments, x, strict=True)
+            ]
             with tracing_rule(self, x, call.own.results.unflatten(y)):
                 return self._pushed(call, x, t)
 
@@ -130,5 +132,5 @@ class custom_jvp(CustomFunction[P, R]):
         types = [v.type for v in call.own.graph.outputs]
         leaves_like(f"{what}: its result", returned[0], call.own.results, types, rule)
         with_tangents = [type if is_moving(type) else None for type in types]
-        found = leaves_like(f"{what}: its tangent", returned[1], call.own.results, with_tangents, rule)
-        return [tangent for tangent in found if tangent is not None]
+        output_tangents = leaves_like(f"{what}: its tangent", returned[1], call.own.results, with_tangents, rule)
+        return [tangent for tangent in output_tangents if tangent is not None]
