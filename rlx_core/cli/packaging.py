@@ -70,7 +70,7 @@ def found(session: CliSession, file: Path) -> ShownPackage:
     manifest = Manifest.from_json(container.manifest)
     program = 0 if manifest.program is None else container.blobs.nbytes(manifest.program)
     known = is_known(container.identity)
-    return ShownPackage(path, manifest, container.whole.size, program, container.sha256, container.reason, known)
+    return ShownPackage(path, manifest, container.contents.size, program, container.sha256, container.reason, known)
 
 
 def package_json(shown: ShownPackage) -> dict[str, Any]:

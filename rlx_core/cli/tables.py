@@ -57,7 +57,7 @@ def listing(
         columns: The headings; one that ends with `>` is of numbers, and right-aligned.
         rows: The cells of each; a `Text` is taken as it is.
         title: A line above it.
-        whole: How many columns from the left are never folded, because they are names.
+        unwrapped_columns: How many columns from the left are never folded, because they are names.
     """
     table = Table(
         title=title or None,

@@ -40,7 +40,7 @@ class KernelChoice:
 
     Args:
         call: The op with its attributes, on its operand types.
-        later: Kernels of the op that come after the chosen one.
+        less_preferred: Kernels of the op that come after the chosen one.
         becomes: If no kernel takes it, the nodes that replace it, each with its selection.
         tier: The tier of the kernel, on a target with tiers.
         below: The reason if it is not the best tier.
@@ -54,7 +54,7 @@ class KernelChoice:
     call: str
     answer: Answer
     kernel: Kernel | None
-    later: tuple[Kernel, ...]
+    less_preferred: tuple[Kernel, ...]
     becomes: tuple[Dispatch, ...]
     tier: str | None
     below: str | None
@@ -233,7 +233,7 @@ def choice_json(choice: KernelChoice) -> dict[str, Any]:
         "tier": choice.tier,
         "not_better_because": choice.below,
         "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in choice.answer.refusals],
-        "less_preferred": [each.name for each in choice.later],
+        "less_preferred": [each.name for each in choice.less_preferred],
         "can_run": choice.can_run,
         "left_out": list(choice.left_out),
         "becomes": [
@@ -253,7 +253,7 @@ def layout(choice: KernelChoice) -> Iterator[Any]:
         rows += [("does", choice.kernel.doc), ("plugin", choice.kernel.plugin)]
         rows += [("tier", f"{choice.tier}: {choice.below}" if choice.below else choice.tier)]
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in choice.answer.refusals]
-    rows += [("less preferred", ", ".join(each.name for each in choice.later))]
+    rows += [("less preferred", ", ".join(each.name for each in choice.less_preferred))]
     rows += [("because", choice.answer.reason)]
     rows += [("left out", each) for each in choice.left_out]
     yield facts(rows)

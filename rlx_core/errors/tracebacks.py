@@ -28,7 +28,7 @@ def shorten(error: BaseException, *, limit: int = 1) -> None:
 
     Args:
         error: An error on its way to the user; one that rlx did not mean, raised by rlx's own code, is left as it is.
-        kept: How many frames of rlx's are kept: none where the caller is a function of rlx that users call.
+        limit: How many frames of rlx's are kept: none where the caller is a function of rlx that users call.
     """
     frames = list(_frames(error.__traceback__))
     is_meant = isinstance(error, RlxError) or not (frames and _is_own(frames[-1]))

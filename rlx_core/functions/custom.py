@@ -54,17 +54,17 @@ class Call:
     Attributes:
         fixed: The arguments that are not differentiated, by position: any Python objects.
         arguments: The other arguments.
-        own: The function, traced on these arguments.
+        traced: The function, traced on these arguments.
     """
 
     fixed: Mapping[int, Any]
     arguments: Arguments
-    own: Traced
+    traced: Traced
 
     @property
     def result_leaves(self) -> tuple[Leaf, ...]:
         """Return the placeholders for the results in the trace of the rule."""
-        pairs = zip(self.own.results.names, self.own.graph.outputs, strict=True)
+        pairs = zip(self.traced.results.names, self.traced.graph.outputs, strict=True)
         return tuple(Leaf(f"own_{name}", "input", value.type) for name, value in pairs)
 
     def given(self, leaves: Sequence[Any]) -> list[Any]:
@@ -203,8 +203,8 @@ class CustomFunction(ABC, Generic[P, R]):
 
 def without_rule(call: Call) -> tuple[CustomFn, Sequence[Value]]:
     """Return the op of a call that is nested too deeply in the function's own rule to be differentiated."""
-    captured = list(dict.fromkeys(call.own.captures.values()))
-    body = closed(call.own, call.arguments.leaves, captured)
+    captured = list(dict.fromkeys(call.traced.captures.values()))
+    body = closed(call.traced, call.arguments.leaves, captured)
     return CustomFn(body, unstated=len(body.inputs)), captured
 
 
@@ -249,8 +249,8 @@ def leaves_like(
 
     Args:
         what: A description of the rule's result: `fwd of f: its first result`.
-        found: The pytree that the rule returned.
-        wanted: The expected structure.
+        returned: The pytree that the rule returned.
+        expected: The expected structure.
         types: The type of each leaf; `None` if any type is accepted.
         rule: The location of the rule.
 

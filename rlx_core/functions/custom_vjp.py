@@ -85,7 +85,7 @@ class custom_vjp(CustomFunction[P, R]):
             x, y, g = leaves[:count], leaves[count : count + len(results)], iter(leaves[count + len(results) :])
             # An integer result has no cotangent; zeros in its place only preserve the structure.
             full = [next(g) if v.dtype.is_differentiable else zeros_like(v) for v in y]
-            result_tree = call.own.results
+            result_tree = call.traced.results
             with tracing_rule(self, x, result_tree.unflatten(y)):
                 cotangents = self._pulled(call, x, result_tree.unflatten(full))
             zero_positions.extend(
@@ -97,8 +97,8 @@ class custom_vjp(CustomFunction[P, R]):
 
         inputs = [leaf for leaf in arguments if leaf.role == "input"]
         rule = traced(f"{self.name}_vjp", (*arguments, *results, *cotangents), pulled)
-        captured = list(dict.fromkeys([*call.own.captures.values(), *rule.captures.values()]))
-        fwd = closed(call.own, arguments, captured)
+        captured = list(dict.fromkeys([*call.traced.captures.values(), *rule.captures.values()]))
+        fwd = closed(call.traced, arguments, captured)
         vjp = closed(rule, arguments, captured, (*results, *cotangents))
         return CustomFn(fwd, vjp, held=tuple(zero_positions), unstated=len(captured)), captured
 
@@ -128,7 +128,9 @@ class custom_vjp(CustomFunction[P, R]):
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ShapeError(f"{what} must return a pair, the result and what bwd needs, not {counted(returned)}", rule)
         result, residuals = returned
-        leaves_like(f"{what}: its result", result, call.own.results, [v.type for v in call.own.graph.outputs], rule)
+        leaves_like(
+            f"{what}: its result", result, call.traced.results, [v.type for v in call.traced.graph.outputs], rule
+        )
         return residuals
 
     @staticmethod

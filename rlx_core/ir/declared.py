@@ -62,7 +62,7 @@ def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], receiver: 
     """Why a rule cannot be called as rules of its kind are, or `None` if it can.
 
     Args:
-        own: The kind of its first parameter: `self` for a method, `op` for a rule outside the class.
+        receiver: The kind of its first parameter: `self` for a method, `op` for a rule outside the class.
     """
     count = len(op.operands)
     shape = RULE_SHAPES[kind]

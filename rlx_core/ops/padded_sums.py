@@ -25,7 +25,7 @@ __all__ = ["is_padded", "sum_of_padded"]
 class Slab:
     """A value between zeros along one axis: it fills `[start, end)` of `size` cells."""
 
-    whole: Value
+    source: Value
     part: Value
     axis: int
     start: int
@@ -75,8 +75,8 @@ def is_apart(a: Slab, b: Slab) -> bool:
 def side_by_side(slabs: Sequence[Slab]) -> Value:
     """Concatenate disjoint slabs to one value, with zeros between them."""
     if len(slabs) == 1:
-        return slabs[0].whole
-    source, axis = slabs[0].whole, slabs[0].axis
+        return slabs[0].source
+    source, axis = slabs[0].source, slabs[0].axis
     parts: list[Value] = []
     filled = 0
     for slab in sorted(slabs, key=lambda s: s.start):

@@ -44,20 +44,20 @@ class Joining:
 
     Attributes:
         chains: The nodes between the concatenation and the slices.
-        made: The concatenation of values, each group once; `None` where they are not adjacent slices.
+        joined: The concatenation of values, each group once; `None` where they are not adjacent slices.
     """
 
     match: Match
     chains: set[Node] = field(factory=set)
-    made: dict[tuple[Value, ...], Value | None] = field(factory=dict)
+    joined: dict[tuple[Value, ...], Value | None] = field(factory=dict)
 
     def join(self, parts: Sequence[Value], axis: int, depth: int = 0) -> Value | None:
         """`parts` end to end, without a concatenation."""
         group = tuple(parts)
-        if group not in self.made:
+        if group not in self.joined:
             is_chain = depth < DEEPEST and len({v.node.op for v in group}) == 1 and all(is_step(v.node) for v in group)
-            self.made[group] = self.of_chains(group, axis, depth) if is_chain else self.of_slices(group, axis)
-        return self.made[group]
+            self.joined[group] = self.of_chains(group, axis, depth) if is_chain else self.of_slices(group, axis)
+        return self.joined[group]
 
     def of_chains(self, parts: Sequence[Value], axis: int, depth: int) -> Value | None:
         """Apply one element-wise op to the joined operands of its results; operands that broadcast along the axis are not cut."""

@@ -42,11 +42,11 @@ class Sharing:
     """The values that one Scan provides and reads.
 
     Attributes:
-        given: Values of its body that it returns in addition to its results, one a step, and their places among these.
+        added: Values of its body that it returns in addition to its results, one a step, and their places among these.
         taken: Value of its body → the Scan that returns it, and the index among the values that that one provides.
     """
 
-    given: dict[Value, int] = field(factory=dict)
+    added: dict[Value, int] = field(factory=dict)
     taken: dict[Value, tuple[Node, int]] = field(factory=dict)
 
 
@@ -57,7 +57,7 @@ def reuse(graph: Graph) -> Result:
         for earlier in earlier_loops(node):
             known = {reused: value for reused, value in same_values(earlier, node).items() if reused.type.is_static}
             for value in worth_keeping(node, known):
-                positions = sharing.setdefault(earlier, Sharing()).given
+                positions = sharing.setdefault(earlier, Sharing()).added
                 taken = sharing.setdefault(node, Sharing()).taken
                 if value not in taken:
                     taken[value] = earlier, positions.setdefault(known[value], len(positions))
@@ -145,7 +145,7 @@ def shared_body(body: Graph, sharing: Sharing) -> Graph:
     builder = Builder(body.name)
     builder.add_guards(body.guards)
     values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate((*body.inputs, *sharing.taken))}
-    outputs = (*body.outputs, *sharing.given)
+    outputs = (*body.outputs, *sharing.added)
     needed = set(nodes_for(body, outputs, values))
     for node in body.nodes:
         if node in needed:

@@ -138,7 +138,7 @@ class Job:
             self.target.kernels.load()
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
-        fusion = fusion_report(self.graph, run, [p.made for p in plan.passes])
+        fusion = fusion_report(self.graph, run, [p.record for p in plan.passes])
         if self.configuration.fusion.assert_clean:
             assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
         with self.timed("plan"):

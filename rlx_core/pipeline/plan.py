@@ -47,25 +47,25 @@ class PlannedPass:
 
     Attributes:
         stage: The list that it is in.
-        made: The pass with its options.
+        record: The pass with its options.
         origin: The source of the pipeline, and the position in it.
         plugin: Its provider: name, distribution and version.
         digest: The digest of the record that provides it.
     """
 
     stage: str
-    made: PassRecord
+    record: PassRecord
     origin: str
     plugin: str
     digest: str
 
     @property
     def name(self) -> str:
-        return self.made.name
+        return self.record.name
 
     @property
     def options(self) -> dict[str, Any]:
-        return self.made.options()
+        return self.record.options()
 
 
 @frozen
@@ -108,16 +108,16 @@ class CompilationPlan:
             LegalizeError: The target cannot run some nodes.
             VerifyError: A pass broke the graph; it is named.
         """
-        chosen = [p.made for p in self.passes if isinstance(p.made, Pass) and p.stage != "forward"]
+        chosen = [p.record for p in self.passes if isinstance(p.record, Pass) and p.stage != "forward"]
         watch = watch if self.configuration.verify else evolve(watch, check=None)
         return run_passes(chosen, graph, self.context, watch)
 
     def refine(self, program: Lir) -> Lir:
         """A planned program after all passes of the LIR list."""
         for planned in self.passes:
-            if isinstance(planned.made, LirPass):
+            if isinstance(planned.record, LirPass):
                 with contained("passes", planned.name, "the pass"):
-                    program = planned.made.run(program, self.context)
+                    program = planned.record.run(program, self.context)
                     if not isinstance(program, Lir):
                         raise TypeError(f"`run` returned {type(program).__name__}, not a Lir")
         return program
@@ -241,7 +241,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     listed = [line for stage in STAGES for line in lines_of(name, table, stage)]
     lines = with_included(listed, configuration, registry)
     planned = [plan_pass(configuration, registry, source, line) for line in lines]
-    active = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
+    active = [p for p in planned if configuration.fusion.enabled or not p.record.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in active)
     check_unused_options(configuration, planned, registry)
     check_printing(configuration, planned, registry)
@@ -257,7 +257,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))
     try:
         check_order(
-            [p.made for p in active if p.stage in ("hir", "mir")],
+            [p.record for p in active if p.stage in ("hir", "mir")],
             required=() if target is None else (LEGAL,),
             where=dict(enumerate(p.origin for p in active if p.stage in ("hir", "mir"))),
         )
@@ -285,9 +285,9 @@ def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pa
     """
     name, table, source = find_pipeline(configuration, registry)
     planned = [plan_pass(configuration, registry, source, line) for line in lines_of(name, table, "forward")]
-    active = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
-    check_order([p.made for p in active], initial=(LOWERED,), where={i: p.origin for i, p in enumerate(active)})
-    return tuple(p.made for p in active if isinstance(p.made, Pass))
+    active = [p for p in planned if configuration.fusion.enabled or not p.record.is_fusion]
+    check_order([p.record for p in active], initial=(LOWERED,), where={i: p.origin for i, p in enumerate(active)})
+    return tuple(p.record for p in active if isinstance(p.record, Pass))
 
 
 def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str, PipelineConfig, str]:

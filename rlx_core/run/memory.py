@@ -99,7 +99,7 @@ class ProgramMemory(ABC):
         """Bind a parameter.
 
         Args:
-            made: What programs that share the binding derived from its arrays; a copy in this memory is kept there.
+            created: What programs that share the binding derived from its arrays; a copy in this memory is kept there.
             is_used: Whether code reads it in this memory.
             is_read: Whether steps on the host read it.
 

@@ -217,7 +217,7 @@ class PlannedProgram(Program):
                         transferred += part.run(frame, on_host)
                 if guard is not None:
                     number = part.steps[-1]
-                    results = started.results.own.values()
+                    results = started.results.returned.values()
                     guard.after(number, frame, results, self.compiled.unused_scratch(frame, number))
         return transferred
 

@@ -27,11 +27,11 @@ class ResultMemory:
     """Arrays in the program's memory for the outputs of one run.
 
     Attributes:
-        own: Number of the buffer → the array that is handed to the caller as it is.
+        returned: Number of the buffer → the array that is handed to the caller as it is.
         copies: Number of the output → the array that it is copied to.
     """
 
-    own: dict[int, Any] = field(factory=dict)
+    returned: dict[int, Any] = field(factory=dict)
     copies: dict[int, Any] = field(factory=dict)
 
 
@@ -59,7 +59,7 @@ class Results:
             if on_host:
                 frames.bind(frame, buffer, memory.staged(frame, self._plan, buffer))
                 continue
-            result_memory.own[number] = array = memory.result(type)
+            result_memory.returned[number] = array = memory.result(type)
             address = memory.at(array)
             assert address is not None, "results lie in this memory"
             frames.bind(frame, buffer, address)
@@ -104,7 +104,7 @@ class Results:
             return memory.result(output.type)
         if output.kind == "own":
             return memory.part(
-                result_memory.own[location.buffer.number], location.offset, output.type, location.strides, run
+                result_memory.returned[location.buffer.number], location.offset, output.type, location.strides, run
             )
         if number not in result_memory.copies:
             return None

@@ -207,7 +207,7 @@ def separated(
     contents. So is an input that lies in a parameter which the run writes to.
 
     Args:
-        held: Memory of the bound parameters, which do not move.
+        parameter_memory: Memory of the bound parameters, which do not move.
     """
     parameter_memory = parameter_memory or ParameterMemory()
     # Arrays on a device are its program's matter.

@@ -59,7 +59,7 @@ class BoundProgram:
     program: Program
     lir: Lir
     version: int = -1
-    held: ParameterMemory = field(factory=ParameterMemory)
+    parameter_memory: ParameterMemory = field(factory=ParameterMemory)
     entry: Callable[..., Any] | None = None
     runs: int = 0
     is_checked: bool = False  # its results had the declared types once
@@ -172,7 +172,9 @@ class BoundPrograms:
                 bound.entry, bound.runs = None, 0
                 prepared = self._prepared(bound.lir, weights)
                 bound.program.bind(prepared)
-                bound.held = ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
+                bound.parameter_memory = (
+                    ParameterMemory.of(prepared, self.donated) if self.has_donations else ParameterMemory()
+                )
                 bound.version = weights.version
             return bound
 

@@ -223,7 +223,7 @@ class Executable:
             bound = self._shared.bound(ready)
             if self._shared.has_donations:
                 self._take_donations(arrays, ready)
-                ready = separated(self._entries, ready, bound.held)
+                ready = separated(self._entries, ready, bound.parameter_memory)
             results = NotImplemented if bound.entry is None or outputs is not None else bound.entry(*ready)
             if results is NotImplemented:
                 results = self._run_observed(bound, ready, outputs)

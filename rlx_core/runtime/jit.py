@@ -77,7 +77,7 @@ class Jitted(Generic[P, R_co]):
         function: The function to trace.
         options: Of the compilation.
         donate: Names of donated arguments.
-        made: Call that creates it again, for pickles; `None` for internal functions.
+        recipe: Call that creates it again, for pickles; `None` for internal functions.
         outputs: The location of results.
         prefers_device: Whether results lie on the device by default, if its memory is not the host's.
         static: Arguments that are no arrays, if there are such.

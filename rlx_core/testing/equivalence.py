@@ -43,7 +43,7 @@ def inputs_of(graph: Graph, own_inputs: Mapping[str, np.ndarray] | None = None) 
     """Inputs of each kind for a program of static types: its own, three ranges, then two draws of special values.
 
     Args:
-        own: Inputs that the program is known to take. Integers among them may be indices, so they are kept in every kind.
+        own_inputs: Inputs that the program is known to take. Integers among them may be indices, so they are kept in every kind.
     """
     types = {**graph.input_types, **graph.param_types}
     rng = np.random.default_rng(0)

@@ -32,7 +32,7 @@ def reduce(program: Generated, fails: Fails, *, limit: int = 600) -> Generated:
     Args:
         program: One that fails.
         fails: Whether a program shows the same failure. It may raise `RlxError`, which means that it does not.
-        most: Maximum number of programs that are tried.
+        limit: Maximum number of programs that are tried.
     """
     tried = 0
     is_smaller = True

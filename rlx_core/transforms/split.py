@@ -140,8 +140,8 @@ def _costs_nothing(node: Node) -> bool:
         return op.is_pure
     if op.view is None or op.is_barrier or len(operands) > 1 or len(node.results) > 1:
         return False
-    large, smaller = node.result.type.nbytes, operands[0].type.nbytes
-    return smaller == large or (isinstance(smaller, int) and isinstance(large, int) and smaller < large)
+    larger, smaller = node.result.type.nbytes, operands[0].type.nbytes
+    return smaller == larger or (isinstance(smaller, int) and isinstance(larger, int) and smaller < larger)
 
 
 def _program(

@@ -75,8 +75,8 @@ def cbrt(b: Assembler[V], x: V) -> V:
 
 def logaddexp(b: Assembler[V], x: V, y: V) -> V:
     is_first = b.fcmp_ordered(">", x, y)
-    large, smaller = b.select(is_first, x, y), b.select(is_first, y, x)
-    value = b.fadd(large, log1p(b, exponential(b, b.fsub(smaller, large))))
+    larger, smaller = b.select(is_first, x, y), b.select(is_first, y, x)
+    value = b.fadd(larger, log1p(b, exponential(b, b.fsub(smaller, larger))))
     # Equal infinities have no difference.
     is_equal = b.fcmp_ordered("==", x, y)
     value = b.select(is_equal, b.fadd(x, b.constant(x, math.log(2))), value)

@@ -38,7 +38,7 @@ class Format:
         reach: e^x is 0 below the first, infinite above the second, and both beyond the third.
     """
 
-    parted: Callable[[Assembler[Any], Any], tuple[Any, Any]]
+    split: Callable[[Assembler[Any], Any], tuple[Any, Any]]
     exponential: Callable[[Assembler[Any], Pair[Any]], Any]
     ln2: tuple[float, float]
     third_low: float
@@ -74,7 +74,7 @@ _FORMATS: Mapping[DType, Format] = {
 def log_pair(b: Assembler[V], x: V) -> Pair[V]:
     """Return ln x in almost double-length precision: ten more bits are needed for products with exponents of hundreds."""
     form = _FORMATS[b.dtype_of(x)]
-    f, e = form.parted(b, x)
+    f, e = form.split(b, x)
     d, d_lost = exact_sum(b, b.constant(x, 2.0), f)
     s, s_lost = exact_quotient(b, f, (d, d_lost))
     z, z_lost = exact_product(b, s, s)

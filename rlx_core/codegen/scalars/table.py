@@ -62,16 +62,18 @@ class ScalarTable:
     dtypes: tuple[DType, ...]
     rows: Mapping[type[Op], Row]
     functions: Mapping[tuple[type[Op], DType], Function]
-    _held: dict[tuple[type[Op], int, int], tuple[DType, ...]] = field(factory=dict, init=False, repr=False)
+    _supported: dict[tuple[type[Op], int, int], tuple[DType, ...]] = field(factory=dict, init=False, repr=False)
 
     def dtypes_of(self, op: type[Op]) -> tuple[DType, ...]:
         """The dtypes of operands for which there is code; kept, because it is asked of every step of every kernel."""
         key = op, len(self.rows), len(self.functions)
-        result = self._held.get(key)
+        result = self._supported.get(key)
         if result is None:
             row = self.rows.get(op)
             declared = row.dtypes if row is not None else ()
-            result = self._held[key] = tuple(d for d in self.dtypes if d in declared or self.form(op, d) is not None)
+            result = self._supported[key] = tuple(
+                d for d in self.dtypes if d in declared or self.form(op, d) is not None
+            )
         return result
 
     def form(self, op: type[Op], dtype: DType) -> DType | None:

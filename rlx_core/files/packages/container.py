@@ -154,7 +154,7 @@ class Container:
         manifest: The parsed manifest.
         identity: The SHA-256 of the manifest, as hex digits; it covers the digests of all blobs.
         blobs: The blobs.
-        whole: All bytes of the file.
+        contents: All bytes of the file.
         reason: The reason why the file's owner or mode makes it untrusted, as the end of a sentence; `None` if it is trusted.
     """
 
@@ -162,13 +162,13 @@ class Container:
     manifest: Mapping[str, Json]
     identity: str
     blobs: BlobFile
-    whole: np.ndarray
+    contents: np.ndarray
     reason: str | None
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of the file, as hex digits."""
-        return hashlib.sha256(self.whole.data).hexdigest()
+        return hashlib.sha256(self.contents.data).hexdigest()
 
     def expect_trusted(self, sha256: str | None, trusted: bool | None) -> None:
         """Require that the caller names this file by digest, or that the user agreed to run it and no one else can change it.

@@ -22,8 +22,8 @@ def check_order(
 
     Args:
         passes: In the order in which they will run.
-        given: Properties that hold at the start.
-        wanted: Properties that must be valid at the end.
+        initial: Properties that hold at the start.
+        required: Properties that must be valid at the end.
         where: Position → the line of configuration that put a pass there, for the error.
 
     Returns:

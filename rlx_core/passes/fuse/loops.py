@@ -233,10 +233,10 @@ class Siblings(FusionSearch):
 
     def may_meet(self, value: Value, first: Node, second: Node) -> bool:
         """Return whether nothing large is computed earlier than it was for the sake of something small."""
-        smaller, large = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
+        smaller, larger = sorted((first, second), key=lambda n: sum(map(elements, n.types)))
         if sum(map(elements, smaller.types)) * 8 > elements(value.type):
             return False
-        return smaller is first or all(u.index > large.index for r in smaller.results for u in self.graph.uses[r])
+        return smaller is first or all(u.index > larger.index for r in smaller.results for u in self.graph.uses[r])
 
 
 def elements(type: TensorType) -> int:

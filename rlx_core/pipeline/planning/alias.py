@@ -164,7 +164,7 @@ class Parts:
 
         Args:
             nodes: The schedule.
-            kept: Roots that must stay where they are.
+            pinned: Roots that must stay where they are.
         """
         owned: dict[Node, dict[Value, Alias]] = {}
         moved: set[Value] = set(pinned)

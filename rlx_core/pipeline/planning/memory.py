@@ -50,7 +50,7 @@ def live_ranges(lir: Lir, resident: frozenset[Value] = frozenset()) -> tuple[Liv
 
     Args:
         lir: A program with static types.
-        held: Leaves that occupy arena bytes for the whole run.
+        resident: Leaves that occupy arena bytes for the whole run.
     """
     aliases, own_roots = lir.aliases, frozenset(lir.own_roots)
     births: dict[Value, int] = {}

@@ -22,7 +22,7 @@ def packaged_program(
 
     Args:
         code: Every step of the program.
-        made: Data that the package's programs derived from its blobs: copies on a device.
+        created: Data that the package's programs derived from its blobs: copies on a device.
 
     Raises:
         FormatError: A blob is damaged.
